@@ -1,6 +1,6 @@
-"""Better probabilities for a deployed classifier, from late labels, never worse than they were."""
+"""Correct a deployed classifier's probabilities from late labels, without making them worse."""
 
-import stream_can_command  # noqa: F401  # first: it says how the process ends until all is imported
+import stream_can_command  # noqa: F401  # first: sets how the process ends
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.learner import Learner

@@ -1,4 +1,4 @@
-"""Does it help: the change of a score on the same rows, and how sure it is."""
+"""Change of a score on the same rows, with its standard error."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 __all__ = ["FEWEST", "STRETCHES", "Change", "Changes", "change"]
 
 STRETCHES = 30
-"""How many stretches of the stream are compared, at most."""
+"""Maximum number of stretches compared."""
 FEWEST = 5
-"""Fewer stretches say nothing of how sure a change is."""
+"""Minimum number of stretches for a standard error."""
 
 
 class Change(NamedTuple):
-    """Mean scores of the same labelled rows before and after, and how sure their difference is."""
+    """Mean scores of the same labelled rows before and after, and the error of their difference."""
 
     before: float
     after: float
@@ -32,7 +32,7 @@ class Change(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Where the value lies with 95 % confidence; None where it is too early to say."""
+        """95 % confidence interval of the value; None where there are too few stretches."""
         if self.stretches < FEWEST:
             return None
         reach = _t(self.stretches - 1) * self.error
@@ -40,12 +40,12 @@ class Change(NamedTuple):
 
     @property
     def rose(self) -> bool:
-        """Whether it is larger than chance explains."""
+        """Whether it rose beyond chance."""
         return self.interval is not None and self.interval[0] > 0
 
     @property
     def fell(self) -> bool:
-        """Whether it is smaller than chance explains."""
+        """Whether it fell beyond chance."""
         return self.interval is not None and self.interval[1] < 0
 
 
@@ -57,17 +57,17 @@ class Changes(NamedTuple):
 
     @classmethod
     def of_sums(cls, rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> Changes | None:
-        """The changes by sums over parts of a stream, see :func:`change`; None where no row is
-        labelled.
+        """The changes from sums over parts of a stream, see :func:`change`; None without labelled
+        rows.
 
-        ``before`` and ``after`` are the hits and the log losses, shape (2, parts).
+        ``before`` and ``after`` are the hits and log losses, shape (2, parts).
         """
         pairs = zip(np.asarray(before), np.asarray(after), strict=True)
         accuracy, log_loss = (change(rows, *pair) for pair in pairs)
         return None if accuracy is None or log_loss is None else cls(accuracy, log_loss)
 
     def summary(self) -> dict[str, float]:
-        """The changes in points of percent and in nats, with their standard errors."""
+        """The changes in percentage points and nats, with their standard errors."""
         return {
             "points": 100 * self.accuracy.value,
             "points_error": 100 * self.accuracy.error,
@@ -77,22 +77,22 @@ class Changes(NamedTuple):
 
     @property
     def gain(self) -> bool:
-        """Whether more is right or the log loss is lower, beyond chance."""
+        """Whether accuracy rises or log loss falls, beyond chance."""
         return self.accuracy.rose or self.log_loss.fell
 
     @property
     def loss(self) -> bool:
-        """Whether less is right or the log loss is higher, beyond chance."""
+        """Whether accuracy falls or log loss rises, beyond chance."""
         return self.accuracy.fell or self.log_loss.rose
 
     @property
     def cells(self) -> tuple[str, str, str, str]:
-        """Points, their standard error, nats and theirs, for a table."""
+        """Table cells: points with standard error, nats with standard error."""
         points, points_error, nats, nats_error = self.summary().values()
         return f"{points:+.2f}", f"{points_error:.2f}", f"{nats:+.4f}", f"{nats_error:.4f}"
 
     def in_words(self) -> str:
-        """Both with their standard errors."""
+        """Both changes with standard errors, as text."""
         points, points_error, nats, nats_error = self.cells
         return (
             f"{points} points (standard error {points_error}), {nats} nats (standard error"
@@ -101,28 +101,28 @@ class Changes(NamedTuple):
 
 
 def change(rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> Change | None:
-    r"""The change of a score from sums over parts of a stream, in the order of the stream.
+    r"""The change of a score from sums over parts of a stream, in stream order.
 
-    Both sides are of the same rows, so their differences are what counts. Rows near each other are
-    alike, as are parts: neighbours are put together into at most 30 stretches of as many labels
-    each, as far as the parts allow, which are long enough to know little of each other. Of
-    stretches with $n_b$ labels and the summed difference $d_b$ the mean difference is
-    $D = \sum d_b / \sum n_b$, with the squared standard error of a ratio of sums [^1],
+    Both sides score the same rows, so their differences are compared. Neighbouring rows are alike;
+    neighbouring parts are therefore merged into at most 30 stretches with about equally many
+    labels, long enough to be nearly independent. For stretches with $n_b$ labels and summed
+    difference $d_b$ the mean difference is $D = \sum d_b / \sum n_b$, with the squared standard
+    error of a ratio of sums [^1],
 
     $$ \frac{B}{B-1} \frac{\sum (d_b - D n_b)^2}{(\sum n_b)^2}, $$
 
-    and an interval by Student's t of $B - 1$ degrees [^2].
+    and a Student's t interval with $B - 1$ degrees of freedom [^2].
 
     Parameters
     ----------
     rows
-        How many labelled rows each part has, shape (parts,); parts of one row are fine.
+        Number of labelled rows in each part, shape (parts,); parts of one row are fine.
     before, after
-        Sums of their scores, the same shape.
+        Sums of their scores, of the same shape.
 
     Returns
     -------
-    None where no row is labelled.
+    The change; None without labelled rows.
 
     Examples
     --------
@@ -157,6 +157,7 @@ def change(rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> Change | Non
 
 
 def _t(degrees: int) -> float:
-    """The 97.5 % quantile of Student's t, to 1 in 1,000 from 4 degrees on (Cornish and Fisher)."""
+    """97.5 % quantile of Student's t, within 0.1 % from 4 degrees of freedom on (Cornish,
+    Fisher)."""
     x = 1 / degrees
     return 1.959964 + x * (2.372271 + x * (2.822498 + x * (2.555850 + x * 1.589535)))

@@ -1,4 +1,4 @@
-"""How well the rows of each value of a column are predicted, and where its labels come from."""
+"""Scores by value of a column, and whether labels are spread over the values like rows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from stream_can.scores import RowScores
 __all__ = ["HEAVIEST", "ColumnScores", "ValueScores", "outcomes"]
 
 HEAVIEST = 50
-"""So many values, by their rows, are compared with their share of the labels."""
+"""Number of most frequent values whose shares of rows and labels are compared."""
 FEW_LABELS = 200
 APART = 0.3
-"""So much of the labels must be of other values than the rows are, beyond chance, to be said."""
+"""Minimum share of labels that differ in value from the rows, beyond chance, to be reported."""
 
 ROWS, LABELS, SCORED = range(3)
 SUMS = 6
@@ -25,21 +25,21 @@ HITS, LOSSES, CONFIDENCE = range(0, SUMS, 2)
 
 
 class ValueScores(NamedTuple):
-    """One value: pairs are of before and after."""
+    """Scores of one value; pairs are before and after."""
 
     value: str
     rows: int
     labels: int
-    """Learned with their prediction."""
+    """Labels learned with their prediction."""
     scored: int
-    """Rows whose label is known."""
+    """Rows with a known label."""
     accuracy: tuple[float, float]
     log_loss: tuple[float, float]
     calibration: tuple[float, float]
-    """How far accuracy is from the mean confidence."""
+    """|accuracy - mean confidence|."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON would have it; None where no label is known."""
+        """The scores as JSON; None without known labels."""
         pairs = {
             name: {
                 side: None if math.isnan(number) else number
@@ -51,19 +51,19 @@ class ValueScores(NamedTuple):
 
 
 def outcomes(before: RowScores, after: RowScores) -> NDArray[np.float64]:
-    """Scores of rows, shape (n, 6): hit or not, log loss and confidence, each before and after."""
+    """Outcomes of rows, shape (n, 6): hit, log loss and confidence, each before and after."""
     columns = [(a, b) for a, b in zip(before[1:], after[1:], strict=True)]
     return np.stack([one for pair in columns for one in pair], axis=1).astype(np.float64)
 
 
 class ColumnScores:
-    """The values of a column, added up step by step; rows that give none are left out.
+    """Scores of a column's values, added up step by step; rows without a value are left out.
 
     Parameters
     ----------
     most
-        Once there are twice as many values, those with fewest rows go and this many stay; None
-        keeps all.
+        At twice as many values, those with fewest rows are dropped to leave this many; None keeps
+        all.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -78,26 +78,26 @@ class ColumnScores:
 
     @property
     def rows(self) -> int:
-        """Rows of all values, dropped ones included."""
+        """Rows of all values, including dropped ones."""
         return int(self._total[ROWS])
 
     @property
     def labels(self) -> int:
-        """Labels of all values, dropped ones included."""
+        """Labels of all values, including dropped ones."""
         return int(self._total[LABELS])
 
     def came(self, texts: Sequence[str | None]) -> None:
-        """Rows came that gave these."""
+        """Count rows with these values."""
         self._count(ROWS, self._numbers(texts))
         self._bound()
 
     def learned(self, texts: Sequence[str | None]) -> None:
-        """Labels came whose predictions gave these."""
+        """Count labels whose predictions had these values."""
         self._count(LABELS, self._numbers(texts))
         self._bound()
 
     def scored(self, texts: Sequence[str | None], found: NDArray[np.float64]) -> None:
-        """Rows that gave these have a label: what :func:`outcomes` says of them."""
+        """Add outcomes of labelled rows with these values, see :func:`outcomes`."""
         which = self._numbers(texts)
         self._count(SCORED, which)
         if (which < 0).any():
@@ -108,7 +108,7 @@ class ColumnScores:
         self._bound()
 
     def update(self, other: ColumnScores) -> None:
-        """Add those of other rows of the same column."""
+        """Add the scores of other rows of the same column."""
         which = self._numbers(list(other._number))
         self._counts[which] += other._counts
         self._sums[which] += other._sums
@@ -116,13 +116,13 @@ class ColumnScores:
         self._bound()
 
     def copy(self) -> ColumnScores:
-        """As it is now."""
+        """An independent copy."""
         made = ColumnScores(self._most)
         made.update(self)
         return made
 
     def _numbers(self, texts: Sequence[str | None]) -> NDArray[np.intp]:
-        """The number of each text, -1 for none; new ones have places from now on."""
+        """Number of each text, -1 for None; new ones are numbered."""
         number = self._number
         found = [-1 if text is None else number.setdefault(text, len(number)) for text in texts]
         if new := len(number) - len(self._counts):
@@ -136,7 +136,7 @@ class ColumnScores:
         self._total[what] += counts.sum()
 
     def _bound(self) -> None:
-        """Let the values with fewest rows go, where there are too many."""
+        """Drop the values with fewest rows, where there are too many."""
         if self._most is None or len(self) < 2 * self._most:
             return
         stay = np.sort(np.argsort(-self._counts[:, ROWS], kind="stable")[: self._most])
@@ -145,7 +145,7 @@ class ColumnScores:
         self._counts, self._sums = self._counts[stay], self._sums[stay]
 
     def values(self, most: int | None = None) -> list[ValueScores]:
-        """Each value, or so many, the one with most rows first."""
+        """Scores of values, at most ``most``, the one with most rows first."""
         names = list(self._number)
         means = self._sums / np.where(
             self._counts[:, [SCORED]] > 0, self._counts[:, [SCORED]], np.nan
@@ -161,10 +161,10 @@ class ColumnScores:
         return found
 
     def one_sided(self) -> tuple[list[ValueScores], float, float] | None:
-        """The values that most labels come from, with their shares of labels and of rows.
+        """The values with a disproportionate share of labels, with their shares of labels and rows.
 
-        None where labels come from the values as rows do, as far as the heaviest 50 and the rest
-        say, or are too few to say it, or more than the rows that are known.
+        None where labels are spread over values like rows, judging by the 50 most frequent and the
+        rest; where there are too few labels to tell; or more labels than known rows.
         """
         values, rows, labels = self.values(HEAVIEST), self.rows, self.labels
         if labels < FEW_LABELS or labels > rows:

@@ -1,4 +1,4 @@
-"""Corrector: checks its input, owns the state arrays, calls the kernel."""
+"""Corrector: checks its input, owns the state arrays, calls the compiled kernel."""
 
 from __future__ import annotations
 
@@ -55,22 +55,22 @@ Receipts = NDArray[np.float32]
 
 
 class Played(NamedTuple):
-    """The result of :meth:`Corrector.play`."""
+    """Result of :meth:`Corrector.play`."""
 
     rows: Array
-    """The corrected rows, shape (n, m)."""
+    """Corrected rows, shape (n, m)."""
     receipts: Receipts | None
-    """Receipts of the rows, shape (n, R m + 1), where asked for; R is ``n_sent``."""
+    """Receipts of the rows, shape (n, R m + 1), if requested; R is ``n_sent``."""
     paths: Array | None
-    """The row of each path, shape (paths, n, m), where asked for."""
+    """Rows of each path, shape (paths, n, m), if requested."""
 
 
 OWN = ("_fewest", "_settings", "_kernel")
-"""The attributes of a Corrector itself; a subclass may have more."""
+"""Attributes of a Corrector itself; subclasses may have more."""
 
 
 class Content(NamedTuple):
-    """Settings that a new class, or fit, replaces together with the arrays, in one step."""
+    """Settings that ``fit`` or a new class replaces together with the arrays, in one step."""
 
     classes: tuple[Any, ...]
     train_counts: Array | None
@@ -81,13 +81,13 @@ class Content(NamedTuple):
 
     @property
     def train_prior(self) -> Array:
-        """The class prior of the training set, shape (m,)."""
+        """Class prior of the training set, shape (m,)."""
         counts = self.train_counts
         return laplace(np.zeros(len(self.classes)) if counts is None else counts)
 
 
 class SegmentsHead(msgspec.Struct):
-    """Columns in a snapshot: names, the bound in bytes, the values in their order."""
+    """Columns in a snapshot: names, memory bound in bytes, values in order."""
 
     columns: list[str]
     limit: int
@@ -95,7 +95,7 @@ class SegmentsHead(msgspec.Struct):
 
 
 class CorrectorHead(msgspec.Struct):
-    """The head of a snapshot: everything but its arrays."""
+    """Head of a snapshot: everything but its arrays."""
 
     classes: list[ClassName]
     train_counts: list[float] | None
@@ -110,25 +110,25 @@ class CorrectorHead(msgspec.Struct):
 class Corrector:
     """Corrects a classifier's probability vectors as they stream by and learns from late labels.
 
-    Each row costs O(m) (m classes). The output is a Bayesian mixture of up to eight paths: the row
-    as it is and recalibrated by online temperature, vector and matrix scaling [2]_, each with and
-    without Classification with Alternating Normalization [1]_, weighed by how well each has done on
-    the labels so far. Without labels next to nothing changes.
+    Each row costs O(m) for m classes. The output is a Bayesian mixture of up to eight paths: the
+    row unchanged and recalibrated by online temperature, vector and matrix scaling [2]_, each with
+    and without Classification with Alternating Normalization [1]_, weighted by how well each has
+    predicted the labels so far. Without labels the output hardly differs from the input.
 
     Parameters
     ----------
     classes
-        The names of the classes in the order of the columns (str, int of 64 bits, float or bool),
-        or their number m for 0..m-1. A member of a str or int Enum stands for its value.
+        Names of the classes in column order (str, int of 64 bits, float or bool), or their number m
+        for 0..m-1. A member of a str or int Enum stands for its value.
     train_counts
-        Training rows per class: shape (m,), or {class: count}. Uniform where not given.
+        Training rows per class: shape (m,), or {class: count}; uniform by default.
     **settings
         Those of :class:`stream_can.CorrectorKeywords`.
 
     Raises
     ------
     ValueError
-        Where an argument is out of range; the message names it.
+        An argument is out of range; the message names it.
 
     References
     ----------
@@ -178,11 +178,11 @@ class Corrector:
     def _begin(
         self, state: State, content: Content, index: ClassIndex, values: Values | None
     ) -> None:
-        """Work with these arrays from now on."""
+        """Replace the arrays in use."""
         self._kernel = Kernel(self._model(state, content, values), state, content, index)
 
     def _model(self, state: State, content: Content, values: Values | None) -> Model:
-        """The compiled half, which works on these arrays in place."""
+        """Create the compiled model, which works on these arrays in place."""
         m, settings = len(content.classes), dict(self._settings)
         for name in ("pseudo_count", "prior_strength"):
             settings[name] = m if settings[name] is None else settings[name]
@@ -211,24 +211,24 @@ class Corrector:
 
     @property
     def _values(self) -> Values | None:
-        """A copy of the values of columns."""
+        """A copy of the column values."""
         return self._kernel.copied()[3]
 
     def _texts(self, segments: Any, *, many: bool = True) -> Texts | None:
-        """Names of the values that rows, or one row, give; calls for one row that gives none
-        skip it."""
+        """Texts of the column values of rows, or of one row; callers skip it for a single row
+        without columns."""
         return None if segments is None else texts_of(self._content.columns, segments, many=many)
 
-    # ---- correct, observe
+    # ---- rows
 
     def correct_one(self, p: ArrayLike, *, segments: Any = None) -> Array:
-        """The corrected row with the state as it is; nothing is learned.
+        """Correct a row without learning from it.
 
         Parameters
         ----------
         p
-            Probabilities, shape (m,): finite, >= 0, sum within 0.001 of 1 (and divided by it). By
-            name where they have names: {class: p}, a Series; for many rows a DataFrame.
+            Probabilities, shape (m,): finite, >= 0, sum within 0.001 of 1 (and divided by it). With
+            class names: {class: p}, a Series; for many rows a DataFrame.
 
         Returns
         -------
@@ -237,7 +237,7 @@ class Corrector:
         Raises
         ------
         InvalidPrediction
-            Where ``p`` is anything else.
+            ``p`` is anything else.
         """
         texts = None if segments is None else self._texts(segments, many=False)
         return self._kernel.rows(p, 1, Mode.CORRECT, False, texts)  # type: ignore[no-any-return]
@@ -253,11 +253,11 @@ class Corrector:
     def correct_many(
         self, P: ArrayLike, *, receipt: bool = False, segments: Any = None
     ) -> Array | tuple[Array, Receipts]:
-        """The corrected rows, shape (n, m), with the state as it is; see :meth:`correct_one`.
+        """Correct rows, shape (n, m), without learning; see :meth:`correct_one`.
 
-        With ``receipt`` their receipts too, for :meth:`learn_many` of a corrector that observes
-        the rows; see :meth:`Learner.play_sent <stream_can.Learner.play_sent>`. Of prediction sets
-        these say how many rows had been counted, as the state has it.
+        With ``receipt`` also return their receipts, for :meth:`learn_many` of a corrector that
+        observes the rows; see :meth:`Learner.play_sent <stream_can.Learner.play_sent>`. For
+        prediction sets they record the number of rows in the state.
         """
         n = self.set_counts[0] if receipt and self.sets is not None else None
         found = self._kernel.rows(P, 2, Mode.CORRECT, receipt, self._texts(segments))
@@ -266,18 +266,19 @@ class Corrector:
         return found  # type: ignore[no-any-return]
 
     def observe_one(self, p: ArrayLike, *, segments: Any = None) -> None:
-        """An unlabelled prediction, shape (m,), went by: CAN learns it where it is confident.
+        """Observe an unlabelled prediction, shape (m,): CAN learns from confident ones.
 
         Raises
         ------
         InvalidPrediction
-            Where ``p`` is not a probability vector; nothing was learned.
+            ``p`` is not a probability vector; nothing was learned.
         """
         texts = None if segments is None else self._texts(segments, many=False)
         self._kernel.rows(p, 1, Mode.OBSERVE, False, texts)
 
     def observe_many(self, P: ArrayLike, *, segments: Any = None) -> None:
-        """:meth:`observe_one` for each row of ``P``, shape (n, m); all rows are checked first."""
+        """Run :meth:`observe_one` on each row of ``P``, shape (n, m); all rows are checked
+        first."""
         self._kernel.rows(P, 2, Mode.OBSERVE, texts=self._texts(segments))
 
     @overload
@@ -291,7 +292,7 @@ class Corrector:
     def process_one(
         self, p: ArrayLike, *, receipt: bool = False, segments: Any = None
     ) -> Array | tuple[Array, Receipts]:
-        """Correct, then observe: the one call for each prediction of a stream.
+        """Correct, then observe: the call for each prediction of a stream.
 
         Parameters
         ----------
@@ -299,24 +300,24 @@ class Corrector:
             Probabilities, shape (m,), as for :meth:`correct_one`.
         receipt
             Also return what the corrected row was mixed from. Where labels come late, keep it with
-            ``p`` and hand it back to :meth:`learn_one`: then what was sent is judged, not what
-            would be sent by then.
+            ``p`` and pass it to :meth:`learn_one`: then the row that was sent is judged, not the
+            one that would be sent by then.
         segments
-            {column: value} of the declared columns. A value is a text, an integer or a boolean: 12,
-            12.0 and "12" are one. None, NaN or a missing column: not given.
+            {column: value} of the declared columns. A value is a text, an integer or a boolean; 12,
+            12.0 and "12" are equal. None, NaN or a missing column: not given.
 
         Returns
         -------
         The corrected row: a new float64 array, shape (m,). With ``receipt`` a second array, float32
-        of shape (R m + 1,): the R rows that it was mixed from (``final_weights`` names them) one
-        behind the other, and what the class on top had before it was calibrated.
+        of shape (R m + 1,): the R rows that it was mixed from (named by ``final_weights``),
+        concatenated, and the likeliest class's probability before calibration.
 
         Raises
         ------
         InvalidPrediction
-            Where ``p`` is not a probability vector; nothing was learned.
+            ``p`` is not a probability vector; nothing was learned.
         ValueError
-            Where a column is not declared, or a value is none.
+            A column is not declared, or a value is invalid.
         """
         texts = None if segments is None else self._texts(segments, many=False)
         return self._kernel.rows(p, 1, Mode.PROCESS, receipt, texts)  # type: ignore[no-any-return]
@@ -332,28 +333,28 @@ class Corrector:
     def process_many(
         self, P: ArrayLike, *, receipt: bool = False, segments: Any = None
     ) -> Array | tuple[Array, Receipts]:
-        """:meth:`process_one` for each row of ``P``, shape (n, m), in order.
+        """Run :meth:`process_one` on each row of ``P``, shape (n, m), in order.
 
-        The same bits as that loop, but all rows are checked before the first is processed. With
-        ``receipt`` a second array, float32 of shape (n, R m + 1).
-        ``segments`` is {column: n values}, or a DataFrame with these columns. Ctrl-C ends it
-        between two rows; ``n_predictions`` says how many it has taken.
+        The bits are the same, but all rows are checked before the first is processed. With
+        ``receipt`` a second array, float32 of shape (n, R m + 1). ``segments`` is {column: n
+        values}, or a DataFrame with these columns. Ctrl-C interrupts between two rows;
+        ``n_predictions`` tells how many were processed.
         """
         return self._kernel.rows(P, 2, Mode.PROCESS, receipt, self._texts(segments))  # type: ignore[no-any-return]
 
     def explain_one(self, p: ArrayLike, *, segments: Any = None) -> dict[str, Array]:
-        """The row of each path, {path: shape (m,)}, with the state as it is."""
+        """The rows of each path, {path: shape (m,)}, without learning."""
         rows, content = self._kernel.rows(
             p, 1, Mode.EXPLAIN, texts=self._texts(segments, many=False)
         )
         return dict(zip(content.paths, rows, strict=True))
 
     def explain_many(self, P: ArrayLike, *, segments: Any = None) -> dict[str, Array]:
-        """The rows of each path, {path: shape (n, m)}, with the state as it is."""
+        """The rows of each path, {path: shape (n, m)}, without learning."""
         rows, content = self._kernel.rows(P, 2, Mode.EXPLAIN, texts=self._texts(segments))
         return dict(zip(content.paths, rows, strict=True))
 
-    # ---- learn
+    # ---- labels
 
     def learn_one(
         self,
@@ -363,10 +364,10 @@ class Corrector:
         receipt: ArrayLike | None = None,
         segments: Any = None,
     ) -> None:
-        """The label of a prediction arrived, now or much later.
+        """Learn the label of a prediction, now or much later.
 
-        What was sent is judged first; then the paths are weighed by the probability that each gives
-        ``y`` with the state as it is now; then the bases and the prior learn it.
+        The row that was sent is judged first; then the paths are weighted by the probability that
+        each now gives ``y``; then the bases and the prior learn it.
 
         Parameters
         ----------
@@ -374,18 +375,18 @@ class Corrector:
             The classifier's own prediction (not the corrected one), shape (m,); None where it is
             gone: then the label teaches the prior alone.
         y
-            The name of the class.
+            Name of the class.
         receipt
-            What :meth:`process_one` handed out with this prediction, shape (R m + 1,). None, or
-            NaN, where it is not known: then the rows are judged as they would be now. So is one of
-            other rows, from before :meth:`fit`.
+            The receipt that :meth:`process_one` returned with this prediction, shape (R m + 1,). If
+            it is None or NaN, or has other rows because it is older than :meth:`fit`, the rows are
+            judged as they would be now.
         segments
-            {column: value} as given with the prediction; without ``p`` they teach nothing.
+            {column: value} as given with the prediction; without ``p`` it teaches nothing.
 
         Raises
         ------
         InvalidPrediction, UnknownClass
-            Nothing was learned.
+            An argument is invalid; nothing was learned.
         """
         index = self._index_of(y, "label")
         known = None
@@ -402,10 +403,10 @@ class Corrector:
         receipts: ArrayLike | None = None,
         segments: Any = None,
     ) -> None:
-        """:meth:`learn_one` for each row of ``P``, shape (n, m), or None, and label of ``ys``.
+        """Run :meth:`learn_one` on each row of ``P``, shape (n, m), or None, and label of ``ys``.
 
-        In order, but all rows and labels are checked before the first is learned. ``receipts`` has
-        shape (n, R m + 1), a row of NaN where one is not known any more.
+        All rows and labels are checked before the first is learned. ``receipts`` has shape
+        (n, R m + 1), with NaN rows for unknown ones.
         """
         indices = self._indices_of(ys)
         known = None
@@ -416,7 +417,7 @@ class Corrector:
     def _known(
         self, brought: NDArray[Any], ys: NDArray[np.int64], gone: bool
     ) -> NDArray[np.float32]:
-        """Probabilities of the labels in their receipts, shape (n, R + 1)."""
+        """Probabilities that receipts gave their labels, shape (n, R + 1)."""
         if gone:
             raise InvalidPrediction("receipts belong to predictions, and p is None")
         m, n_sent, sets = len(self.classes), self._kernel.n_sent, self.sets is not None
@@ -435,30 +436,30 @@ class Corrector:
         explain: bool = False,
         segments: Any = None,
     ) -> Played:
-        """Process rows and learn labels in one call: what replays and partitions are made of.
+        """Process rows and learn labels in one call; used by replays and learners.
 
         Parameters
         ----------
         P
-            Rows, shape (first + n, m): ``first`` that were processed before and whose labels come
-            now, then n to process.
+            Rows, shape (first + n, m): ``first`` that were processed before and whose labels arrive
+            now, and n to process.
         ys
-            The labels in the order to learn them, shape (k,): indices of classes.
+            Labels in the order to learn them, shape (k,): indices of classes.
         rows
-            The row of ``P`` that each belongs to, shape (k,); -1 where its prediction is gone.
+            For each label its row of ``P``, shape (k,); -1 where the prediction is gone.
         due
-            Before which of the n rows each is learned, shape (k,), ascending; n is after the last.
-            A row's own label cannot be due before the row.
+            For each label the row among the n before which it is learned, shape (k,), ascending; n
+            is after the last. A label cannot be due before its own row.
         first
-            How many rows of ``P`` were processed before.
+            Number of rows of ``P`` that were processed before.
         known
-            What the receipt of each label's prediction gave the label, float32 of shape (k, R + 1),
-            see ``stream_can.method.receipts``; NaN where it is not known. Not needed for rows of
-            this call where ``receipt`` is asked for.
+            Numbers that each prediction's receipt gave its label, float32 of shape (k, R + 1), see
+            ``stream_can.method.receipts``; NaN where unknown. Not needed for rows of this call if
+            ``receipt`` is true.
         receipt
-            Whether to hand out receipts, and to judge labels of this call's rows by them.
+            Whether to return receipts, and to judge labels of this call's rows by them.
         explain
-            Whether to say what each path made of each row.
+            Whether to return the rows of each path.
 
         Returns
         -------
@@ -467,7 +468,7 @@ class Corrector:
         Raises
         ------
         InvalidPrediction, ValueError
-            A row is no probability vector, or an index is out of range; nothing was learned.
+            A row is not a probability vector, or an index is out of range; nothing was learned.
         """
         numbers = (_int64(ys, "ys"), _int64(rows, "rows"), _int64(due, "due"))
         if known is not None:
@@ -478,18 +479,18 @@ class Corrector:
     # ---- prediction sets
 
     def predict_set_one(self, p: ArrayLike, *, segments: Any = None) -> list[Any]:
-        """The classes that a row, shape (m,), can be, as certain as ``sets`` promises.
+        """Predict the set of classes that a row, shape (m,), can have, with the coverage ``sets``.
 
-        Nothing is counted: this is the set that the row would be sent with now.
+        Nothing is counted: this is the set with which the row would be sent now.
 
         Returns
         -------
-        Names of classes, the likeliest first, and that one always.
+        Names of classes, the likeliest first; that one is always included.
 
         Raises
         ------
         InvalidPrediction
-            The row is no probability vector.
+            The row is not a probability vector.
         ValueError
             The corrector makes no sets.
         """
@@ -498,14 +499,14 @@ class Corrector:
         return self.set_of(*self._kernel.rows(p, 1, Mode.CORRECT, True, texts))
 
     def predict_set_many(self, P: ArrayLike, *, segments: Any = None) -> NDArray[np.bool_]:
-        """Whether each class is in the set of each row of ``P``, shape (n, m), as
-        :meth:`predict_set_one` has it."""
+        """:meth:`predict_set_one` for each row of ``P``, shape (n, m), as booleans of the same
+        shape."""
         self._require_sets("predict_set_many")
         found = self._kernel.rows(P, 2, Mode.CORRECT, True, self._texts(segments))
         return self.sets_of(*found)
 
     def set_of(self, row: ArrayLike, receipt: ArrayLike) -> list[Any]:
-        """The set that a row was sent with, from what :meth:`process_one` returned.
+        """The set with which a row was sent, from the results of :meth:`process_one`.
 
         Parameters
         ----------
@@ -521,22 +522,22 @@ class Corrector:
         Raises
         ------
         ValueError
-            The corrector makes no sets, or the receipt says nothing of one.
+            The corrector makes no sets, or the receipt has none.
         """
         sent = np.asarray(row, np.float32)
         (has,) = self.sets_of(sent[None], np.asarray(receipt)[None])
         return _inside(self.classes, sent, has)
 
     def _set_now(self, classes: Sequence[Any], row: ArrayLike) -> list[Any]:
-        """The set that a row of these classes, which need not be the corrector's, would have as it
-        is; nothing is counted."""
+        """The set of a row of these classes, possibly fewer than the corrector's, without
+        correcting or counting it."""
         self._require_sets("predict_set_one")
         sent = np.array(row, np.float32)
         theta = np.array([self._kernel.theta(sent)], np.float32)
         return _inside(classes, sent, inside(sent[None], theta)[0])
 
     def sets_of(self, rows: ArrayLike, receipts: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each class is in the set that each row, shape (n, m), was sent with."""
+        """Whether each class is in the set with which each row, shape (n, m), was sent."""
         self._require_sets("sets_of")
         sent, receipts = np.ascontiguousarray(rows, np.float32), np.asarray(receipts, np.float32)
         n, m = sent.shape
@@ -553,16 +554,16 @@ class Corrector:
             raise ValueError(f"{what}: nothing was promised; make it with sets=0.9")
 
     def fit(self, P: ArrayLike, ys: Iterable[Hashable], *, segments: Any = None) -> None:
-        """Learn from validation data before the stream starts, so that the first row gains already.
+        """Learn from validation data before the stream starts, so that the first row benefits.
 
         Adds two paths, ``fitted`` and ``fitted+can``: a recalibration fitted to these rows and
-        frozen, with an estimate of the stream's class mix that needs no label. The other bases and
+        frozen, with an estimate of the stream's class mix that needs no labels. The other bases and
         the prior learn the rows once, as labels.
 
         Parameters
         ----------
         P
-            Predictions of the deployed classifier on rows it was not trained on, shape (n, m).
+            Predictions of the deployed classifier on rows outside its training set, shape (n, m).
         ys
             Their labels: n names of classes.
         segments
@@ -571,30 +572,30 @@ class Corrector:
         Raises
         ------
         StreamCANError
-            Where the stream has started or ``fit`` was called before.
+            The stream has started, or ``fit`` was called before.
         ValueError
-            Where fewer than two classes have rows.
+            Fewer than two classes have rows.
         InvalidPrediction, UnknownClass
-            Where a row or label is not usable. Nothing was learned, whatever the error.
+            A row or label is invalid. Nothing was learned, whatever the error.
 
         Warns
         -----
         UserWarning
-            Where a class has no row: ``fit`` cannot help it.
+            A class has no row: ``fit`` cannot help it.
         """
         state, changes, values = self._before_fit()
         content = self._content
-        # Warnings are given in here: nothing has changed yet, and nobody waits.
+        # Warnings are issued here, before anything changes and without holding the lock.
         indices = self._indices_of(ys)
         fitted = validation.fit(P, indices, content.classes)
         paths = (*content.paths, *path_names.FITTED_PATHS)
         after = content._replace(paths=paths, fit_report=fitted.report)
-        # The fitted base follows the class mix itself, and a path that was alone is so no more.
+        # The fitted base follows the class mix itself, and a single path is no longer single.
         state = {name: array for name, array in state.items() if name not in MOVING}
         state |= fitted.state | judged(len(content.classes))
         state |= dict(zip(WEIGHTS, start_weights(paths), strict=False))
-        bare = after._replace(sets=None)  # these labels teach no sets; that comes below
-        # Weights, guards and the judging of what was sent do not see these labels.
+        bare = after._replace(sets=None)  # these labels teach no sets; see below
+        # Weights, guards and the judging of sent rows ignore these labels.
         hidden = {*SHARED, *WITH_COLUMNS, *JUDGED} - {"labels"}
         unseen = {name: array.copy() for name, array in state.items() if name in hidden}
         kernel = Kernel(self._model(state, bare, values), state)
@@ -604,16 +605,16 @@ class Corrector:
             values.forget_odds()
         model = self._model(state, after, values)
         if after.sets is not None:
-            # As if each label came at once: sets that no label has moved would all err alike.
+            # As if labels came at once: sets from rows without labels would all err alike.
             kernel, texts = Kernel(model, state, after, self._index), self._texts(segments)
             model.teach_sets(kernel.rows(P, 2, Mode.CORRECT, texts=texts), indices)
         while not self._kernel.replace(model, state, after, self._index, changes):
             _, changes, _ = self._before_fit()
 
     def _before_fit(self) -> tuple[State, int, Values | None]:
-        """Copies of the arrays, how often they were changed, and the values of columns.
+        """Copies of the arrays, their number of changes, and the column values.
 
-        Nothing may have been learned.
+        Raise where something has been learned.
         """
         content, state, changes, values = self._kernel.copied()
         if content.fit_report is not None:
@@ -633,8 +634,8 @@ class Corrector:
             raise UnknownClass(f"{where} {error}") from None
 
     def _indices_of(self, ys: Iterable[Hashable]) -> NDArray[np.int64]:
-        """The index of each label's class. Where the classes are 0..m-1 an array of integers is
-        checked as a whole."""
+        """Index of each label's class. If the classes are 0..m-1, an array of integers is checked
+        as a whole."""
         if isinstance(ys, str):
             raise UnknownClass(f"labels: expected one name per row, got the string {ys!r}")
         if unordered(ys) or isinstance(ys, Mapping) or hasattr(ys, "columns"):
@@ -653,7 +654,7 @@ class Corrector:
         )
 
     def _add_class(self, name: Hashable) -> None:
-        """Append a class that was not known before: zero rows and columns, weights kept."""
+        """Append an unknown class: zero rows and columns, weights kept."""
         while True:
             content, state, changes, values = self._kernel.copied()
             if content.fit_report is not None:
@@ -661,7 +662,7 @@ class Corrector:
                     "a fitted corrector cannot take another class: its validation rows lacked it"
                 )
             names = (*content.classes, *class_names([name]))
-            index = ClassIndex(names)  # refuses a name that is there already
+            index = ClassIndex(names)  # raises for a name that exists
             counts = content.train_counts
             counts = None if counts is None else np.append(counts, 0.0)
             after = content._replace(classes=names, train_counts=counts)
@@ -671,10 +672,11 @@ class Corrector:
             if self._kernel.replace(model, state, after, index, changes):
                 return
 
-    # ---- the whole state
+    # ---- snapshots
 
     def to_bytes(self) -> bytes:
-        """The whole state with its classes and settings, versioned and checksummed; no pickle."""
+        """Serialise the state with its classes and settings, versioned and checksummed; no
+        pickle."""
         content, state, _, values = self._kernel.copied()
         counts = content.train_counts
         head = {
@@ -695,23 +697,21 @@ class Corrector:
     def from_bytes(
         cls, data: bytes, classes: int | Iterable[Hashable] | None = None, **settings: Any
     ) -> Self:
-        """The corrector that :meth:`to_bytes` wrote; it continues bit for bit.
+        """Load :meth:`to_bytes`; the corrector continues bit for bit.
 
         Parameters
         ----------
         data
-            What ``to_bytes`` returned.
+            The result of ``to_bytes``.
         classes
-            Where given, the classes the snapshot must have.
+            If given, the snapshot must have these classes.
         **settings
-            Those of a :class:`Corrector`, in place of the snapshot's; ``paths``, ``segments`` and
-            ``train_counts`` must be those that it has.
+            Replace the snapshot's; ``paths``, ``segments`` and ``train_counts`` must equal them.
 
         Raises
         ------
         SnapshotMismatch
-            Where the bytes are truncated, corrupt, of another version, or of other classes or
-            paths.
+            The bytes are truncated, corrupt, of another version, or have other classes or paths.
         """
         head, state = snapshot.decode(data)
         if "learner" in head:
@@ -736,14 +736,14 @@ class Corrector:
         if "segments_mb" in given and values is not None:
             values.limit = _bytes_of(given["segments_mb"])
         if "sets" in given and given["sets"] != content.sets:
-            content = content._replace(sets=given["sets"])  # another promise: they start over
+            content = content._replace(sets=given["sets"])  # another coverage: they start over
             state |= new_sets()
         self._settings |= {name: given[name] for name in LOOP if name in given}
         self._begin(state, content, ClassIndex(content.classes), values)
         return self
 
     def _restore(self, head: CorrectorHead, state: State) -> tuple[State, Content, Values | None]:
-        """Check a snapshot as if its content had been given."""
+        """Check a snapshot's content like arguments."""
         try:
             names = class_names(head.classes)
             index = ClassIndex(names)
@@ -775,31 +775,30 @@ class Corrector:
         return state, content, values
 
     def successor(self, discount: float = 0.1) -> Self:
-        """The corrector with which a new version of the classifier begins.
+        """Create the corrector with which a new version of the classifier starts.
 
-        A version that was trained again errs much as its predecessor did, but not quite. So what
-        was learned stays as a belief, and the evidence for it counts ``discount``: labels of the
-        new version move it as soon as they would move a corrector that saw a tenth as much. The
-        class mix of the labels, and the weights of the paths, stay as they are. What :meth:`fit`
-        made belongs to the old classifier and is left out; to fit the new one, take
-        ``successor(0)``, which has seen nothing yet. docs/method.md, "A new version of the
-        classifier", has the formula.
+        A retrained version errs much like its predecessor, but not exactly. So what was learned
+        stays as a belief, but its evidence is discounted: labels of the new version change it as
+        soon as they would change a corrector with ``discount`` times the evidence. The class mix of
+        the labels and the weights of the paths are kept. The result of :meth:`fit` belongs to the
+        old classifier and is left out; to fit the new one, use ``successor(0)``, which has seen
+        nothing yet. docs/method.md, "A new version of the classifier", has the formula.
 
         Parameters
         ----------
         discount
-            What the evidence counts, from 0 (the class mix and the weights of the paths alone
-            stay) to 1 (a copy, but for what ``fit`` made).
+            Factor of the evidence, from 0 (only the class mix and the weights of the paths are
+            kept) to 1 (a copy without the result of ``fit``).
 
         Returns
         -------
-        Another corrector of the same classes, settings and columns; this one stays as it is. Labels
-        of this one's predictions are its own to learn.
+        A new corrector with the same classes, settings and columns; this one is unchanged. Labels
+        of its own predictions still belong to it.
 
         Raises
         ------
         ValueError
-            Where ``discount`` is not from 0 to 1.
+            ``discount`` is not from 0 to 1.
 
         Examples
         --------
@@ -828,7 +827,7 @@ class Corrector:
         return type(self).from_bytes(snapshot.encode(head, state))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copy and pickle: the bytes, and what they do not hold: attributes of a subclass."""
+        """Support copy and pickle: the bytes, and attributes of subclasses."""
         more = {name: value for name, value in vars(self).items() if name not in OWN}
         if self._fewest < len(self.classes):
             more["_fewest"] = self._fewest
@@ -840,16 +839,16 @@ class Corrector:
             f"{self.n_predictions} predictions, {self.n_labels} labels)"
         )
 
-    # ---- to look inside
+    # ---- inspection
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The names of the classes, in the order of the columns."""
+        """Names of the classes, in column order."""
         return self._content.classes
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The names of the paths in the mixture, in their order."""
+        """Names of the paths in the mixture, in order."""
         return self._content.paths
 
     @property
@@ -859,13 +858,13 @@ class Corrector:
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """The names of the declared columns."""
+        """Names of the declared columns."""
         return self._content.columns
 
     def segment_values(self, column: str) -> dict[str, float]:
-        """{value: its odds} of the labelled values of a column, oldest label first.
+        """{value: log odds} of a column's labelled values, oldest label first.
 
-        Odds above 0 say that the value's labels spoke for what the columns say, in nats.
+        Positive odds mean that the value's labels support what its column says, in nats.
         """
         values = self._values
         if values is None or column not in values.columns:
@@ -877,40 +876,40 @@ class Corrector:
 
     @property
     def evicted_values(self) -> int:
-        """How often a value was dropped because ``segments_mb`` was full, since the start here."""
+        """Number of values dropped because ``segments_mb`` was full, since this object exists."""
         values = self._values
         return 0 if values is None else values.evicted
 
     @property
     def sets(self) -> float | None:
-        """The share of the labelled rows whose set is to hold the label; None without sets."""
+        """Coverage that prediction sets promise; None without sets."""
         return self._content.sets
 
     @property
     def set_counts(self) -> tuple[int, int]:
-        """Rows and labels that the sets have seen."""
+        """Numbers of rows and labels seen by the sets."""
         return self._kernel.set_counts if self.sets is not None else (0, 0)
 
     @property
     def n_sent(self) -> int:
-        """R, how many rows a receipt has: those of ``final_weights``; 3 of a single path."""
+        """R, the number of rows in a receipt, those of ``final_weights``; 3 for a single path."""
         return self._kernel.n_sent
 
     @property
     def prior(self) -> Array:
-        """The class prior in use now, shape (m,)."""
+        """Current class prior, shape (m,)."""
         return self._kernel.prior
 
     @property
     def train_prior(self) -> Array:
-        """The class prior of the training set, shape (m,)."""
+        """Class prior of the training set, shape (m,)."""
         return self._content.train_prior
 
     @property
     def temperature(self) -> float:
-        """Temperature of the base of that name, above 1 where the classifier is overconfident.
+        """Temperature of the path of that name, above 1 for an overconfident classifier.
 
-        1 where that base is not in use.
+        1 where that path is not in use.
         """
         u = self._state.get("u.temperature")
         return 1.0 if u is None else math.exp(-u[0])
@@ -928,12 +927,12 @@ class Corrector:
 
     @property
     def final_weights(self) -> dict[str, float]:
-        """Weights of the rows that what goes out is mixed from, in the order of receipts.
+        """Weights of the rows in the output, in the order of receipts.
 
         "anchor", "mixture" and "tempered" mixture; without :meth:`fit` "moving", the anchor at the
-        class mix of late; with columns "segmented mixture" and "segmented tempered", where no value
-        is given; "calibrated". Earned by how well each has done as it was sent. A single path is
-        its own anchor.
+        recent class mix; with columns "segmented mixture" and "segmented tempered", where values
+        are given; "calibrated". Earned by how well each did when it was sent. A single path is its
+        own anchor.
         """
         content = self._content
         names = ["anchor", "mixture", "tempered"]
@@ -945,10 +944,10 @@ class Corrector:
 
     @property
     def silent_classes(self) -> tuple[Any, ...]:
-        """Classes that are left out of learning.
+        """Classes left out of learning.
 
-        The classifier predicts them and other predictions get labels, but no label of theirs has
-        ever come.
+        The classifier predicts them and other predictions get labels, but no label has ever named
+        them.
         """
         content, state, *_ = self._kernel.copied(("heard",))
         heard = state["heard"].tolist()
@@ -956,7 +955,7 @@ class Corrector:
 
     @property
     def coverage(self) -> float:
-        """How much of the correction went out of late, from 0 (none) to 1.
+        """Recent share of the correction that is sent, from 0 (none) to 1.
 
         Below 1 where labels are no fair sample: predictions of some class get no labels, or only
         corrections, or only confirmations come back.
@@ -971,31 +970,31 @@ class Corrector:
 
     @property
     def n_predictions(self) -> int:
-        """Predictions observed."""
+        """Number of predictions observed."""
         return int(self._state["counts"][0])
 
     @property
     def n_labels(self) -> int:
-        """Labels learned, with or without their prediction."""
+        """Number of labels learned, with or without their prediction."""
         return int(self._state["counts"][1])
 
     @property
     def effective_sample_size(self) -> float:
-        """The decayed number of labels behind what is learned now."""
+        """Decayed number of labels."""
         return float(self.label_counts.sum())
 
     @property
     def label_counts(self) -> Array:
-        """The decayed number of labels of each class, shape (m,)."""
+        """Decayed number of labels of each class, shape (m,)."""
         return self._copy("labels")
 
     @property
     def recent_log_loss(self) -> dict[str, float]:
         """Decayed mean log loss (nats) over the labels, of "raw" and "corrected" rows.
 
-        Is it helping now? Of what was sent where its receipt came back, weighed as it would be when
-        the label came; else of what would be sent then. NaN before the first label that came with
-        its prediction.
+        Is it helping now? The sent row counts where its receipt came back, weighted as of the
+        label; otherwise the row that would be sent then. NaN before the first label with its
+        prediction.
         """
         raw, corrected, weight = self._copy("recent").tolist()
         return (
@@ -1006,27 +1005,27 @@ class Corrector:
 
     @property
     def fit_report(self) -> dict[str, Any] | None:
-        """Report of :meth:`fit`: rows, step, the gain of each step; None without it."""
+        """Report of :meth:`fit`: rows, step, gain of each step; None without it."""
         report = self._content.fit_report
         return None if report is None else {**report}
 
     def _copy(self, name: str) -> NDArray[Any]:
-        """One array as it is between two rows."""
+        """A copy of an array between two rows."""
         return self._kernel.copied((name,))[1][name]
 
 
 def _inside(classes: Sequence[Any], row: NDArray[np.float32], has: NDArray[np.bool_]) -> list[Any]:
-    """The names of the classes in a set, the likeliest first."""
+    """Names of the classes in a set, the likeliest first."""
     return [classes[k] for k in np.argsort(-row, kind="stable").tolist() if has[k]]
 
 
 def _bytes_of(mb: float) -> int:
-    """A bound in MiB as bytes."""
+    """Convert MiB to bytes."""
     return max(1, int(mb * (1 << 20)))
 
 
 def _counts_in_order(counts: ArrayLike | Mapping[Any, float], index: ClassIndex) -> Array:
-    """Training counts in the order of the classes, checked."""
+    """Check training counts and put them in class order."""
     if unordered(counts):
         raise ValueError("train_counts: a set has no order; give {class: count}")
     if (names := names_of(counts)) is not None:
@@ -1047,7 +1046,7 @@ def _counts_in_order(counts: ArrayLike | Mapping[Any, float], index: ClassIndex)
 
 
 def _int64(numbers: ArrayLike, name: str) -> NDArray[np.int64]:
-    """A copy of integers: what the loop has checked nobody changes while it runs."""
+    """A copy of integers, which cannot change while the loop runs."""
     array = np.asarray(numbers)
     if array.ndim != 1 or not (np.can_cast(array.dtype, np.int64, "safe") or not array.size):
         raise ValueError(f"{name}: {array.dtype} of shape {array.shape}, expected int64, (k,)")
@@ -1055,9 +1054,9 @@ def _int64(numbers: ArrayLike, name: str) -> NDArray[np.int64]:
 
 
 def _float32(known: ArrayLike) -> NDArray[np.float32]:
-    """A copy of what receipts gave labels."""
+    """A copy of the numbers that receipts gave labels."""
     array = np.asarray(known)
     if array.dtype.kind != "f":
         raise ValueError(f"known: {array.dtype}, expected float32")
-    with np.errstate(over="ignore"):  # infinite, and refused as that
+    with np.errstate(over="ignore"):  # infinite values are refused later
         return np.array(array, np.float32, order="C")

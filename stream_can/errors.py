@@ -1,4 +1,4 @@
-"""The errors that stream_can raises.
+"""Errors raised by stream_can.
 
 StreamCANError
 ├── InvalidPrediction          (ValueError) a row is not a probability vector
@@ -45,10 +45,10 @@ __all__ = ["InvalidPrediction", "SnapshotMismatch", "StreamCANError", "UnknownCl
 
 
 class StreamCANError(Exception):
-    """Base of every error that stream_can raises on purpose."""
+    """Base of every error that stream_can raises deliberately."""
 
     full_name: ClassVar[str] = "stream_can.errors.StreamCANError"
-    """The name in the headers of dead letters: wire format, whatever module the class lives in."""
+    """Name in the headers of dead letters: part of the wire format, unlike the class's module."""
 
 
 class InvalidPrediction(StreamCANError, ValueError):
@@ -58,10 +58,10 @@ class InvalidPrediction(StreamCANError, ValueError):
 
 
 class UnknownClass(StreamCANError, ValueError):
-    """A label is none of the corrector's classes; the message names both."""
+    """A label is not one of the corrector's classes; the message names both."""
 
     full_name = "stream_can.errors.UnknownClass"
 
 
 class SnapshotMismatch(StreamCANError, ValueError):
-    """Bytes are truncated, corrupt, of a newer version, or of another corrector than asked for."""
+    """Bytes are truncated, corrupt, of a newer version, or of another corrector than expected."""

@@ -1,4 +1,4 @@
-"""Rows that many processes correct with one state, as sums that one corrector observes."""
+"""RowSums: statistics of rows corrected in many processes, to be merged into one corrector."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Array = NDArray[np.float64]
 
 
 class RowSums:
-    """Decayed row statistics, summed beside a corrector that observes them later.
+    """Decayed row statistics, to be merged into a corrector that did not see the rows.
 
     Parameters
     ----------
     corrector
-        The state by which rows are corrected, or the one that observes them.
+        The corrector of the rows, or the one into which the sums are merged.
     """
 
     def __init__(self, corrector: Corrector) -> None:
@@ -29,11 +29,11 @@ class RowSums:
 
     @property
     def parts(self) -> tuple[decayed.Part, ...]:
-        """The meaning of each row of the sums."""
+        """Meaning of each row of the sums."""
         return decayed.parts(self._corrector._state)
 
     def zeros(self) -> Array:
-        """Sums of no rows, shape (parts, m + 1)."""
+        """Empty sums, shape (parts, m + 1)."""
         return np.zeros((len(self.parts), len(self._corrector.classes) + 1))
 
     @overload
@@ -47,21 +47,21 @@ class RowSums:
     def correct(
         self, P: ArrayLike, sums: Array, *, receipt: bool = False, segments: Any = None
     ) -> Array | tuple[Array, Receipts]:
-        """Correct rows as :meth:`Corrector.correct_many` does, and add them to sums.
+        """Correct rows like :meth:`Corrector.correct_many`, and add them to sums.
 
         Parameters
         ----------
         P
             Rows, shape (n, m).
         sums
-            Of the rows before them, changed in place; see :meth:`zeros`.
+            Sums of the rows before, changed in place; see :meth:`zeros`.
         receipt
-            Also return receipts, as :meth:`Corrector.process_many` does.
+            Also return receipts, like :meth:`Corrector.process_many`.
 
         Raises
         ------
         InvalidPrediction, ValueError
-            A row is no probability vector, or the sums are none of this corrector's.
+            A row is not a probability vector, or the sums belong to another corrector.
         """
         corrector = self._corrector
         sums = decayed.writable(sums, self.parts, len(corrector.classes))
@@ -69,12 +69,12 @@ class RowSums:
         return corrector._kernel.correct_and_sum(P, sums, receipt, texts)  # type: ignore[no-any-return]
 
     def add(self, sums: ArrayLike) -> None:
-        """Let the corrector observe rows that were corrected elsewhere, from their sums.
+        """Merge sums of rows that were corrected elsewhere into the corrector.
 
         Raises
         ------
         ValueError
-            The sums are of another shape than :meth:`zeros`, or hold what no sum can be.
+            The sums have another shape than :meth:`zeros`, or impossible values.
         """
         corrector = self._corrector
         added = decayed.checked(sums, self.parts, len(corrector.classes))

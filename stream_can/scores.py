@@ -1,8 +1,7 @@
-"""How good is a stream of predictions: accuracy, log loss, Brier, calibration error.
+"""Scores of predictions: accuracy, log loss, Brier score, calibration error.
 
-Every score is a mean of sums over rows, so :class:`Scores` can add a stream up chunk by chunk in
-memory that does not grow, parts of a stream add up to the whole, and the functions beside it are
-one chunk of that.
+Every score is a mean over rows, so :class:`Scores` can add up a stream chunk by chunk in constant
+memory, and parts of a stream can be added; the functions score a single chunk.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ __all__ = [
 
 BINS = 15
 FLOOR = 1e-6
-"""The smallest probability that log loss sees: one row costs at most 13.8 nats."""
+"""Smallest probability for log loss: a row costs at most 13.8 nats."""
 
 
 class Reliability(NamedTuple):
-    """Predictions in equal bins of their confidence (the probability of the likeliest class)."""
+    """Predictions in equal bins of confidence (the probability of the likeliest class)."""
 
     rows: NDArray[np.int64]
-    """Rows in each bin, shape (bins,)."""
+    """Number of rows in each bin, shape (bins,)."""
     confidence: NDArray[np.float64]
     """Mean confidence of those rows; nan in an empty bin."""
     accuracy: NDArray[np.float64]
@@ -51,23 +50,23 @@ class RowScores(NamedTuple):
     """Scores of rows, each of shape (n,)."""
 
     best: NDArray[np.intp]
-    """The likeliest class."""
+    """Index of the likeliest class."""
     hits: NDArray[np.bool_]
     """Whether it is the label."""
     losses: NDArray[np.float64]
     """Log loss in nats."""
     confidence: NDArray[np.float64]
-    """The probability of the likeliest class."""
+    """Probability of the likeliest class."""
 
 
 def log_losses(of_label: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log losses in nats of labels that were given these probabilities."""
+    """Log losses in nats of labels with these probabilities."""
     found: NDArray[np.float64] = -np.log(np.maximum(of_label, FLOOR))
     return found
 
 
 def score_rows(P: NDArray[np.float64], y: NDArray[np.integer[Any]]) -> RowScores:
-    """Score rows that are known to be right, shape (n, m), by the index of each one's label."""
+    """Score checked rows, shape (n, m), by the index of each label."""
     at, best = np.arange(len(y)), P.argmax(axis=1)
     return RowScores(best, best == y, log_losses(P[at, y]), P[at, best])
 
@@ -75,7 +74,7 @@ def score_rows(P: NDArray[np.float64], y: NDArray[np.integer[Any]]) -> RowScores
 class Scores:
     """Scores of a stream, added up chunk by chunk.
 
-    Those of several streams add up too: ``sum(parts, Scores())`` has the scores of all their rows.
+    Scores of several streams can be added: ``sum(parts, Scores())``.
 
     Parameters
     ----------
@@ -129,14 +128,14 @@ class Scores:
         Raises
         ------
         InvalidPrediction
-            P holds something else; the message names the row. Nothing has been added.
+            P is anything else; the message names the row. Nothing was added.
         UnknownClass
-            A label is outside [0, m), or is not an integer. Nothing has been added.
+            A label is outside [0, m), or not an integer. Nothing was added.
         """
         self.add_checked(*check_rows(P, y))
 
     def add_checked(self, P: NDArray[np.float64], y: NDArray[np.integer[Any]]) -> RowScores:
-        """Add rows that are known to be right; what :func:`score_rows` says of them."""
+        """Add checked rows; return their :func:`score_rows`."""
         n, found = len(y), score_rows(P, y)
         self.n += n
         self.hits += int(found.hits.sum())
@@ -144,7 +143,7 @@ class Scores:
         of_labels = P[np.arange(n), y].sum()
         self.brier_sum += float(np.einsum("ij,ij->", P, P) - 2 * of_labels + n)
         bins = len(self._count)
-        # Bins are open to the left, so 1/15 is in the first, as in the code of Guo et al.
+        # Bins are open to the left, as in the code of Guo et al.: 1/15 is in the first.
         inside = np.clip(np.ceil(found.confidence * bins).astype(np.intp) - 1, 0, bins - 1)
         self._count += np.bincount(inside, minlength=bins)
         self._confidence += np.bincount(inside, found.confidence, bins)
@@ -152,7 +151,7 @@ class Scores:
         return found
 
     def __add__(self, other: Scores) -> Scores:
-        """The scores of both streams' rows; ValueError where their bins differ."""
+        """The scores of the rows of both; ValueError where their bins differ."""
         if not isinstance(other, Scores):
             return NotImplemented
         bins = len(self._count)
@@ -169,15 +168,15 @@ class Scores:
         return both
 
     def sums(self) -> NDArray[np.float64]:
-        """Sums, shape (bins + 1, 4): n, hits and the two sums; then of each bin its rows, their
-        confidence, and how many are right."""
+        """Sums, shape (bins + 1, 4): n, hits and the two sums; then for each bin number of rows,
+        sum of confidence, and number of right rows."""
         bins = np.column_stack([self._count, self._confidence, self._correct])
         head = [[self.n, self.hits, self.log_loss_sum, self.brier_sum]]
         return np.concatenate([head, np.pad(bins, ((0, 0), (0, 1)))])
 
     @classmethod
     def from_sums(cls, sums: NDArray[np.float64]) -> Scores:
-        """The scores of :meth:`sums`."""
+        """Restore :meth:`sums`."""
         found = cls(len(sums) - 1)
         n, hits, found.log_loss_sum, found.brier_sum = sums[0].tolist()
         found.n, found.hits = int(n), int(hits)
@@ -185,12 +184,12 @@ class Scores:
         return found
 
     def _mean(self, total: float) -> float:
-        """A sum as a mean over the rows; nan before the first row."""
+        """Mean over the rows; nan before the first row."""
         return total / self.n if self.n else float("nan")
 
     @property
     def accuracy(self) -> float:
-        """Share of the rows whose likeliest class is the label; nan before the first row."""
+        """Share of rows whose likeliest class is the label; nan before the first row."""
         return self._mean(self.hits)
 
     @property
@@ -205,7 +204,7 @@ class Scores:
 
     @property
     def reliability(self) -> Reliability:
-        """Rows, mean confidence and accuracy in each bin of confidence."""
+        """Number of rows, mean confidence and accuracy of each bin of confidence."""
         count = np.where(self._count, self._count, np.nan)
         return Reliability(self._count.copy(), self._confidence / count, self._correct / count)
 
@@ -221,13 +220,13 @@ class Scores:
         return float(np.nanmax(np.abs(bins.accuracy - bins.confidence))) if self.n else float("nan")
 
     def summary(self) -> dict[str, float]:
-        """The scores by name."""
+        """All scores by name."""
         names = ("accuracy", "log_loss", "brier", "ece", "mce")
         return {name: float(getattr(self, name)) for name in names}
 
 
 def check_rows(P: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Rows and the indices of their labels, as every score wants them."""
+    """Check rows and label indices."""
     probs = checked(P)
     labels = np.asarray(y)
     if labels.shape != (len(probs),):
@@ -245,7 +244,7 @@ def check_rows(P: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray
 
 
 def _of(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> Scores:
-    """The scores of one chunk."""
+    """Scores of one chunk."""
     scores = Scores(bins)
     scores.add(P, y)
     return scores

@@ -1,4 +1,4 @@
-"""A scikit-learn classifier whose probabilities are corrected, and go on learning."""
+"""StreamCalibrator: a scikit-learn classifier with corrected probabilities that keeps learning."""
 
 from __future__ import annotations
 
@@ -45,44 +45,44 @@ PREFIT = "prefit"
 
 @takes_settings
 class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Correct a classifier's probabilities, at once from held-out rows and later from late labels.
+    """Correct a classifier's probabilities, from held-out rows and later from late labels.
 
-    Where :class:`sklearn.calibration.CalibratedClassifierCV` ends with ``fit``, this goes on:
-    ``observe`` the rows that go by, ``partial_fit`` the labels that arrive. The classifier itself
-    is not trained again.
+    :class:`sklearn.calibration.CalibratedClassifierCV` ends with ``fit``; this estimator continues:
+    ``observe`` rows of the stream, ``partial_fit`` labels that arrive. The classifier itself is not
+    retrained.
 
-    Where y has a column for each label, shape (n, m) of 1 and 0, rows have several labels, as those
-    of :class:`~sklearn.multioutput.MultiOutputClassifier` and of the classifiers that are such by
-    themselves: then a :class:`stream_can.multilabel.MultiLabelCorrector` is behind it, which has
-    the setting ``half_life`` alone. In ``partial_fit`` -1 is a label of which nobody said.
+    If y has a column for each label, shape (n, m) of 1 and 0, rows have several labels, as for
+    :class:`~sklearn.multioutput.MultiOutputClassifier` and natively multilabel classifiers. Then a
+    :class:`stream_can.multilabel.MultiLabelCorrector` is used, which has only the setting
+    ``half_life``. In ``partial_fit`` -1 is an unknown label.
 
     Parameters
     ----------
     estimator
         A classifier with ``predict_proba``.
     cv
-        How ``fit`` comes by predictions on rows that the classifier was not trained on: a number of
-        folds, a splitter (also :class:`~sklearn.model_selection.TimeSeriesSplit`), an iterable of
-        splits; "prefit": the estimator is trained already, and ``fit`` gets validation rows.
+        How ``fit`` obtains predictions on rows outside the training set: a number of folds, a
+        splitter (also :class:`~sklearn.model_selection.TimeSeriesSplit`), an iterable of splits; or
+        "prefit": the estimator is trained, and ``fit`` receives validation rows.
     train_counts
-        Training rows per class, {class: count} or in the order of ``classes_``; those of ``y``
-        where not given, and with "prefit" uniform. Of several labels, training rows that have each.
+        Training rows per class, {class: count} or in the order of ``classes_``; by default those of
+        ``y``, with "prefit" uniform. With several labels, the training rows with each.
     train_rows
-        Of several labels, how many training rows there were; goes with ``train_counts``.
+        With several labels, the number of training rows; goes with ``train_counts``.
     **settings
         Those of :class:`stream_can.CorrectorKeywords`.
 
-    ``segments`` are columns of X, which is a data frame then; the classifier sees them as ever.
+    ``segments`` are columns of X, which must be a data frame; the classifier still receives them.
 
     Attributes
     ----------
     classes_
-        The classes, shape (m,); of several labels 0 to m - 1, one for each column of y.
+        The classes, shape (m,); with several labels 0 to m - 1, one for each column of y.
     estimator_
         The trained classifier.
     corrector_
-        The :class:`stream_can.Corrector` behind it, to look inside, and for its snapshot; of
-        several labels the ``MultiLabelCorrector``.
+        The :class:`stream_can.Corrector`, for inspection and snapshots; with several labels the
+        ``MultiLabelCorrector``.
     n_features_in_, feature_names_in_
         Those of ``estimator_``, where it has them.
 
@@ -113,10 +113,10 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.train_rows = train_rows
         self.__dict__.update(keywords(settings))
 
-    # ---- train
+    # ---- training
 
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
-        """Train the classifier, and the corrector on predictions of rows it was not trained on.
+        """Train the classifier, and the corrector on predictions of held-out rows.
 
         Parameters
         ----------
@@ -128,13 +128,13 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         Raises
         ------
         ValueError
-            The rows hold fewer than two classes, or one that a prefit classifier does not know, or
-            ``sample_weight`` has not one weight for each; or ``sets`` is no share.
+            The rows have fewer than two classes, or one that a prefit classifier does not know;
+            ``sample_weight`` has another length; or ``sets`` is out of range.
 
         Warns
         -----
         UserWarning
-            A split's rows are of a class that it did not train on, as where ``y`` is sorted.
+            A split's test rows have a class without training rows, as where ``y`` is sorted.
         """
         X, y = _rows_and_labels(X, y)
         given = self._given(X)
@@ -160,7 +160,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return self
 
     def _held_out(self, X: Any, y: NDArray[Any], routed: Any) -> tuple[Array, NDArray[np.intp]]:
-        """Predictions of each split's test rows, and which rows those are."""
+        """Predictions of each split's test rows, and the indices of those rows."""
         if len(self.classes_) < 2:
             raise ValueError(
                 f"fit: {len(y)} rows hold only {len(self.classes_)} class, expected 2 or more; "
@@ -185,7 +185,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return np.concatenate(parts), np.concatenate(rows)
 
     def _start(self, model: Any, y: NDArray[Any], counts: ArrayLike | None = None) -> None:
-        """A new corrector behind a trained classifier, for labels such as y."""
+        """Create the corrector of a trained classifier, for labels like y."""
         several = y.ndim == 2
         self._take(model, several)
         if several and y.shape[1] != len(self.classes_):
@@ -217,7 +217,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 setattr(self, name, getattr(model, name))
 
     def _settings(self, several: bool) -> dict[str, Any]:
-        """Settings of the corrector, of which a ``MultiLabelCorrector`` has one."""
+        """Settings of the corrector; a ``MultiLabelCorrector`` has only one."""
         found = {name: getattr(self, name) for name in SETTINGS}
         if not several:
             if self.train_rows is not None:
@@ -232,29 +232,29 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
     def _is_prefit(self) -> bool:
         return isinstance(self.cv, str) and self.cv == PREFIT
 
-    # ---- predict: nothing changes
+    # ---- prediction: without learning
 
     def predict_proba(self, X: Any) -> Array:
-        """The corrected probabilities, shape (n, m), in the order of ``classes_``."""
+        """Predict corrected probabilities, shape (n, m), in the order of ``classes_``."""
         check_is_fitted(self)
         return np.asarray(self.corrector_.correct_many(self._raw(X), **self._more(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each row after the correction, shape (n,); of several labels 1
-        where a label is likelier than not, else 0, shape (n, m)."""
+        """Predict the likeliest class of each row, shape (n,); with several labels 1 where a label
+        is more likely than not, else 0, shape (n, m)."""
         P = self.predict_proba(X)
         if self._has_several:
             return (P >= 0.5).astype(int)
         return np.asarray(self.classes_[P.argmax(axis=1)])
 
     def decide(self, X: Any) -> NDArray[Any]:
-        """Decide on each of several labels: 1 where it serves F1 to say yes, else 0, shape (n, m);
-        see :meth:`MultiLabelCorrector.decide`.
+        """Decide on each of several labels so as to maximise F1: 1 or 0, shape (n, m); see
+        :meth:`MultiLabelCorrector.decide`.
 
         Raises
         ------
         ValueError
-            The rows have one label.
+            Rows have a single label.
         """
         check_is_fitted(self)
         if not self._has_several:
@@ -262,10 +262,11 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return np.asarray(self.corrector_.decide(self.predict_proba(X)).astype(int))
 
     def predict_set(self, X: Any) -> NDArray[np.bool_]:
-        """Which classes each row can be, as certain as ``sets`` promises; the likeliest always.
+        """Predict the set of classes that each row can have, with the coverage ``sets``; it always
+        includes the likeliest class.
 
-        What is promised, and what is not, stands in docs/sets.md. It is kept by labels of
-        ``partial_fit``, of the sets that would be sent when they come.
+        docs/sets.md says what is promised. The sets learn from the labels of ``partial_fit``, each
+        judged by the set that would be sent when it arrives.
 
         Returns
         -------
@@ -293,7 +294,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return {} if self._has_several else {"segments": self._given(X)}
 
     def _given(self, X: Any) -> dict[str, list[Any]] | None:
-        """Values of the columns in the rows; None where there are no columns."""
+        """Column values of the rows; None without columns."""
         if not self.segments:
             return None
         names = getattr(X, "columns", ())
@@ -302,10 +303,10 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 raise ValueError(f"segments: X has no column {name!r}; give a data frame with it")
         return given_texts(self.segments, X, many=True)
 
-    # ---- learn
+    # ---- learning
 
     def observe(self, X: Any) -> Self:
-        """Predictions of these rows went by, in stream order; their labels come later, or never.
+        """Observe unlabelled rows in stream order; their labels come later, or never.
 
         Call it once for each row, after ``predict_proba``.
         """
@@ -314,23 +315,24 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
-        """Learn from labels that arrived, in their order. The classifier stays as it is.
+        """Learn labels that arrived, in order. The classifier is not changed.
 
-        Called before ``fit``, it is ``fit``; with ``cv="prefit"`` a corrector without validation
-        rows starts, and learns these labels.
+        Before ``fit`` it calls ``fit``; with ``cv="prefit"`` it creates a corrector without
+        validation rows, which learns these labels.
 
         Parameters
         ----------
         X, y
-            Rows that were predicted earlier, and their labels; of several, -1 where nobody said.
+            Rows predicted earlier, and their labels; with several labels, -1 where unknown.
         classes
-            As scikit-learn's own ``partial_fit`` has it: where given, it must be ``classes_``; of
-            several labels 0 and 1 for each.
+            As for ``partial_fit`` in scikit-learn: if given, it must equal ``classes_``; with
+            several labels, 0 and 1 for each.
 
         Raises
         ------
         UnknownClass
-            A label is none of ``classes_``, or of several none of 1, 0 and -1. Nothing was learned.
+            A label is not in ``classes_``, or with several labels not 1, 0 or -1. Nothing was
+            learned.
         """
         X, y = _rows_and_labels(X, y)
         if not hasattr(self, "corrector_"):
@@ -345,20 +347,20 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return self
 
     def restore(self, snapshot: bytes) -> Self:
-        """Go on from ``corrector_.to_bytes()`` of an earlier run, behind a prefit classifier.
+        """Continue from ``corrector_.to_bytes()`` of an earlier run, with a prefit classifier.
 
-        With the classifier kept by whatever means, what the corrector learned needs no pickle.
+        However the classifier is stored, the corrector's knowledge needs no pickle.
 
         Parameters
         ----------
         snapshot
-            The bytes. The settings are those of this object; given ``paths`` must be theirs.
-            Sets of another promise start over.
+            The bytes. The settings are those of this object; given ``paths`` must equal the
+            snapshot's. Sets with another coverage start over.
 
         Raises
         ------
         SnapshotMismatch
-            The bytes are no snapshot, or one of other classes or paths.
+            The bytes are no snapshot, or one with other classes or paths.
         ValueError
             ``cv`` is not "prefit".
         """
@@ -370,24 +372,25 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         if several:
             self.corrector_ = MultiLabelCorrector.from_bytes(snapshot, names, **settings)
         else:
-            settings["segments"] = self.segments or ()  # also none must match
+            settings["segments"] = self.segments or ()  # the snapshot must have none either
             self.corrector_ = Corrector.from_bytes(snapshot, names, **settings)
         return self
 
     def successor(self, estimator: Any, discount: float = 0.1) -> Self:
-        """Make the calibrator of a new version of the classifier; see :meth:`Corrector.successor`.
+        """Create the calibrator of a new version of the classifier; see
+        :meth:`Corrector.successor`.
 
         Parameters
         ----------
         estimator
             The new version, trained.
         discount
-            What the evidence learned here counts there, from 0 to 1.
+            Factor of the evidence learned here, from 0 to 1.
 
         Returns
         -------
-        Another calibrator with ``cv="prefit"`` and these settings, whose sets start over; this one
-        stays as it is.
+        A new calibrator with ``cv="prefit"`` and these settings, whose sets start over; this one is
+        unchanged.
 
         Raises
         ------
@@ -405,10 +408,10 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         after.corrector_ = self.corrector_.successor(discount)
         return after
 
-    # ---- what scikit-learn asks for
+    # ---- scikit-learn protocol
 
     def get_metadata_routing(self) -> Any:
-        """Parameters that ``fit`` hands on: to the classifier, and to the splitter."""
+        """Routing of parameters of ``fit``: to the classifier, and to the splitter."""
         router = MetadataRouter(owner=self).add_self_request(self)
         router.add(
             estimator=self.estimator,
@@ -443,7 +446,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
 
 def _rows_and_labels(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-    """Rows, and labels of shape (n,), or of several a row, of shape (n, m)."""
+    """Rows, and labels of shape (n,), or with several labels (n, m)."""
     y = y.toarray() if issparse(y) else y
     array = np.asarray(y)
     if array.ndim == 2 and array.shape[1] > 1:
@@ -458,7 +461,7 @@ def _rows_and_labels(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
 
 
 def _classes_of(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The classes, or labels, of rows to train on, and how many rows each has."""
+    """Classes, or labels, of training rows, and the number of rows of each."""
     if y.ndim == 1:
         return np.unique(y, return_counts=True)
     bad = np.argwhere((y != 0) & (y != 1))
@@ -484,7 +487,7 @@ def _check_classes(
 
 
 def _check_weights(params: Mapping[str, Any], n: int) -> None:
-    """Refuse weights of a wrong length here: in a split they would be called those of its rows."""
+    """Refuse weights of a wrong length here; later the error would name a split's length."""
     weights = params.get("sample_weight")
     if isinstance(weights, Sized) and len(weights) != n:
         raise ValueError(
@@ -493,7 +496,7 @@ def _check_weights(params: Mapping[str, Any], n: int) -> None:
 
 
 def _warn_of_unseen(unseen: int, rows: int, first: Any) -> None:
-    """Rows whose class the split's classifier was not trained on spoil what is learned of it."""
+    """Warn of held-out rows whose class their split's classifier was not trained on."""
     warnings.warn(
         f"fit: {unseen} of {rows} held-out rows are of a class that their split did not train on, "
         f"the first of class {first!r}; where y is sorted, shuffle: cv=StratifiedKFold(5, "
@@ -510,7 +513,7 @@ def _probabilities(model: Any, X: Any) -> Array:
             "around it gives it one"
         )
     P = model.predict_proba(X)
-    if isinstance(P, list):  # of each label an array, with a column for each value that it took
+    if isinstance(P, list):  # one array per label, with a column for each of its values
         P = np.transpose(
             [_column_of(1, one, values) for one, values in zip(P, model.classes_, strict=True)]
         )

@@ -1,4 +1,4 @@
-"""State <-> bytes: a versioned, checksummed envelope around plain arrays.
+"""Snapshots: plain arrays in a versioned, checksummed envelope.
 
 Layout: magic (8 bytes), version (u16), CRC-32 of the payload (u32), its length (u64), all
 little-endian; then the payload, MessagePack:
@@ -25,34 +25,34 @@ from stream_can.version import __version__
 
 MAGIC = b"strmcan\x00"
 VERSION = 3
-"""The version that is written, and the only one that is read: a change of the content raises it."""
+"""The version written, and the only one read; raised when the content changes."""
 ENVELOPE = struct.Struct("<8sHIQ")
 DTYPES = ("<f8", "<f4", "<i8", "<i4")
 
 
 class Payload(msgspec.Struct):
-    """The content of a snapshot."""
+    """Content of a snapshot."""
 
     head: dict[str, Any]
     arrays: dict[str, tuple[str, list[int], bytes]]
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Payload)
-# What corrupt bytes raise. Beside msgspec's own errors: deep nesting, bad UTF-8, a map as a key, a
-# shape that does not fit its bytes.
+# Errors of corrupt bytes, beside msgspec's own: deep nesting, invalid UTF-8, a map as a key, a
+# shape that does not match its bytes.
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, TypeError, ValueError, OverflowError)
 _T = TypeVar("_T")
 
 
 class Decoded(NamedTuple):
-    """A snapshot, decoded."""
+    """A decoded snapshot."""
 
     head: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
 
 
 def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
-    """Bytes that :func:`decode` turns back into exactly these arrays."""
+    """Encode arrays so that :func:`decode` restores them exactly."""
     little = {k: np.asarray(a, a.dtype.newbyteorder("<"), order="C") for k, a in arrays.items()}
     blocks = {k: (a.dtype.str, list(a.shape), a.data) for k, a in little.items()}
     payload = _encoder.encode({"head": head, "arrays": blocks})  # a Payload
@@ -60,7 +60,7 @@ def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
 
 
 def decode(data: bytes) -> Decoded:
-    """Decode a snapshot; SnapshotMismatch says what is wrong with the bytes."""
+    """Decode a snapshot; SnapshotMismatch describes invalid bytes."""
     data = bytes(data)
     if len(data) < ENVELOPE.size:
         raise SnapshotMismatch(f"snapshot: {len(data)} bytes, too short to be one")
@@ -96,8 +96,8 @@ def decode(data: bytes) -> Decoded:
 def of_kind(
     data: bytes, name: str, what: str, kind: type[_T]
 ) -> tuple[_T, dict[str, NDArray[Any]]]:
-    """The head, which has a field of this name, and the arrays of a snapshot; SnapshotMismatch
-    where it holds no such thing."""
+    """Decode a snapshot whose head has a certain field; SnapshotMismatch where it is of another
+    kind."""
     content, arrays = decode(data)
     if name not in content:
         raise SnapshotMismatch(f"snapshot: holds no {what}")
@@ -105,12 +105,12 @@ def of_kind(
 
 
 def is_of_kind(data: bytes, name: str) -> bool:
-    """Whether the head of a snapshot has a field of this name."""
+    """Whether the head of a snapshot has a certain field."""
     return name in decode(data).head
 
 
 def typed(head: dict[str, Any], kind: type[_T]) -> _T:
-    """The head as a struct, or SnapshotMismatch that says which field is missing or wrong."""
+    """Convert the head to a struct; SnapshotMismatch names a missing or wrong field."""
     try:
         return msgspec.convert(head, kind)
     except msgspec.ValidationError as error:
@@ -118,14 +118,14 @@ def typed(head: dict[str, Any], kind: type[_T]) -> _T:
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
-    """The bytes of a file.
+    """Read a file.
 
     Raises
     ------
     OSError
-        It cannot be read; or it is a pipe or a device, which might never end or never begin.
+        It cannot be read; or it is a pipe or device, which may never end or begin.
     """
-    # Of a pipe that nobody writes to, open() would wait.
+    # open() would wait for a writer of a pipe.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with open(number, "rb") as file:
         _mode_of_file(path, os.fstat(number))
@@ -133,8 +133,8 @@ def read(path: str | os.PathLike[str]) -> bytes:
 
 
 def require_replaceable(path: str | Path) -> int | None:
-    """The mode of the file that :func:`save` would replace, None where there is none; OSError where
-    it is something else than a file."""
+    """Mode of the file that :func:`save` would replace, None if missing; OSError where it is not a
+    regular file."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -150,16 +150,16 @@ def _mode_of_file(path: str | os.PathLike[str], found: os.stat_result) -> int:
 
 
 def save(data: bytes, path: str | Path) -> None:
-    """Replace a file in one step: a kill or a full disk leaves the previous one.
+    """Replace a file atomically: after a kill or on a full disk the previous one remains.
 
-    It keeps its mode. What is no file is not replaced, and a link that lies where the new one is
-    written, ``<name>.new``, is not followed.
+    The mode is kept. Only regular files are replaced, and a link at the temporary path,
+    ``<name>.new``, is not followed.
     """
     path = Path(os.path.realpath(path))
     new = path.with_name(path.name + ".new")
     mode = require_replaceable(path)
     try:
-        new.unlink(missing_ok=True)  # of a run that was killed
+        new.unlink(missing_ok=True)  # left by a run that was killed
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
@@ -167,7 +167,7 @@ def save(data: bytes, path: str | Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
-        # The new name is safe only once its directory is on the disk too.
+        # The new name is durable only after syncing its directory.
         directory = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -180,7 +180,7 @@ def save(data: bytes, path: str | Path) -> None:
 
 
 def match(what: str, have: tuple[Any, ...], want: tuple[Any, ...]) -> None:
-    """Raise SnapshotMismatch naming the first place where the two differ."""
+    """Raise SnapshotMismatch naming the first difference."""
     if have == want:
         return
     if len(have) != len(want):

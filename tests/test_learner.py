@@ -452,7 +452,7 @@ def test_a_state_needs_the_batches_of_what_it_keeps():
     ]:
         with pytest.raises(SnapshotMismatch, match=why):
             other.play_events(first)
-    with pytest.raises(ValueError, match="keep_events comes first"):
+    with pytest.raises(ValueError, match="call keep_events first"):
         again.take_events()
 
 

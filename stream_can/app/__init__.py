@@ -1,1 +1,1 @@
-"""The parts that every running program has: settings, metrics, health, pages."""
+"""What every long-running program has: settings, metrics, health, pages."""

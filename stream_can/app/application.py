@@ -1,4 +1,4 @@
-"""The settings that every application has: classes, messages, models, the corrector."""
+"""Settings of every application: classes, messages, models, the corrector."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["SEGMENTS_MB", "ApplicationSettings", "Counts", "ModelSettings", "Nam
 
 Name = str | int | float
 SEGMENTS_MB = 0.5
-"""For the values of columns: with them a corrector fits topics that nobody changed."""
+"""Default of ``segments_mb``: a corrector with columns then fits topics with default limits."""
 
 
 def described(help_: str, **bounds: Any) -> Meta:
-    """A setting's help, and its bounds."""
+    """A setting's help text and bounds."""
     return Meta(description=help_, **bounds)
 
 
@@ -32,10 +32,10 @@ _is = described
 if TYPE_CHECKING:
 
     class OfModel(msgspec.Struct, frozen=True):
-        """Settings of the corrector that differ for one model."""
+        """Corrector settings that may differ per model."""
 
     class OfCorrector(msgspec.Struct, frozen=True):
-        """All settings of the corrector; those that are read here by name."""
+        """All corrector settings; those used here have names."""
 
         paths: list[str] | None
         segments: list[str] | None
@@ -47,7 +47,7 @@ else:
 
 
 Counts = list[float] | dict[str, float]
-"""Rows per class, in the order of the classes or by their names."""
+"""Rows per class, in class order or by name."""
 
 
 class ModelSettings(
@@ -60,7 +60,7 @@ class ModelSettings(
 
     @property
     def corrector(self) -> dict[str, Any]:
-        """Settings of the corrector that are given."""
+        """The corrector settings that were given."""
         values = {name: getattr(self, name) for name in LOOP}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -71,11 +71,11 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     secret_names: ClassVar[tuple[str, ...]] = ()
     """Settings that may come from a file, ``<name>_from_file``."""
     files: ClassVar[tuple[str, ...]] = ("classes_from_file",)
-    """Settings that name a file: as seen from the one that names it."""
+    """Settings that hold a path, relative to the file that contains them."""
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """Names of the settings: its own first, then those of every application."""
+        """Names of the settings: the program's own first, then those of every application."""
         every = ApplicationSettings.__struct_fields__
         own = [name for name in cls.__struct_fields__ if name not in every]
         return (*own, *(name for name in every if name not in SETTINGS), *SETTINGS)
@@ -150,7 +150,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         self._check_name("application_id", self.application_id)
         check_settings(self.corrector)
         column_names(self.segments or ())
-        _ = self.fields  # refused here what it refuses
+        _ = self.fields  # raises where they are inconsistent
 
     @staticmethod
     def _check_name(name: str, value: str) -> None:
@@ -159,7 +159,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
 
     @property
     def needs_classes(self) -> bool:
-        """Whether nothing else says which classes there are."""
+        """Whether nothing else defines the classes."""
         return not self.has_lanes
 
     @property
@@ -169,13 +169,13 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
 
     @property
     def corrector(self) -> dict[str, Any]:
-        """Keyword arguments of `Corrector` that were given, without classes, counts and
+        """Keyword arguments of `Corrector` that were given, except classes, counts and
         sets."""
         return self._given(name for name in SETTINGS if name != "sets")
 
     @property
     def fields(self) -> Fields:
-        """Where in the messages everything is."""
+        """Fields of the messages."""
         return Fields(
             probs=self.probs, raw=self.raw, label=self.label, id=self.id, digits=self.digits,
             normalise=self.normalise, model=self.model, version=self.version,
@@ -183,7 +183,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
 
     @property
     def field_names(self) -> list[str]:
-        """The names of the messages' fields that were given."""
+        """Names of the message fields that were given."""
         return [
             name
             for name in (self.probs, self.raw, self.label, self.id, self.model, self.version)

@@ -1,7 +1,7 @@
-"""A day of one worker's figures in bounded memory: an hour in slots of 10 s, the day in 5 min.
+"""A day of a worker's figures in bounded memory: an hour in slots of 10 s, the day in 5 min.
 
-How sure a change is comes from the slots' sums: there is no sum of squares to keep, and none to
-compute for each record.
+The standard error of a change is computed from the sums of the slots, so no sums of squares are
+kept or updated per record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stream_can.change import Change, change
 Array = NDArray[np.float64]
 
 DELAYS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 3 * 86400, 7 * 86400, 30 * 86400)
-"""Upper ends, in seconds, of the buckets of the label delay."""
+"""Upper ends of the label delay's buckets, in seconds."""
 SUMS = (
     "predictions", "labels", "matched", "unmatched", "dead_letters", "scored", "hits_before",
     "hits_after", "log_loss_before", "log_loss_after", "commits", "commit_seconds", "given_up",
@@ -28,7 +28,7 @@ WIDTH = len(COLUMN) + len(DELAYS) + 1
 
 
 class Slots:
-    """Some slots' figures, the oldest first."""
+    """Figures of consecutive slots, oldest first."""
 
     def __init__(self, rows: Array) -> None:
         self.rows = rows
@@ -38,22 +38,23 @@ class Slots:
         return self.rows[:, COLUMN[name]]
 
     def total(self, name: str) -> float:
-        """A figure's sum over the slots; the largest of those that do not add up."""
+        """Sum of a figure over the slots; the maximum of those that are not additive."""
         return float(self[name].max() if name in LARGEST else self[name].sum())
 
     def merged(self, slots: int) -> Slots:
-        """So many neighbours together."""
+        """Combine neighbouring slots."""
         parts = self.rows.reshape(-1, slots, WIDTH)
         rows, tops = parts.sum(axis=1), slice(len(SUMS), len(COLUMN))
         rows[:, tops] = parts[:, :, tops].max(axis=1)
         return Slots(rows)
 
     def change(self, score: str) -> Change | None:
-        """The change of "hits" or "log_loss" a label; None where no label came."""
+        """Change of "hits" or "log_loss" per label; None without labels."""
         return change(self["scored"], self[f"{score}_before"], self[f"{score}_after"])
 
     def delay(self, share: float) -> tuple[float, float | None] | None:
-        """The bucket in which a quantile of the label delay lies: from, to (None: no end)."""
+        """Bucket that contains a quantile of the label delay: lower and upper end (None: no
+        end)."""
         counts = self.rows[:, len(COLUMN) :].sum(axis=0).cumsum()
         if not counts[-1]:
             return None
@@ -63,7 +64,7 @@ class Slots:
 
 
 class Ring:
-    """The newest slots of one length; what is older makes room."""
+    """The newest slots of one length; older ones are overwritten."""
 
     def __init__(self, seconds: int, slots: int) -> None:
         self.seconds, self.slots = seconds, slots
@@ -72,11 +73,11 @@ class Ring:
 
     @property
     def nbytes(self) -> int:
-        """Memory in bytes, however long it runs."""
+        """Memory in bytes; constant."""
         return self._rows.nbytes
 
     def slot(self, now: float) -> Array:
-        """The row to add to; a clock that was set back adds to the newest."""
+        """The row for a time; after a clock was set back, the newest."""
         self._advance(now)
         assert self._newest is not None
         row: Array = self._rows[self._newest % self.slots]
@@ -90,7 +91,7 @@ class Ring:
         self._newest = max(newest, number)
 
     def last(self, now: float, slots: int | None = None) -> Slots:
-        """The slots up to now's."""
+        """The slots up to a time."""
         self._advance(now)
         assert self._newest is not None
         n = slots or self.slots
@@ -106,11 +107,11 @@ class History:
 
     @property
     def nbytes(self) -> int:
-        """Memory of all that is kept, which does not grow."""
+        """Memory in bytes; constant."""
         return self.hour.nbytes + self.day.nbytes
 
     def add(self, now: float, delays: Sequence[float] = (), **amounts: float) -> None:
-        """Add to the slots of now: figures by name, and labels' delays in seconds."""
+        """Add to the current slots: figures by name, and label delays in seconds."""
         row = np.zeros(WIDTH)
         for name, amount in amounts.items():
             row[COLUMN[name]] = amount

@@ -1,4 +1,4 @@
-"""Counts and knowledge of a program, as the numbers and the page show them."""
+"""Counts of a program and its correctors, as metrics and pages read them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Seen(NamedTuple):
     """Tallies of models and versions."""
 
     tallies: dict[LaneName, NDArray[np.float64]]
-    """Tally of each: its predictions, those that are scored, hits before and after, sums of log
-    losses before and after."""
+    """For each: predictions, scored ones, hits before and after, sums of log losses before and
+    after."""
     versions: dict[Pair, Comparison]
     refused: int
-    """Predictions of models that were one too many."""
+    """Predictions refused because of too many models."""
 
 
 AnyCorrector = Corrector | MultiLabelCorrector | SparseCorrector
-"""A corrector of whatever rows."""
+"""A corrector of any sort."""
 
 
 class KnownLane(NamedTuple):
@@ -39,34 +39,34 @@ class KnownLane(NamedTuple):
 
     corrector: AnyCorrector
     after: str | None
-    """The version that it went on from."""
+    """The version from which it was started."""
 
 
 class Known(NamedTuple):
     """The correctors in use."""
 
     corrector: AnyCorrector
-    """The one there is; of several models what they begin with."""
+    """The corrector; with several models, the initial one."""
     offset: int | None
-    """The number of the state; None of a server."""
+    """Number of the state; None for a server."""
     newest: int | None
-    """When it was written, or its last label came, in milliseconds."""
+    """When it was written, or its last label arrived, in milliseconds."""
     sets: float | None
-    """Share that prediction sets promise."""
+    """Coverage that prediction sets promise."""
     lanes: Mapping[LaneName, KnownLane] | None = None
-    """None where there is one for all."""
+    """None where messages name no models."""
     max_lanes: int = 0
     dropped: int = 0
-    """Lanes given up for others."""
+    """Lanes dropped for others."""
 
     changed: int = 0
-    """Labels that said otherwise than an earlier one of their prediction."""
+    """Labels that contradicted an earlier one of their prediction."""
     foreign: int = 0
-    """Records of sent batches that were none of ours, and left out."""
+    """Records of sent batches that belong to something else and were skipped."""
 
     @property
     def n_classes(self) -> int:
-        """Classes of the corrector; of several labels these."""
+        """Number of classes or labels."""
         one = self.corrector
         if isinstance(one, SparseCorrector):
             return one.n_classes
@@ -74,55 +74,55 @@ class Known(NamedTuple):
 
     @property
     def n_silent(self) -> int | None:
-        """Classes left out of learning; None of several labels and of very many classes."""
+        """Classes left out of learning; None for several labels and very many classes."""
         one = self.corrector
         return len(one.silent_classes) if isinstance(one, Corrector) else None
 
 
 class Handled(NamedTuple):
-    """Results of a batch, to be counted with the next commit."""
+    """Results of a batch, counted with the next commit."""
 
     outputs: int = 0
     normalised: int = 0
-    """Rows that were divided by their sum."""
+    """Rows divided by their sum."""
     faults: int = 0
-    """Predictions with a column's value that is none."""
+    """Predictions with an invalid column value."""
     delays: Sequence[int] = ()
-    """Milliseconds from prediction to label, of each label that found its prediction."""
+    """Milliseconds from prediction to label, for each matched label."""
     asked: Sequence[str] = ()
-    """Why each label is asked for."""
+    """Reasons of label requests."""
     answered: int = 0
-    """Labels that came as asked for."""
+    """Labels that had been requested."""
     letters: Sequence[Letter] = ()
-    """The last messages that could not be read."""
+    """The last unreadable messages."""
 
 
 class Committed(NamedTuple):
-    """Counts as of the last commit."""
+    """Counts at the last commit."""
 
     counts: dict[str, int]
-    """Records: "predictions" and those of them "corrected", "labels" and those "matched",
-    "unmatched", "repeated"; and "dead_letters"."""
+    """Records: "predictions" and those "corrected", "labels" and those "matched", "unmatched",
+    "repeated"; and "dead_letters"."""
     scored: int
-    """Since this process has it, as are those below."""
+    """Since this process has the partition, as are the following."""
     hits: dict[str, float]
     log_loss: dict[str, float]
     requests: tuple[int, int | None] | None
-    """How many are open and the timestamp of the oldest, in milliseconds; None where no label is
-    asked for."""
+    """Number of open requests and timestamp of the oldest in milliseconds; None where labels are
+    not requested."""
     sets: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
-    """Rows with prediction sets, the classes in these, labels of such rows, and those of them that
-    are in the set."""
+    """Rows with prediction sets, classes in these, labels of such rows, and labels that are in
+    their set."""
 
 
 class MetricsSource(Protocol):
-    """Where the numbers come from; what is taken is what came since it was taken before."""
+    """A source of counts; taking returns what was added since it was last taken."""
 
     def committed(self) -> Committed:
         """Counts so far."""
 
     def take_values(self) -> Mapping[str, ColumnScores]:
-        """Scores of the values of each declared column."""
+        """Scores by value of each declared column."""
 
     def take_seen(self) -> Seen | None:
-        """Tallies of models and versions; None where there is one for all."""
+        """Tallies of models and versions; None without models."""

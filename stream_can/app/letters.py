@@ -1,4 +1,4 @@
-"""The last dead letters, for people: where each came from and why, nothing of what was in it."""
+"""The last dead letters, for display: origin and reason, without content of the message."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 
 
 class Letter(Struct, frozen=True):
-    """A dead letter that was committed."""
+    """A committed dead letter."""
 
     time: float
-    """When it was made, in seconds since 1970."""
+    """Time in seconds since 1970."""
     topic: str
     partition: int
     offset: int
     error: str
-    """The exception's class."""
+    """Class of the exception."""
     reason: str
-    """Its message; texts of the record are left out, the dead letter's headers have them."""
+    """Its message without texts of the record, which the dead letter's headers have."""
 
 
 def letter(out: Output, now: float, ours: Container[str]) -> Letter:
-    """Describe a dead letter for people.
+    """Describe a dead letter for display.
 
     Parameters
     ----------
     out
-        As it is sent.
+        The dead letter.
     now
         The time.
     ours
-        Texts that may be shown: names of the settings' fields.
+        Texts that may be shown: field names of the settings.
     """
     source = out.source
     assert source is not None
@@ -59,7 +59,7 @@ def letter(out: Output, now: float, ours: Container[str]) -> Letter:
 
 def without_payload(error: str, reason: str, ours: Container[str]) -> str:
     """The reason without texts of the record."""
-    if error == "UnknownClass":  # begins with what it found, unquoted
+    if error == "UnknownClass":  # begins with the value, unquoted
         return "a name" + reason[reason.rfind(" is none of the ") :]
     text = QUOTED.sub(lambda found: found[0] if found[0][1:-1] in ours else "'…'", reason)
     return text[:200]

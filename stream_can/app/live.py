@@ -1,5 +1,5 @@
-"""The live page: one document with its style and its script inside, and the policy that allows
-these and nothing else.
+"""The live page: one document with inline style and script, and the policy that allows only
+these.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ class LivePage(NamedTuple):
 
     body: bytes
     policy: str
-    """Its Content-Security-Policy."""
+    """Content-Security-Policy."""
 
 
 def live_page() -> LivePage:
-    """The page; what it shows it fetches from ``status.json`` beside it."""
+    """The page; it fetches ``status.json`` beside it."""
     files = resources.files("stream_can")
     own = files.joinpath("app")
-    # The look of a report; its package is not imported, since it needs an extra that we do not.
+    # The style of a report; its package is not imported, since that needs another extra.
     style = files.joinpath("report", "page.css").read_text("utf-8")
     style += own.joinpath("page.css").read_text("utf-8")
     script = "".join(own.joinpath(f"{name}.js").read_text("utf-8") for name in ("draw", "page"))

@@ -1,8 +1,8 @@
-"""Where settings come from: a TOML file, each also an option and an environment variable.
+"""Load settings: a TOML file, environment variables and options.
 
-An option wins over an environment variable (``STREAM_CAN_`` + the name in capitals), that one over
-the file. ``[client]`` passes options through to a client; in the environment they are
-``STREAM_CAN_CLIENT_...``. Secrets may end in ``_from_file`` to name a file that holds the value.
+An option overrides an environment variable (``STREAM_CAN_`` + the name in capitals), which
+overrides the file. ``[client]`` passes options to a client; in the environment they are
+``STREAM_CAN_CLIENT_...``. Names of secrets may end in ``_from_file``, naming a file with the value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LISTS |= {name for name in SETTINGS if kind_of(name) is list}
 PREFIX = "STREAM_CAN_"
 INJECTED = re.compile(r"(_SERVICE_HOST|_SERVICE_PORT(_\w+)?|_PORT_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)$")
 ADDRESS = re.compile(r"(tcp|udp|sctp)://")
-"""Values that Kubernetes sets in every pod for a Service named ``stream-can...``."""
+"""Variables that Kubernetes sets in every pod for a Service named ``stream-can...``."""
 
 
 def load_as(
@@ -41,28 +41,28 @@ def load_as(
     client: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     others: Collection[str] = (),
 ) -> S:
-    """Settings of a program from a file, the environment and the command line.
+    """Load a program's settings from a file, the environment and the command line.
 
     Parameters
     ----------
     kind
-        What they are.
+        The struct of settings.
     path
         TOML file, or None.
     overrides
-        Values by name, as given on the command line (strings are converted; None is "not given");
+        Values by name, as given on the command line (strings are converted; None means not given);
         ``client`` may be a dict or a list of ``NAME=VALUE``.
     env
         Usually ``os.environ``.
     client
-        What reads the options of the table ``client``, where there is one.
+        Reads the options of the table ``client``, where there is one.
     others
-        Settings of something else that is told from the same places: left out here.
+        Settings of another program in the same places, to be ignored.
 
     Raises
     ------
     SettingsError
-        Naming the setting and the nearest known name.
+        A setting is unknown or invalid; names the setting and the nearest known name.
     """
     known = known_names(kind) | {*others}
     values: dict[str, Any] = {}
@@ -71,7 +71,7 @@ def load_as(
         refuse_unknown(values, known, f"{path}: ")
         defaults = {one.name: one.default for one in msgspec.structs.fields(cast(Any, kind))}
         files = {*kind.files} - {*others}
-        for name in files:  # beside the settings, wherever the process was started
+        for name in files:  # relative to the file of settings
             if isinstance(given := values.get(name, defaults[name]), str):
                 values[name] = str(Path(path).parent / given)
     passed = values.pop("client", {})
@@ -108,14 +108,14 @@ def load_as(
 
 
 def known_names(kind: type[AppSettings]) -> set[str]:
-    """Names of the settings of a program, secrets also by the name of a file."""
+    """Names of a program's settings, including ``..._from_file`` of secrets."""
     return {*kind.names(), *(f"{name}_from_file" for name in kind.secret_names)}
 
 
 def given_names(
     path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str, str]
 ) -> set[str]:
-    """The names of the settings that are given, whatever knows them."""
+    """Names of all given settings, known or not."""
     names = {name for name, value in overrides.items() if value is not None}
     theirs = injected(env)
     names |= {
@@ -129,7 +129,7 @@ def given_names(
 
 
 def settings_of(path: str | Path) -> dict[str, Any]:
-    """The settings of a TOML file; SettingsError where it cannot be read."""
+    """Read a TOML file; SettingsError where that fails."""
     try:
         return tomllib.loads(Path(path).read_text())
     except OSError as error:
@@ -139,7 +139,7 @@ def settings_of(path: str | Path) -> dict[str, Any]:
 
 
 def injected(env: Mapping[str, str]) -> list[str]:
-    """Variables that begin as ours do and that Kubernetes made for a Service of such a name."""
+    """Variables with our prefix that Kubernetes set for a Service."""
     return sorted(
         name
         for name, text in env.items()
@@ -149,7 +149,7 @@ def injected(env: Mapping[str, str]) -> list[str]:
 
 
 def refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> None:
-    """SettingsError for the first name that is not known, with the nearest one that is."""
+    """Raise SettingsError for the first unknown name, with the nearest known one."""
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.5)
@@ -168,7 +168,7 @@ def _pairs(given: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
 
 
 def _listed(name: str, value: Any) -> Any:
-    """Lists are written with commas where there is only text."""
+    """Split comma-separated lists."""
     if name == "train_counts" and isinstance(value, str):
         return counts_of(value)
     if name in LISTS and isinstance(value, str):
@@ -177,12 +177,12 @@ def _listed(name: str, value: Any) -> Any:
 
 
 def counts_of(text: str) -> dict[str, float] | list[float]:
-    """Rows per class as text has them: 900,80,20, or cat=900,dog=80,eel=20, or a JSON object.
+    """Parse rows per class: 900,80,20, or cat=900,dog=80,eel=20, or a JSON object.
 
     Raises
     ------
     SettingsError
-        One is no number.
+        A count is no number.
     """
     if text.startswith("{"):
         try:
@@ -199,11 +199,11 @@ def counts_of(text: str) -> dict[str, float] | list[float]:
 
 
 def secret_in(path: str, name: str) -> str:
-    """Read a secret from the file that ``<name>_from_file`` names."""
+    """Read a secret from the file named by ``<name>_from_file``."""
     try:
         return Path(path).read_text().strip()
     except OSError as error:
         text = f"{error.filename}: {error.strerror}"
         raise SettingsError(f"{name}_from_file: {text}") from None
-    except UnicodeDecodeError:  # whose own words show what the file holds
+    except UnicodeDecodeError:  # its message would show the content
         raise SettingsError(f"{name}_from_file: {path}: not UTF-8") from None

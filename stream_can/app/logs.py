@@ -1,4 +1,4 @@
-"""Log lines for people or machines."""
+"""Log formats for people and machines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line: time (UTC), level, logger, message and, where there is one, error."""
+    """One JSON object per line: time (UTC), level, logger, message and, if any, error."""
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -26,9 +26,9 @@ class JsonLines(logging.Formatter):
 
 
 class Redacted(logging.Formatter):
-    """Another formatter's lines, without secrets, whoever puts them in and however escaped.
+    """Removes secrets from another formatter's lines, however they are escaped.
 
-    kafka-python writes a client's whole configuration at the level DEBUG.
+    kafka-python logs a client's whole configuration at level DEBUG.
     """
 
     def __init__(self, inner: logging.Formatter, secrets: Iterable[str]) -> None:
@@ -56,16 +56,16 @@ class Redacted(logging.Formatter):
 
 
 def set_up_logging(form: str, level: str, secrets: Iterable[str] = ()) -> None:
-    """Log to standard error. kafka-python tells every reconnect; its errors alone are shown.
+    """Log to standard error; of kafka-python only errors, since it reports every reconnect.
 
     Parameters
     ----------
     form
         "text" or "json".
     level
-        The least to be shown.
+        Lowest level shown.
     secrets
-        What no line may hold.
+        Texts to remove from every line.
     """
     handler = logging.StreamHandler()
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")

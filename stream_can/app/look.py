@@ -1,4 +1,4 @@
-"""A look at a worker from another thread: the document of what it does and knows now."""
+"""Look: the status document of a worker, made in another thread."""
 
 from __future__ import annotations
 
@@ -49,31 +49,31 @@ MOST_CLASSES = 300
 MOST_CLASSES_OF_LANE = 20
 MOST_SILENT = 20
 MOST_LANES, MOST_LEARNED = 50, 20
-"""Lanes whose scores are shown, and those of which it is shown what they have learned."""
+"""Maximum number of lanes with scores, and with learned details, in the document."""
 Tally = NDArray[np.float64]
 LONGEST_NAME = 80
 COUNTED = (
     "labels", "matched", "unmatched", "dead_letters", "asked", "answered", "commits", "given_up",
     "repeated",
 )  # fmt: skip
-"""Sums of the history that stand in a window as they are."""
+"""History sums copied to a window unchanged."""
 
 
 class Look:
-    """Makes the document of one worker, in whatever thread.
+    """Makes the status document of a worker; thread-safe.
 
     Parameters
     ----------
     application, instance
-        Of which it is.
+        Names of application and process.
     has_labels
-        Whether there are any labels.
+        Whether the application has labels.
     health, metrics
-        What the worker says of itself.
+        The worker's health and counts.
     known
-        What corrects now; None before there is a state.
+        Returns the correctors in use; None before the first state.
     over_http
-        Whether it is a server and no worker.
+        Whether the program is a server.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Look:
         self._since = time.time()
 
     def status(self, now: float | None = None) -> Status:
-        """The document as of now."""
+        """The current document."""
         now, metrics = time.time() if now is None else now, self._metrics
         with metrics.registry.lock:
             history = metrics.history
@@ -156,12 +156,12 @@ class Look:
         return made
 
     def json(self) -> bytes:
-        """The document as it goes out."""
+        """The current document as JSON."""
         return msgspec.json.encode(self.status())
 
 
 def _text(name: object) -> str:
-    """A name of a class, a column or a value, bounded; whoever shows it makes it harmless."""
+    """A name of bounded length; whoever displays it must escape it."""
     text, half = str(name), LONGEST_NAME // 2
     return text if len(text) <= LONGEST_NAME else f"{text[:half]}…{text[1 - half :]}"
 
@@ -197,7 +197,8 @@ def _mean(slots: Slots, what: str, of: str) -> float | None:
 
 
 def _of_day(day: Slots, hour: Slots) -> Window:
-    """The day's; where the hour has all its labels, how sure it is comes from the finer slots."""
+    """The day's figures; standard errors come from the finer slots while the hour has all
+    labels."""
     window = _window(day)
     if window.scored == hour.total("scored"):
         window.accuracy, window.log_loss = (_score(hour.change(s)) for s in ("hits", "log_loss"))
@@ -205,7 +206,7 @@ def _of_day(day: Slots, hour: Slots) -> Window:
 
 
 def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> CourseStatus:
-    """Means and counts of each step, which is so many slots of so many seconds."""
+    """Means and counts of steps of ``merged`` slots."""
     slots, step = slots.merged(merged), merged * seconds
     n = slots["scored"].tolist()
 
@@ -214,7 +215,7 @@ def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> 
         return [x / labels if labels else None for x, labels in zip(sums, n, strict=True)]
 
     rates: list[float | None] = []
-    began = step - seconds + now % seconds  # so long ago: the last slot is not over
+    began = step - seconds + now % seconds  # age of its beginning: the last slot is not over
     for records in slots["predictions"][::-1].tolist():
         lasted = min(began, ran) - max(0.0, began - step)
         rates.append(records / max(1.0, lasted) if lasted > 0 else None)
@@ -234,7 +235,7 @@ def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> 
 def _all_learned(
     known: Known, tallies: Mapping[LaneName, Tally], now: float
 ) -> Iterator[LearnedStatus]:
-    """The learned part of each corrector; of lanes those with most records here."""
+    """Describe each corrector; of many, those with most records here."""
     lanes = known.lanes
     if lanes is None:
         yield _learned(known, known.corrector, now)
@@ -248,7 +249,7 @@ def _rows(tallies: Mapping[LaneName, Tally], name: LaneName) -> float:
 
 
 def _lanes(known: Known | None, tallies: Mapping[LaneName, Tally]) -> dict[str, Any]:
-    """The part of a status about lanes; empty where there is one."""
+    """The part of a status about lanes; empty without models."""
     if known is None or known.lanes is None:
         return {}
     lanes: Mapping[LaneName, KnownLane] = known.lanes
@@ -261,7 +262,7 @@ def _lanes(known: Known | None, tallies: Mapping[LaneName, Tally]) -> dict[str, 
 
 
 def _worse(last: Mapping[LaneName, Episode], tallies: Mapping[LaneName, Tally]) -> list[Worse]:
-    """Copies of what lasts."""
+    """Copy open episodes."""
     heaviest = sorted(last, key=lambda name: (-_rows(tallies, name), name))[:MOST_LEARNED]
     return [Worse(_text(name), copy.copy(last[name])) for name in heaviest]
 
@@ -293,7 +294,7 @@ def _two_versions(pair: Pair, found: Comparison) -> TwoVersions | None:
 def _learned(
     known: Known, corrector: AnyCorrector, now: float, lane: LaneName = UNNAMED
 ) -> LearnedStatus:
-    """Describe a corrector; of many classes only the commonest are named."""
+    """Describe a corrector; of many classes only the most frequent are named."""
     if not isinstance(corrector, Corrector):
         return _learned_other(known, corrector, now)
     prior, counts = corrector.prior, corrector.label_counts
@@ -330,8 +331,8 @@ def _learned(
 def _learned_other(
     known: Known, corrector: MultiLabelCorrector | SparseCorrector, now: float
 ) -> LearnedStatus:
-    """Describe a corrector of several labels, or of very many classes: the heaviest, by their share
-    of late in labels, and in rows."""
+    """Describe a corrector of several labels or very many classes: the classes with the largest
+    recent share of labels, and of rows."""
     if isinstance(corrector, MultiLabelCorrector):
         n, there = corrector.label_counts
         mix = corrector.label_mix
@@ -372,7 +373,7 @@ def _partition(number: int, found: Committed, lag: Mapping[tuple[str, int], int]
 
 
 def _column(name: str, column: ColumnScores) -> Column:
-    """Scores of a column's values; of many only the heaviest are named."""
+    """Scores by value of a column; of many values only the most frequent are named."""
     few = column.one_sided()
     return Column(
         name=_text(name),

@@ -1,7 +1,7 @@
-"""Counts and knowledge of a worker, as numbers that Prometheus can scrape.
+"""Metrics: counts and learned state of a worker for Prometheus.
 
-The loop counts when a transaction is committed, so that what is given up and done again counts
-once; a scrape sees all of a commit or nothing of it.
+Counters change when a transaction commits, so repeated work counts once; a scrape sees all of a
+commit or nothing of it.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from stream_can.trust.alarm import Episode
 from stream_can.version import __version__
 
 MOST_SERIES, OTHERS = 50, LaneName("other", "")
-"""So many lanes have series of their own; the rest share one."""
+"""Maximum number of lanes with series of their own; the rest share one."""
 MOST_LANES = 1000
 LEARNER = -1
-"""In place of a partition: what the learner of an application has done."""
+"""Key in place of a partition for counts of the application's learner."""
 
 
 class MetricsRegistry(CollectorRegistry):
-    """The metrics of one worker, collected while its loop changes none of them.
+    """The metrics of a worker, collected while its loop does not change them.
 
     Parameters
     ----------
     look
-        Called before each collection: sets what is not counted but looked at.
+        Called before each collection: sets gauges that are not counted.
     """
 
     def __init__(self, look: Callable[[], None]) -> None:
@@ -50,7 +50,7 @@ class MetricsRegistry(CollectorRegistry):
         self._look = look
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric, without the times at which its counters were made."""
+        """Every metric, without creation times of counters."""
         with self.lock:
             self._look()
             found = list(super().collect())
@@ -58,13 +58,13 @@ class MetricsRegistry(CollectorRegistry):
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             for sample in metric.samples:
                 if sample.labels.get("le", "+Inf") != "+Inf":
-                    # As ever: 2592000.0 and prometheus_client's 2.592e+06 would be two series.
+                    # prometheus_client would write 2.592e+06, beside 2592000.0 another series.
                     sample.labels["le"] = str(float(sample.labels["le"]))
         yield from found
 
 
 class _Open:
-    """The content of a transaction that is open."""
+    """Content of an open transaction."""
 
     def __init__(self) -> None:
         self.outputs = self.divided = self.faults = self.answers = 0
@@ -73,7 +73,7 @@ class _Open:
         self.letters: deque[Letter] = deque(maxlen=KEPT)
 
     def add(self, batch: Handled) -> None:
-        """One more batch."""
+        """Add a batch."""
         self.outputs += batch.outputs
         self.delays += batch.delays
         self.divided += batch.normalised
@@ -87,16 +87,16 @@ SETS = ("set_rows", "set_classes", "set_labels", "set_kept")
 
 
 class Metrics:
-    """The numbers of one worker; its loop writes them, whoever has ``registry`` reads them.
+    """The metrics of a worker; written by its loop, read from ``registry`` by any thread.
 
     Parameters
     ----------
     known
-        What corrects now; None before there is a state.
+        Returns the correctors in use; None before the first state.
     episodes
-        What is worse than before.
+        Returns open episodes of the alarm.
     waits_for
-        Why records are not taken, where a schema registry has to answer first.
+        Returns why records wait for a schema registry.
     """
 
     def __init__(
@@ -114,27 +114,27 @@ class Metrics:
         self.history = History()
         self._lags: dict[int, dict[tuple[str, int], int]] = {}
         self.lag: dict[tuple[str, int], int] = {}
-        """(input or labels, partition) -> records not yet taken, when they were asked for last."""
+        """(input or labels, partition) -> lag when last queried."""
         self.partitions: dict[int, Committed] = {}
         """Counts of the assigned partitions."""
         self.values: dict[str, ColumnScores] = {}
-        """Scores of each declared column's values, since partitions are assigned."""
+        """Scores by value of each declared column, since the last assignment."""
         self.lanes: dict[LaneName, NDArray[np.float64]] = {}
-        """Tally of each since this process began; see `Lane.take_tally`."""
+        """Tally of each lane since this process started."""
         self.versions: dict[Pair, Comparison] = {}
-        """Versions of a model on the same labels, since this process began."""
+        """Versions of a model on the same labels, since this process started."""
         self.refused: tuple[int, float] = 0, 0.0
-        """Predictions of models that were one too many, and when the last of them came."""
+        """Predictions refused because of too many models, and the time of the last."""
         self._own_series: dict[LaneName, LaneName] = {}
         self.letters: deque[Letter] = deque(maxlen=KEPT)
         self._episodes = episodes
         self._opened: dict[int, _Open] = {}
-        """Open transactions: of the partitions, 0, and of the learner."""
+        """Open transactions: 0 for the partitions, and the learner's."""
 
     def restored(
         self, sources: Mapping[int, MetricsSource], seconds: float, skew: float = 0.0
     ) -> None:
-        """These partitions are ours now."""
+        """Record newly assigned partitions."""
         with self.registry.lock:
             self._made["rebalances"].inc()
             self._made["restore_seconds"].observe(seconds)
@@ -145,7 +145,7 @@ class Metrics:
             self._made["partitions"].set(len(sources))
 
     def learns(self, source: MetricsSource | None) -> None:
-        """We are the learner of the application now, or are not any more."""
+        """Record that this process became the application's learner, or no longer is."""
         with self.registry.lock:
             self.partitions.pop(LEARNER, None)
             self._opened.pop(LEARNER, None)
@@ -156,18 +156,18 @@ class Metrics:
             self._made["learning"].set(source is not None)
 
     def cannot_learn(self) -> None:
-        """This process may not learn any more."""
+        """Record that this process can no longer learn."""
         with self.registry.lock:
             self._made["learning_failed"].set(1)
 
     def handled(self, batch: Handled, of: int = 0) -> None:
-        """A batch is in the transaction that is open, of the partitions or of the learner."""
+        """Add a batch to the open transaction of the partitions or of the learner."""
         self._opened.setdefault(min(of, 0), _Open()).add(batch)
 
     def committed(
         self, sources: Mapping[int, MetricsSource], seconds: float, snapshot_bytes: int
     ) -> None:
-        """Count what was committed of these sources."""
+        """Count what these sources committed."""
         with self.registry.lock:
             opened = self._opened.pop(min(0, *sources), None) or _Open()
             done: Tally[str] = Tally()
@@ -185,7 +185,7 @@ class Metrics:
                 self.partitions[partition] = now
             self._add_values(sources)
             self._add_lanes(sources)
-            # A label stamped before its prediction came at once.
+            # A label stamped before its prediction has no delay.
             delays = [max(delay, 0) / 1000 for delay in opened.delays]
             commit = Commit(
                 done, scores, opened.outputs, opened.divided, opened.faults, opened.asked,
@@ -210,8 +210,8 @@ class Metrics:
             self.letters += opened.letters
 
     def given_up(self, outcome: str) -> None:
-        """The transaction of the partitions, if one is open, is "aborted", or "unknown"; they are
-        dropped."""
+        """End the partitions' open transaction, if any, as "aborted" or "unknown", and drop the
+        partitions."""
         with self.registry.lock:
             if self._opened.pop(0, None) is not None:
                 self._made["transactions"].labels(outcome).inc()
@@ -219,7 +219,7 @@ class Metrics:
             self._forget()
 
     def lags(self, lag: Mapping[tuple[str, int], int], of: int = 0) -> None:
-        """(input, labels or sent, partition) -> records not yet taken; by the partitions or the
+        """Record the lag by (input, labels or sent, partition), from the partitions or the
         learner."""
         with self.registry.lock:
             self._made["lag_records"].clear()
@@ -231,13 +231,13 @@ class Metrics:
                 self._made["lag_records"].labels(source, partition).set(records)
 
     def _add_values(self, sources: Mapping[int, MetricsSource]) -> None:
-        """Add scores of columns' values since the last commit."""
+        """Add scores of column values since the last commit."""
         for source in sources.values():
             for name, found in source.take_values().items():
                 self.values.setdefault(name, ColumnScores(MOST_VALUES)).update(found)
 
     def _add_lanes(self, sources: Mapping[int, MetricsSource]) -> None:
-        """Add tallies of the lanes since the last commit."""
+        """Add tallies of lanes since the last commit."""
         for source in sources.values():
             seen = source.take_seen()
             if seen is None:
@@ -260,11 +260,11 @@ class Metrics:
 
     @property
     def episodes(self) -> dict[LaneName, Episode]:
-        """Episodes in which something is worse than before."""
+        """Open episodes of the alarm."""
         return dict(self._episodes())
 
     def _forget(self) -> None:
-        """Nothing is assigned."""
+        """Drop everything that belongs to assigned partitions."""
         mine = self.partitions.get(LEARNER)
         self.partitions, self.lag = {} if mine is None else {LEARNER: mine}, {}
         self._lags.pop(0, None)
@@ -274,7 +274,7 @@ class Metrics:
         self._made["lag_records"].clear()
 
     def _look(self) -> None:
-        """Set the gauges of the correctors in use, and of open requests."""
+        """Set the gauges of correctors and open requests."""
         for row in (*table.LEARNED, *table.REQUESTS):
             self._made[row.name].clear()
         self._made["registry_away"].set(bool(self._waits_for()))

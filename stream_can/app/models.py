@@ -1,4 +1,4 @@
-"""The models and versions that there are, and with what others begin beside them."""
+"""Models and versions in use, and initial correctors of new ones."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ HOUR_SECONDS = 3600.0
 
 
 class Begins(Protocol):
-    """With what models begin, see :class:`stream_can.app.start.Start`."""
+    """Source of initial correctors, see :class:`stream_can.app.start.Start`."""
 
     @property
     def alike(self) -> bool:
-        """Whether all have the same classes."""
+        """Whether all models have the same classes."""
 
     @property
     def classes(self) -> Classes:
-        """Classes of a model that has none of its own."""
+        """Classes of a model without its own."""
 
     def train(self, classes: Classes) -> Array | None:
-        """The training prior, shape (m,), of those with these classes, where it is known."""
+        """Training prior, shape (m,), of a model with these classes, where known."""
 
     def listed(self, model: str) -> bool:
-        """Whether a model has a table."""
+        """Whether a model has a table in the settings."""
 
     def knows_classes_of(self, model: str) -> bool:
-        """Whether the classes of a model are given."""
+        """Whether the classes of a model are known."""
 
     def of_model(self, model: str) -> Corrector | None:
-        """With what a model of known classes begins; None: with what all do."""
+        """Own initial corrector of a model; None where it starts with the common one."""
 
     def of_classes(self, names: Sequence[Any], model: str) -> Corrector:
-        """With what a model begins whose classes its first message names."""
+        """Initial corrector of a model whose first message names its classes."""
 
 
 class LiveModels:
-    """Models that there are, see :class:`stream_can.app.reader.Models`; those that begin are taken
-    among them by :meth:`admit`, or forgotten.
+    """Models in use, see :class:`stream_can.app.reader.Models`. New ones are pending until
+    :meth:`admit` or :meth:`forget`.
 
     Parameters
     ----------
     start
-        With what others begin.
+        Source of initial correctors.
     max_lanes
-        So many models and versions may begin within an hour.
+        Maximum number of models and versions that may begin within an hour.
     only_listed
-        Whether models without a table are refused.
+        Whether to refuse models without a table.
     clock
-        The time in seconds.
+        Returns the time in seconds.
     """
 
     def __init__(
@@ -75,18 +75,18 @@ class LiveModels:
         self._start = start
         self._max_lanes, self._only_listed, self._clock = max_lanes, only_listed, clock
         self._begun: deque[float] = deque()
-        """When models and versions began, in the hour before now."""
+        """When models and versions began, over the last hour."""
         self.refused = 0
-        """Predictions of models that were one too many."""
+        """Predictions refused because of too many models."""
         self._new: dict[Name, Corrector | None] = {}
 
     @property
     def alike(self) -> bool:
-        """Whether all have the same classes, also those that will begin."""
+        """Whether all models have the same classes, including future ones."""
         return self._start.alike
 
     def train(self, classes: Classes) -> Array | None:
-        """The training prior, shape (m,), of those with these classes, where it is known."""
+        """Training prior, shape (m,), of a model with these classes, where known."""
         for one in self._correctors().values():
             if one.classes == classes:
                 return one.train_prior
@@ -94,41 +94,41 @@ class LiveModels:
 
     @abstractmethod
     def classes(self) -> Mapping[Name, Classes]:
-        """Classes of each."""
+        """Classes of each model and version."""
 
     @abstractmethod
     def holders(self, id: Id) -> list[Name]:
-        """Which of them keep a prediction of an id."""
+        """Models and versions that keep a prediction of an id."""
 
     @abstractmethod
     def _correctors(self) -> Mapping[Name, Corrector]:
-        """The corrector of each."""
+        """Corrector of each model and version."""
 
     @abstractmethod
     def _take(self, name: Name, corrector: Corrector | None) -> None:
-        """One begins, with this, or with what all do."""
+        """Begin a model and version with a corrector, or with the common one."""
 
-    # -- models that begin -----------------------------------------------------------------------
+    # -- new models ------------------------------------------------------------------------------
 
     def begin(self, name: Name, named: Sequence[Any] | None) -> Classes:
-        """The classes of one that is not there; BadMessage where it may not begin."""
+        """Classes of a new model and version; BadMessage where it may not begin."""
         corrector = self._corrector(name, named)
         self._new[name] = corrector
         return self._start.classes if corrector is None else corrector.classes
 
     def admit(self) -> None:
-        """Take those that begin among the others."""
+        """Begin the pending models."""
         for name, corrector in self._new.items():
             self._take(name, corrector)
             self._begun.append(self._clock())
         self._new = {}
 
     def forget(self) -> None:
-        """Forget those that were to begin."""
+        """Drop the pending models."""
         self._new = {}
 
     def _corrector(self, name: Name, named: Sequence[Any] | None) -> Corrector | None:
-        """With what a model and version begins; None: with what all do."""
+        """Initial corrector of a model and version; None: the common one."""
         start, model = self._start, name[0] or ""
         if self._only_listed and not start.listed(model):
             raise BadMessage(
@@ -155,7 +155,7 @@ class LiveModels:
             raise BadMessage(f"model {model!r}: {error}") from None
 
     def _versions(self, model: str | None) -> list[Classes]:
-        """The classes of a model's versions, that with most labels of late first."""
+        """Classes of a model's versions, the one with the most recent labels first."""
         found = [one for name, one in self._correctors().items() if name[0] == model]
         found = [one for one in found if one.classes != NO_CLASSES]
         found.sort(key=lambda one: -one.effective_sample_size)
@@ -163,14 +163,14 @@ class LiveModels:
 
     @property
     def full(self) -> bool:
-        """Whether none may begin, since too many did within an hour."""
+        """Whether no model may begin, because too many did within an hour."""
         begun = self._begun
         while begun and begun[0] <= self._clock() - HOUR_SECONDS:
             begun.popleft()
         return len(begun) + len(self._new) >= self._max_lanes
 
     def _require_room(self, name: Name) -> None:
-        """BadMessage where none may begin."""
+        """Raise BadMessage where no model may begin."""
         if self.full:
             self.refused += 1
             raise BadMessage(
@@ -186,7 +186,7 @@ class LearnerModels(LiveModels):
     Parameters
     ----------
     learner
-        It; it is told of those that begin.
+        The learner, which is told of new models.
     start, **options
         See `LiveModels`.
     """
@@ -197,14 +197,14 @@ class LearnerModels(LiveModels):
         self._dropped, self._classes = -1, dict[Name, Classes]()
 
     def classes(self) -> Mapping[Name, Classes]:
-        """Classes of each."""
+        """Classes of each model and version."""
         if self._dropped != self._learner.dropped:
             self._dropped = self._learner.dropped
             self._classes = {name: one.classes for name, one in self._correctors().items()}
         return self._classes
 
     def holders(self, id: Id) -> list[Name]:
-        """Which of them keep a prediction of an id."""
+        """Models and versions that keep a prediction of an id."""
         return self._learner.models_of(id)
 
     def _correctors(self) -> Mapping[Name, Corrector]:

@@ -1,14 +1,14 @@
-"""One small HTTP port: is the worker alive, is it ready, its metrics, and a page for people.
+"""HTTP port of a worker: liveness, readiness, metrics, and a status page.
 
 ============ ==========================================================================
-/livez       200 while the loop comes round; 503 where it has hung: restart the process
-/readyz      200 once the assigned partitions are restored, else 503
+/livez       200 while the loop turns; 503 where it hangs: restart the process
+/readyz      200 once the assigned partitions are ready, else 503
 /metrics     for Prometheus
-/            a page to look at, which updates itself from
+/            the status page, updated from
 /status.json which is documented in docs/live.md
 ============ ==========================================================================
 
-Waiting for brokers is alive (a restart would not bring them back) and not ready.
+Waiting for brokers counts as live (a restart would not help) and not as ready.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ REQUEST_SECONDS = 10.0
 
 
 class Port:
-    """The server, in a thread of its own, until ``close``.
+    """An HTTP server in its own thread, until ``close``.
 
     Parameters
     ----------
     host, port
-        Where to listen; port 0 takes a free one, which `number` names.
+        Address; port 0 takes a free one, see `number`.
     health
-        What /livez and /readyz say.
+        Source of /livez and /readyz.
     registry
-        What /metrics shows.
+        Source of /metrics.
     status
-        What /status.json shows; without it there is no page either.
+        Source of /status.json; without it there is no page.
 
     Raises
     ------
     NoPort
-        The port cannot be had.
+        The port is not available.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class Port:
 
 
 Page = Callable[[str], tuple[int, str, bytes]]
-"""From the header Accept to status, Content-Type and body."""
+"""From the Accept header to status, Content-Type and body."""
 
 
 def pages(
     health: Health, registry: CollectorRegistry, status: Callable[[], bytes] | None = None
 ) -> tuple[dict[str, Page], str]:
-    """The pages by their paths, and their Content-Security-Policy; any thread may ask for one."""
+    """Pages by path, and their Content-Security-Policy; thread-safe."""
     page = live_page()
     found: dict[str, Page] = {
         "/livez": lambda _: _state(health.live, f"the loop came round {health.silence:.1f} s ago"),
@@ -104,7 +104,7 @@ def _state(good: bool, text: str) -> tuple[int, str, bytes]:
 def _metrics(registry: CollectorRegistry, accept: str) -> tuple[int, str, bytes]:
     try:
         encode, content_type = choose_encoder(accept)
-    except TypeError:  # prometheus-client 0.26 of a version that is no number
+    except TypeError:  # prometheus-client 0.26, given an invalid version
         encode, content_type = choose_encoder("")
     return 200, content_type, encode(registry)
 

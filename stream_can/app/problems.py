@@ -1,4 +1,4 @@
-"""Problems of a worker, the worst first, each in one sentence with what to do."""
+"""Problems of a worker, worst first, each in a sentence and with a remedy."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from stream_can.app.status import Problem, Score, Status
 BEHIND = 10_000
 STALE_SECONDS = 120.0
 START_SECONDS = 60.0
-"""A process that has run for less has not had the time to do what is missing."""
+"""Seconds after start within which missing things are no problem yet."""
 HOUR = 3600.0
 FEWEST_LABELS = 100
 MOST_WORSE = 3
 
 
 def problems(status: Status) -> list[Problem]:
-    """The problems of a status; where there are none, what the correction does."""
+    """Problems of a status; without any, the effect of the correction."""
     found = [*_bad(status), *_doubts(status)]
     return found or [_good(status)]
 
 
 def _bad(s: Status) -> Iterator[Problem]:
-    """Problems that need somebody now, the most urgent first."""
+    """Problems that need action now, most urgent first."""
     recent = s.hour_course
     runs = s.time - s.since
     who, letters = ("server", "bad messages") if s.over_http else ("worker", "dead letters")
@@ -110,7 +110,7 @@ def _bad(s: Status) -> Iterator[Problem]:
 
 
 def _doubts(s: Status) -> Iterator[Problem]:
-    """Doubts: problems that may be, or are not known yet."""
+    """Possible or unconfirmed problems."""
     hour, runs = s.hour, s.time - s.since
 
     def doubt(what: str, do: str) -> Problem:
@@ -186,7 +186,7 @@ def _doubts(s: Status) -> Iterator[Problem]:
 
 
 def _good(s: Status) -> Problem:
-    """A sentence for where nothing is wrong: how much the correction helps, if that is known."""
+    """Summary without problems: how much the correction helps, where known."""
     if not s.has_labels:
         return Problem(
             "good",
@@ -218,7 +218,7 @@ def _good(s: Status) -> Problem:
 
 
 def _points(score: Score) -> str:
-    """The interval of a change, in words."""
+    """Describe the interval of a change."""
     if score.low is None or score.high is None:
         return ""
     return f" ({100 * score.low:+.1f} to {100 * score.high:+.1f} points)"

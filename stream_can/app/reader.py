@@ -1,4 +1,4 @@
-"""Reads records as a learner or a corrector takes them, whatever classes a model has."""
+"""Reader: parses records of predictions and labels for learners and correctors."""
 
 from __future__ import annotations
 
@@ -33,54 +33,54 @@ __all__ = ["Models", "ReadLabels", "ReadPredictions", "Reader"]
 Array = NDArray[float64]
 Classes = tuple[Any, ...]
 Bad = list[tuple[int, StreamCANError]]
-"""Which of the records cannot be read, and why."""
+"""Unreadable records by position, with the reason."""
 LABELS = "labels"
 
 
 class Models(Protocol):
-    """The models and versions that there are."""
+    """Models and versions in use."""
 
     @property
     def alike(self) -> bool:
-        """Whether all have the same classes, also those that will begin."""
+        """Whether all models have the same classes, including future ones."""
 
     def classes(self) -> Mapping[Name, Classes]:
-        """Classes of each."""
+        """Classes of each model and version."""
 
     def train(self, classes: Classes) -> Array | None:
-        """The training prior, shape (m,), of those with these classes, where it is known."""
+        """Training prior, shape (m,), of a model with these classes, where known."""
 
     def begin(self, name: Name, named: Sequence[Any] | None) -> Classes:
-        """The classes of one that is not there, where its first message names some or none.
+        """Classes of a new model and version, given those named in its first message, if any.
 
         Raises
         ------
         BadMessage
-            It may not begin, or its classes are not known.
+            It may not begin, or its classes are unknown.
         """
 
     def holders(self, id: Id) -> list[Name]:
-        """Which of them keep a prediction of an id."""
+        """Models and versions that keep a prediction of an id."""
 
 
 class ReadPredictions(NamedTuple):
-    """Predictions of models of the same classes."""
+    """Predictions of models with the same classes."""
 
     places: Sequence[int]
-    """Where among the records they came."""
+    """Positions among the records."""
     messages: Messages
     says: list[Prediction]
     ids: list[bytes | None]
     rows: Any
-    """Shape (n, m); of very many classes the rows as they were checked."""
+    """Rows, shape (n, m); of very many classes the checked rows."""
     names: list[Name] | None
-    """The model and version of each; None where there is one for all."""
+    """Model and version of each; None without models."""
     segments: Sequence[str]
-    """The declared columns."""
+    """Names of the declared columns."""
     off: int
-    """Rows that were divided by their sum."""
+    """Number of rows divided by their sum."""
     empty: list[int]
-    """Where the records without a value came."""
+    """Positions of records without a value."""
 
     @property
     def columns(self) -> Table | None:
@@ -95,31 +95,31 @@ class ReadLabels(NamedTuple):
     labels: list[LateLabel]
     """Labels for a learner."""
     places: list[int]
-    """Where among the records they came; others are of no model that there is, or have no value."""
+    """Positions among the records; others belong to no model in use, or have no value."""
     bad: Bad
 
 
 class Reader:
-    """Records of predictions and labels, read as a learner takes them.
+    """Parses records of predictions and labels.
 
     Parameters
     ----------
     classes
-        Of the model, where there is one; of several those that most have.
+        Classes of the model; with several models, those that most have.
     fields, formats
-        Where in a message everything is, and in which formats they come.
+        Fields and formats of the messages.
     segments
-        The declared columns.
+        Names of the declared columns.
     models
-        The models and versions that there are.
+        Models and versions in use.
     max_bytes
-        Most bytes of an output; a prediction whose output could be larger cannot be read.
+        Maximum output size; a prediction whose output could exceed it is unreadable.
     needs_id
-        Whether a label without an id cannot be read.
+        Whether a label without an id is unreadable.
     several
         Whether rows have several labels.
     listed
-        Of very many classes, what numbers them.
+        Of very many classes, the adapter that numbers them.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Reader:
         self._naming = Naming(fields) if fields.model or fields.version else None
         self._of_classes: dict[Classes, Messages] = {}
         self.first = self._messages(classes)
-        """The reader of messages where there is one model, which opens those of others."""
+        """Parser for the common classes; also extracts the model of a message."""
 
     @property
     def named(self) -> bool:
@@ -154,7 +154,7 @@ class Reader:
 
     @property
     def widest(self) -> int:
-        """Classes of the model that has most; of very many those that a row lists at most."""
+        """Largest number of classes of a model; of very many classes the longest row."""
         return max(len(one) for one in self._of_classes) or MOST_LISTED
 
     def _messages(self, classes: Classes) -> Messages:
@@ -171,8 +171,8 @@ class Reader:
     # -- predictions -----------------------------------------------------------------------------
 
     def predictions(self, records: Sequence[Source]) -> tuple[list[ReadPredictions], Bad]:
-        """Read predictions, of which models of the same classes come together, and those of models
-        that begin behind the others; and which cannot be read."""
+        """Read predictions, grouped by classes, with those of new models last; also return the
+        unreadable records."""
         if self._naming is None:
             found, bad = self._read(self.first, range(len(records)), records, None, None)
             return [found], bad
@@ -195,7 +195,7 @@ class Reader:
                 bad.append((i, error))
                 continue
             names[i] = name
-            # Those that begin come behind the others: one of these may be dropped for them.
+            # New models come last: one of the others may be dropped for them.
             places, given = alike.setdefault((name in new, classes), ([], []))
             places.append(i)
             given.append(message)
@@ -244,7 +244,7 @@ class Reader:
         return found, bad
 
     def _name(self, message: Any, record: Source) -> Name:
-        """The model and version of a prediction."""
+        """Model and version of a prediction."""
         assert self._naming is not None
         find = self.first.predictions.find
         model, version = self._naming.of_prediction(find, message, record.headers)
@@ -253,7 +253,7 @@ class Reader:
     # -- labels ----------------------------------------------------------------------------------
 
     def labels(self, records: Sequence[Source]) -> ReadLabels:
-        """Read labels; a record without a value says nothing."""
+        """Read labels; a record without a value is skipped."""
         found = ReadLabels([], [], [])
         for i, record in enumerate(records):
             if record.value is None:
@@ -269,12 +269,12 @@ class Reader:
         return found
 
     def id_of_label(self, record: Source) -> bytes | None:
-        """The id by which a readable label names its prediction."""
+        """Id of the prediction that a readable label names."""
         message = self.first.open(record.value or b"", record.headers, label=True)
         return self.first.id_of_label(message, record.key, record.headers)
 
     def _label(self, record: Source, value: bytes) -> LateLabel | None:
-        """One label; None where no model that there is has its class, and none its prediction."""
+        """Read a label; None where no model in use has its class or its prediction."""
         first, headers = self.first, record.headers
         message = first.open(value, headers, label=True)
         id = None
@@ -297,14 +297,14 @@ class Reader:
             except (BadMessage, UnknownClass) as why:
                 error = error or why
                 continue
-            # Unless it names one, it does not say whose row it brings.
+            # A label that names no model does not say whose row it carries.
             return self._late(says, P if whole else None, name, self._messages(classes))
         if error is not None:
             raise error
         return self._of_nobody(message, record, name, bool(whole))
 
     def _of_nobody(self, message: Any, record: Source, name: Name, whole: bool) -> LateLabel | None:
-        """A label whose prediction no model has: it may bring the row."""
+        """Read a label whose prediction is not kept; it may carry the row."""
         known = self.models.classes()
         own = known.get(name) if whole else None
         if own is not None:
@@ -322,7 +322,7 @@ class Reader:
             return self._late(says, None, name, reads)
         if error is not None and self.models.alike:
             raise error
-        return None  # it may be of a model that is not there
+        return None  # it may belong to an unknown model
 
     def _read_label(self, reads: Messages, message: Any, record: Source) -> tuple[Label, Array]:
         reading = Reading(record.topic, False, None)
@@ -333,7 +333,7 @@ class Reader:
         return says, P
 
     def _late(self, says: Label, P: Array | None, name: Name, reads: Messages) -> LateLabel:
-        """A label as a learner takes it, with the row that it brings where ``P`` has it."""
+        """Convert a label for a learner, with its row from ``P`` where it carries one."""
         label = reads.label_of(says.index)
         late = LateLabel(says.id, label, model=name[0], version=name[1])
         if P is not None and says.number >= 0:

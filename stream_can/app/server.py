@@ -1,4 +1,4 @@
-"""An HTTP server in a thread of its own, which neither slow clients nor many hold up."""
+"""An HTTP server in its own thread that slow or many clients cannot block."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["MOST_CONNECTIONS", "Handler", "NoPort", "Server"]
 log = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 64
-"""The oldest is closed for one more: an honest request takes milliseconds."""
+"""Maximum number of connections; the oldest is closed for a new one."""
 
 
 class NoPort(StreamCANError):
-    """A port cannot be had."""
+    """A port is not available."""
 
 
 class Server(ThreadingHTTPServer):
@@ -31,16 +31,16 @@ class Server(ThreadingHTTPServer):
     Parameters
     ----------
     host, port
-        Where to listen; port 0 takes a free one, which `number` names.
+        Address; port 0 takes a free one, see `number`.
     handler
-        What answers.
+        The request handler.
     request_seconds
-        From the first byte of a request to the last of its answer.
+        Time limit from the first byte of a request to the last of its answer.
 
     Raises
     ------
     OSError, OverflowError
-        The port cannot be had.
+        The port is not available.
     """
 
     daemon_threads = True
@@ -50,7 +50,7 @@ class Server(ThreadingHTTPServer):
         self, host: str, port: int, handler: type[Handler], *, request_seconds: float
     ) -> None:
         self._request_seconds = request_seconds
-        self._open: dict[Any, float] = {}  # connection -> since when, the oldest first
+        self._open: dict[Any, float] = {}  # connection -> start, oldest first
         super().__init__((host, port), handler)
         self.number: int = self.server_address[1]
         threading.Thread(target=self.serve_forever, daemon=True, name="stream-can-http").start()
@@ -76,21 +76,21 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def _hang_up(self, request: Any) -> None:
-        """Its thread reads the end, and closes it."""
+        """Close a connection; its thread then reads the end."""
         self._open.pop(request, None)
         with contextlib.suppress(OSError):
             request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):  # that is somebody who went away
+        if not isinstance(sys.exc_info()[1], OSError):  # otherwise the client disconnected
             log.exception("the HTTP port")
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request; a subclass has a ``do_`` method for each verb."""
+    """Answers one request; subclasses have a ``do_`` method for each verb."""
 
     def answer(self, code: int, kind: str, body: bytes, policy: str) -> None:
-        """Send everything: `kind` is the Content-Type, `policy` the Content-Security-Policy."""
+        """Send a response: `kind` is the Content-Type, `policy` the Content-Security-Policy."""
         self.send_response(code)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
@@ -104,4 +104,4 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """A request is worth no line, and its address may have a secret."""
+        """Do not log requests: their addresses may contain a secret."""

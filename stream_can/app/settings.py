@@ -1,4 +1,4 @@
-"""The base of every program's settings."""
+"""Base of every program's settings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class SettingsError(StreamCANError, ValueError):
 
 
 class AppSettings(Protocol):
-    """A struct of settings, each annotated with its bounds and its help."""
+    """A struct of settings, each annotated with bounds and help text."""
 
     secret_names: ClassVar[tuple[str, ...]]
     """Settings that may come from a file, ``<name>_from_file``."""
     files: ClassVar[tuple[str, ...]]
-    """Settings that name a file: as seen from the one that names it."""
+    """Settings that hold a path, relative to the file that contains them."""
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -34,17 +34,17 @@ class AppSettings(Protocol):
 
 
 class Option(NamedTuple):
-    """One setting, as a command line offers it."""
+    """A setting as a command-line option."""
 
     name: str
-    """As in the TOML file; the option is ``--`` + the name with dashes."""
+    """Name in TOML; the option is ``--`` + the name with dashes."""
     kind: type
-    """``bool`` for a switch, ``dict`` for repeatable NAME=VALUE, else ``str``: `load` converts."""
+    """``bool`` for a switch, ``dict`` for repeatable NAME=VALUE, else ``str`` to be converted."""
     help: str
 
 
 def options_of(of: type[AppSettings]) -> list[Option]:
-    """Every setting, for a command line; tables of models stand in a file."""
+    """List every setting, for a command line; tables of models are only read from a file."""
     hints = get_type_hints(of, include_extras=True)
     found = []
     for name in of.names():

@@ -1,4 +1,4 @@
-"""With what the correctors of an application begin: classes and counts, or a snapshot."""
+"""Initial correctors of an application: from classes and counts, or from a snapshot."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = ["NO_CLASSES", "SeveralStart", "SparseStart", "Start"]
 log = logging.getLogger(__name__)
 
 NO_CLASSES = ("",)
-"""Classes of the first corrector where each model has classes of its own."""
+"""Placeholder classes where each model has its own."""
 
 
 def without_sets(corrector: Corrector) -> Corrector:
-    """The same corrector, which makes no prediction sets."""
+    """Copy a corrector, without prediction sets."""
     if corrector.sets is None:
         return corrector
     head, arrays = snapshots.decode(corrector.to_bytes())
@@ -42,26 +42,26 @@ def without_sets(corrector: Corrector) -> Corrector:
 
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
-    """The JSON form of ``classes_from_file``."""
+    """JSON content of ``classes_from_file``."""
 
     classes: list[str | int | float]
     train_counts: Counts | None = None
 
 
 class Start:
-    """Makes the correctors that begin.
+    """Creates initial correctors.
 
     Parameters
     ----------
     settings
-        Either names its classes or the file that has them.
+        The settings; they name the classes or a file with them.
     formats
-        What reads the messages.
+        The parsers of messages.
 
     Raises
     ------
     SettingsError, SnapshotMismatch, ValueError
-        What is given does not make a Corrector.
+        The settings do not make a Corrector.
     """
 
     def __init__(self, settings: ApplicationSettings, formats: Formats = JSON) -> None:
@@ -85,13 +85,13 @@ class Start:
             corrector = Corrector(names or NO_CLASSES, train_counts=counts, **given)
             snapshot = corrector.to_bytes()
         self.snapshot = snapshot
-        """Snapshot of the corrector to start from, which makes no sets."""
+        """Snapshot of the initial corrector, without prediction sets."""
         self.classes = corrector.classes
         self.settings: dict[str, Any] = corrector.settings | {"sets": settings.sets}
-        """Settings in force."""
+        """Corrector settings in force."""
         self.segments = corrector.segments
         self.formats = formats
-        Messages(corrector.classes, settings.fields, columns=corrector.segments)  # refuses columns
+        Messages(corrector.classes, settings.fields, columns=corrector.segments)  # may raise
         self._given = settings
         self._counted = counts is not None
         self._models: dict[str, bytes | None] = {}
@@ -101,7 +101,7 @@ class Start:
             }
 
     def _of_model(self, name: str, base: Corrector) -> bytes | None:
-        """Snapshot that a model with a table begins with; None: the one of all."""
+        """Snapshot of the own initial corrector of a model with a table; None: the common one."""
         own = self._given.models[name]
         if own.classes is None and own.train_counts is None:
             return None
@@ -113,36 +113,36 @@ class Start:
     def _of_classes(
         self, names: Sequence[Any], counts: Counts | None = None, **changed: Any
     ) -> bytes:
-        """The snapshot of a new corrector of other classes, under the settings above."""
+        """Snapshot of a new corrector with other classes, under the settings above."""
         given: Any = {"segments_mb": SEGMENTS_MB} | self._given.corrector | changed
         corrector = Corrector(names, train_counts=counts, **given)
         Messages(corrector.classes, self._given.fields, columns=corrector.segments)
         return corrector.to_bytes()
 
     def corrector(self) -> Corrector:
-        """A new one to start from."""
+        """Create an initial corrector."""
         return Corrector.from_bytes(self.snapshot)
 
-    # -- with prediction sets of its own ---------------------------------------------------------
+    # -- with prediction sets --------------------------------------------------------------------
 
     def listed(self, model: str) -> bool:
-        """Whether a model has a table."""
+        """Whether a model has a table in the settings."""
         return model in self._models
 
     def of_model(self, model: str) -> Corrector | None:
-        """With what a model of known classes begins; None: with what all do."""
+        """Own initial corrector of a model; None where it starts with the common one."""
         data = self._models.get(model)
         if data is None and not self._own(model):
             return None
         return self.under(self.snapshot if data is None else data, model)
 
     def of_classes(self, names: Sequence[Any], model: str) -> Corrector:
-        """With what a model begins whose classes its first message names; ValueError where they
-        are none."""
+        """Initial corrector of a model whose first message names its classes; ValueError where
+        these are invalid."""
         return self.under(self._of_classes(names), model)
 
     def train(self, classes: tuple[Any, ...]) -> NDArray[np.float64] | None:
-        """The training prior, shape (m,), of those with these classes, where it is known."""
+        """Training prior, shape (m,), of a model with these classes, where known."""
         for data in (self.snapshot, *self._models.values()):
             if data is not None and (one := Corrector.from_bytes(data)).classes == classes:
                 return one.train_prior
@@ -155,7 +155,7 @@ class Start:
         return self.classes != NO_CLASSES and all(one.classes is None for one in own)
 
     def knows_classes_of(self, model: str) -> bool:
-        """Whether the classes of a model are given."""
+        """Whether the classes of a model are known."""
         return self.classes != NO_CLASSES or self._models.get(model) is not None
 
     def _own(self, model: str) -> dict[str, Any]:
@@ -163,21 +163,21 @@ class Start:
         return {} if own is None else own.corrector
 
     def settings_of(self, model: str) -> dict[str, Any]:
-        """The settings of a model's corrector, ``sets`` apart."""
+        """Corrector settings of a model, except ``sets``."""
         own = {name: value for name, value in self.settings.items() if name != "sets"}
         return own | self._own(model)
 
     def under(self, snapshot: bytes, model: str = "") -> Corrector:
-        """The corrector of a snapshot under the settings of a model, with its prediction sets."""
+        """Restore a snapshot under the settings of a model, with its prediction sets."""
         settings, sets = self.settings_of(model), self._given.sets
         if sets is None:
             return without_sets(Corrector.from_bytes(snapshot, None, **settings))
         return Corrector.from_bytes(snapshot, None, **settings, sets=sets)
 
-    # -- what is there already -------------------------------------------------------------------
+    # -- existing state --------------------------------------------------------------------------
 
     def require_fits(self, corrector: Any) -> None:
-        """Raise SnapshotMismatch where what was learned is of other classes, columns or paths."""
+        """Raise SnapshotMismatch where existing knowledge has other classes, columns or paths."""
         if not isinstance(corrector, Corrector):
             kind = (
                 "labels_per_row is several"
@@ -192,12 +192,12 @@ class Start:
             match("paths", own, in_order(self._given.paths))
 
     def compare_counts(self, theirs: NDArray[np.float64]) -> None:
-        """Warn, once, where ``train_counts`` are not those that the running state began with.
+        """Warn, once, where ``train_counts`` differ from those of the running state.
 
         Parameters
         ----------
         theirs
-            Its training prior, shape (m,).
+            Training prior of the state, shape (m,).
         """
         if not self._counted:
             return
@@ -212,14 +212,14 @@ class Start:
 
 
 class SeveralStart(Start):
-    """The same, of rows of several labels: a `MultiLabelCorrector`, and no models.
+    """Initial correctors of rows with several labels: a `MultiLabelCorrector`, without models.
 
     Parameters
     ----------
     settings
-        They name the labels.
+        The settings; they name the labels.
     train_rows
-        How many training rows there were.
+        Number of training rows.
     """
 
     def __init__(self, settings: ApplicationSettings, train_rows: float | None) -> None:
@@ -236,24 +236,24 @@ class SeveralStart(Start):
         Messages(self.classes, settings.fields, several=True)
 
     def under(self, snapshot: bytes, model: str = "") -> Any:
-        """The corrector of a snapshot under the settings."""
+        """Restore a snapshot under the settings."""
         return MultiLabelCorrector.from_bytes(snapshot, **self._options)
 
     def corrector(self) -> Any:
-        """A new one to start from."""
+        """Create an initial corrector."""
         return MultiLabelCorrector.from_bytes(self.snapshot)
 
     def require_fits(self, corrector: Any) -> None:
-        """Raise SnapshotMismatch where what was learned is of other labels."""
+        """Raise SnapshotMismatch where existing knowledge has other labels."""
         if not isinstance(corrector, MultiLabelCorrector):
             raise SnapshotMismatch("labels_per_row is several here, and not in it")
         match("classes", corrector.labels, self.classes)
 
     def train(self, classes: tuple[Any, ...]) -> None:
-        """Nothing is said of scores that are not there."""
+        """Return None: missing scores are not filled in."""
 
     def compare_counts(self, theirs: NDArray[np.float64]) -> None:
-        """Warn, once, where ``train_counts`` are not those that the running state began with."""
+        """Warn, once, where ``train_counts`` differ from those of the running state."""
         if self._counted and not np.array_equal(self.corrector().train_shares, theirs):
             self._counted = False
             log.warning(
@@ -263,14 +263,14 @@ class SeveralStart(Start):
 
 
 class SparseStart(Start):
-    """The same, of very many classes: a `SparseCorrector`, and no models.
+    """Initial correctors of very many classes: a `SparseCorrector`, without models.
 
     Parameters
     ----------
     settings
-        The settings of the application.
+        The application's settings.
     options
-        Arguments of the corrector, of which the first say which classes there are.
+        Arguments of the corrector; the first ones define the classes.
     """
 
     def __init__(self, settings: ApplicationSettings, options: dict[str, Any]) -> None:
@@ -283,15 +283,15 @@ class SparseStart(Start):
         self._given, self._models, self._counted = settings, {}, False
 
     def under(self, snapshot: bytes, model: str = "") -> Any:
-        """The corrector of a snapshot."""
+        """Restore a snapshot."""
         return SparseCorrector.from_bytes(snapshot, **self._memory)
 
     def corrector(self) -> Any:
-        """A new one to start from."""
+        """Create an initial corrector."""
         return self.under(self.snapshot)
 
     def require_fits(self, corrector: Any) -> None:
-        """Raise SnapshotMismatch where what was learned is of other classes or half_life."""
+        """Raise SnapshotMismatch where existing knowledge has other classes or half-life."""
         if not isinstance(corrector, SparseCorrector):
             raise SnapshotMismatch("sparse is false in it, and true here")
         for name, theirs in _fits(corrector).items():
@@ -299,14 +299,14 @@ class SparseStart(Start):
                 raise SnapshotMismatch(f"{name}: {theirs} in it, {self._fits[name]} here")
 
     def train(self, classes: tuple[Any, ...]) -> None:
-        """Nothing is filled in."""
+        """Return None: missing scores are not filled in."""
 
     def compare_counts(self, theirs: NDArray[np.float64]) -> None:
-        """There are none."""
+        """Do nothing: there are no counts to compare."""
 
 
 def _fits(corrector: SparseCorrector) -> dict[str, Any]:
-    """What has to be the same for one to go on as another."""
+    """Properties that must be equal for one corrector to continue as another."""
     return {
         "max_classes": corrector.m,
         "half_life": corrector.half_life,

@@ -1,4 +1,4 @@
-"""The state of one program for people: ``/status.json``, the versioned document behind the page."""
+"""The status document of a program, ``/status.json``: versioned, shown by the live page."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from stream_can.app.letters import Letter
 from stream_can.trust.alarm import Episode
 
 VERSION = 2
-"""Version of the document: fields may be added; one that goes or changes its meaning raises it."""
+"""Version of the document; raised when a field is removed or changes its meaning."""
 
 
 class Score(Struct):
-    """A mean over the labels that this process took and that are scored, before and after."""
+    """Mean over scored labels of this process, before and after correction."""
 
     before: float
     after: float
     low: float | None
-    """Where ``after - before`` lies with 95 % confidence; null in the first minute of labels."""
+    """95 % confidence interval of ``after - before``; null in the first minute of labels."""
     high: float | None
 
 
@@ -25,46 +25,46 @@ class Window(Struct):
     """The last hour or day, as far as this process has run."""
 
     scored: int
-    """Labels that this process took, of predictions that are known as they were sent."""
+    """Labels of predictions known as they were sent."""
     accuracy: Score | None
     log_loss: Score | None
     """In nats."""
     records: int
-    """Records of input, committed; tombstones and dead letters are among them."""
+    """Committed input records, including tombstones and dead letters."""
     labels: int
     matched: int
     """Labels that found their prediction."""
     unmatched: int
-    """Labels that did not, and taught the class mix alone."""
+    """Labels without their prediction, which taught the class mix alone."""
     dead_letters: int
     asked: int
-    """Labels asked for."""
+    """Labels requested."""
     answered: int
-    """Labels that this process took and that had been asked for, by whichever process."""
+    """Requested labels that this process received, whichever process requested them."""
     commits: int
     given_up: int
-    """Transactions."""
+    """Number of transactions."""
     commit_mean: float | None
     commit_longest: float | None
-    """Seconds."""
+    """In seconds."""
     delay_from: float | None
     delay_to: float | None
-    """Between these many seconds lies the median label delay; null is no end."""
+    """Bucket of the median label delay in seconds; null is no end."""
     repeated: int = 0
-    """Labels whose prediction had one before, and that taught nothing."""
+    """Labels of already labelled predictions, which taught nothing."""
     set_labels: int = 0
-    """Labels of predictions whose prediction set is known."""
+    """Labels of predictions with a known prediction set."""
     set_kept: float | None = None
-    """The share of these labels that are in the set."""
+    """Share of these labels that are in the set."""
     set_size: float | None = None
-    """Classes in a set, on average."""
+    """Mean number of classes in a set."""
 
 
 class CourseStatus(Struct):
-    """A window step by step, the oldest first; null where no label came."""
+    """A window step by step, oldest first; null where there were no labels."""
 
     seconds: int
-    """Length of one step."""
+    """Length of a step."""
     accuracy_before: list[float | None]
     accuracy_after: list[float | None]
     log_loss_before: list[float | None]
@@ -72,7 +72,7 @@ class CourseStatus(Struct):
     records: list[int]
     lag: list[int]
     rates: list[float | None] = field(default_factory=list)
-    """Records a second while the process ran; null before it began."""
+    """Records per second while the process ran; null before it started."""
 
 
 class ClassShare(Struct):
@@ -80,51 +80,51 @@ class ClassShare(Struct):
 
     name: str
     labels: float | None
-    """Its share of the labels, the older ones counting less; null before the first."""
+    """Decayed share of the labels; null before the first."""
     taken: float
-    """The share that the corrector takes it for."""
+    """Share that the corrector assumes."""
 
 
 class LearnedStatus(Struct):
     """A corrector in use."""
 
     offset: int | None
-    """The number of the state; null of a server."""
+    """Number of the state; null for a server."""
     labels: int
     effective_sample_size: float
     age: float | None
     """Seconds since it was written."""
     log_loss_before: float | None
     log_loss_after: float | None
-    """Log loss of all labels, the older ones counting less."""
+    """Decayed mean log loss of all labels."""
     weights: dict[str, float]
     """Weights of the paths in the mixture."""
     final_weights: dict[str, float]
-    """Weights of the rows in what goes out."""
+    """Weights of the rows in the output."""
     last_temperature: float
     coverage: float
     """How much of the correction the labels let out, from 0 to 1."""
     silent: list[str]
-    """Classes that are left out of learning, the first 20."""
+    """Classes left out of learning, the first 20."""
     n_silent: int
     classes: list[ClassShare]
-    """The 300 largest; the others together are what is left of 1. Of several lanes 20."""
+    """The 300 largest, or 20 with several lanes; the rest of the sum to 1 is the others'."""
     lane: str = ""
-    """Which model and version, where messages name them."""
+    """Model and version, where messages name them."""
 
 
 class Partition(Struct):
-    """A partition of the input that this process has; of a server the one there is."""
+    """An assigned input partition; for a server, all there is."""
 
     partition: int
     lag: int | None
     records: int
-    """This and the next one since it has it; of a server since its state began."""
+    """This and the next: since it was assigned; for a server since its state began."""
     dead_letters: int
 
 
 class Value(Struct):
-    """A value of a column; what is scored is null where none of its labels is."""
+    """A value of a column; scores are null without labels."""
 
     value: str
     rows: int
@@ -137,11 +137,11 @@ class Value(Struct):
     log_loss_after: float | None
     calibration_before: float | None
     calibration_after: float | None
-    """How far accuracy is from the mean confidence."""
+    """|accuracy - mean confidence|."""
 
 
 class FewValues(Struct):
-    """The few values that most labels come from, far more of them than of the rows."""
+    """A few values with a far larger share of labels than of rows."""
 
     values: list[str]
     of_labels: float
@@ -150,29 +150,29 @@ class FewValues(Struct):
 
 
 class Column(Struct):
-    """A declared column, in the partitions that this process has, since it has them."""
+    """A declared column, in the assigned partitions, since they were assigned."""
 
     name: str
     rows: int
-    """Rows of all its values; predictions that waited for their label before are among them."""
+    """Rows of all values; includes predictions that were waiting for labels before."""
     labels: int
     values: list[Value]
-    """The 50 with most rows."""
+    """The 50 values with most rows."""
     few: FewValues | None
-    """Null where labels come from the values as rows do, or are too few to say it."""
+    """Null where labels are spread over values like rows, or are too few to tell."""
 
 
 class LaneScores(Struct):
-    """A model and version: what is scored is null where none of its labels is."""
+    """A model and version; scores are null without labels."""
 
     model: str
     version: str
     successor_of: str | None
-    """The version that it went on from, where there was one."""
+    """Version from which it was started, if any."""
     learned: int
     """Labels that the application has learned for it."""
     records: int
-    """This and what follows of this process, since it began."""
+    """This and the following: of this process, since it started."""
     scored: int
     accuracy_before: float | None
     accuracy_after: float | None
@@ -181,38 +181,38 @@ class LaneScores(Struct):
 
 
 class Side(Struct):
-    """One version against another: "before" is the first of them, "after" the other."""
+    """A version against another: "before" is the first, "after" the other."""
 
     accuracy: Score
     log_loss: Score
 
 
 class TwoVersions(Struct):
-    """Versions of a model on the labels of ids that both predicted, since this process began."""
+    """Versions of a model on labels of ids that both predicted, since this process started."""
 
     model: str
     version: str
     other: str
     labels: int
     raw: Side
-    """The rows as the classifiers gave them."""
+    """Raw rows."""
     sent: Side
-    """The rows as they were sent."""
+    """Sent rows."""
 
 
 class Worse(Struct):
-    """An episode of a model and version, or of all there is."""
+    """An alarm episode of a model and version, or of the only one."""
 
     lane: str
-    """Which; empty where messages name none."""
+    """Model and version; empty where messages name none."""
     episode: Episode
 
 
 class Problem(Struct):
-    """A problem, and what to do."""
+    """A problem and its remedy."""
 
     level: str
-    """"bad", "doubt", or "good": then nothing is."""
+    """"bad", "doubt", or "good": no problem."""
     what: str
     do: str
 
@@ -226,17 +226,17 @@ class Status(Struct):
     instance: str
     has_labels: bool
     time: float
-    """When this was made, in seconds since 1970."""
+    """Time of the document, in seconds since 1970."""
     since: float
-    """When the process began."""
+    """Start of the process."""
     live: bool
     ready: bool
     records_per_second: float
     lag: int | None
-    """Records of the input that are not yet taken."""
+    """Lag: input records not yet processed."""
     open_requests: int | None
     oldest_request: float | None
-    """Age of the oldest, over the partitions together."""
+    """Age of the oldest one in all partitions."""
     n_classes: int
     hour: Window
     day: Window
@@ -245,40 +245,40 @@ class Status(Struct):
     learned: list[LearnedStatus]
     partitions: list[Partition]
     dead_letters: list[Letter]
-    """The last 20, the newest first."""
+    """The last 20, newest first."""
     n_dead_letters: int
-    """Number of dead letters, of labels too, since this process has its partitions, or learns."""
+    """Number of dead letters, including labels, since the assignment or since it learns."""
     history_bytes: int
-    """Memory of the hour and the day, which does not grow."""
+    """Memory of hour and day; constant."""
     problems: list[Problem] = field(default_factory=list)
-    """The worst first; never empty."""
+    """Worst first; never empty."""
     columns: list[Column] = field(default_factory=list)
-    """Columns that are declared."""
+    """The declared columns."""
     n_lanes: int | None = None
-    """How many models and versions the application knows; null where messages name none."""
+    """Number of models and versions of the application; null where messages name none."""
     max_lanes: int | None = None
     lanes: list[LaneScores] = field(default_factory=list)
     """The 50 with most records here."""
     versions: list[TwoVersions] = field(default_factory=list)
     """The 50 pairs with most labels."""
     refused: int = 0
-    """Predictions of models that were more than ``max_lanes`` new ones in an hour, since this
-    process began; 0 where the last of them came over an hour ago."""
+    """Predictions refused because more than ``max_lanes`` models began within an hour, since this
+    process started; 0 where the last was over an hour ago."""
     waits_for: str | None = None
-    """Why records that came are not taken, where a schema registry has to answer first; of a server
-    why its state file cannot be written."""
+    """Why records wait for a schema registry; for a server, why its state file cannot be
+    written."""
     over_http: bool = False
-    """Whether it is a server, ``stream-can serve``: it has one partition, which nobody shares."""
+    """Whether it is a server, ``stream-can serve``, which has one partition."""
     worse: list[Worse] = field(default_factory=list)
-    """Where the classifier, or what is sent, is worse than before in this process' labels; of
-    several lanes the 20 with most records."""
+    """Open alarm episodes, where the classifier or the output became worse, by this process'
+    labels; of several lanes the 20 with most records."""
     cannot_learn: str | None = None
     refuses_labels: str | None = None
-    """Why this process may not learn for the application any more."""
+    """Why this process can no longer learn for the application."""
     learns: bool = False
-    """Whether it does now."""
+    """Whether this process learns now."""
     changed_labels: int = 0
-    """Labels that said otherwise than an earlier one of their prediction, by the one that learns
-    here; they taught nothing."""
+    """Labels that contradicted an earlier one of their prediction, counted by the learner here;
+    they taught nothing."""
     sets: float | None = None
-    """The share that prediction sets are to keep; null where outputs have none."""
+    """Coverage promised by prediction sets; null without sets."""

@@ -1,7 +1,6 @@
-"""The table of a worker's metrics: what each is called, what it says, and where it comes from.
+"""The metrics: name, help text and source of each.
 
-Counters and histograms count what was committed; what was learned is looked at when it is asked
-for.
+Counters and histograms count what was committed; learned values are read when scraped.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ COMMIT_ENDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 RESTORE_ENDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 SIDES = ("before", "after")
 Values = float | None | list[float] | Mapping[str, float]
-"""A number, or None where there is none; what a histogram observes; by the last label's value."""
+"""A number or None; an observation for a histogram; numbers by the value of the last label."""
 
 
 def age(timestamp: int, now: float | None = None) -> float:
-    """Seconds since a timestamp of Kafka's, which is in milliseconds."""
+    """Seconds since a Kafka timestamp, which is in milliseconds."""
     return max(0.0, (time.time() if now is None else now) - timestamp / 1000)
 
 
@@ -45,7 +44,7 @@ class Commit(NamedTuple):
     """Counts of one transaction."""
 
     counts: Tally[str]
-    """`Counts` of its tasks, since the commit before."""
+    """`Committed` of its sources, since the commit before."""
     scores: Mapping[str, float]
     outputs: int
     normalised: int
@@ -53,12 +52,12 @@ class Commit(NamedTuple):
     asked: Tally[str]
     answered: int
     delays: list[float]
-    """Seconds."""
+    """In seconds."""
     seconds: float
     snapshot_bytes: int
 
     def predictions(self) -> dict[str, float]:
-        """Records of input by their result."""
+        """Input records by result."""
         n = self.counts
         return {
             "corrected": n["corrected"],
@@ -67,7 +66,7 @@ class Commit(NamedTuple):
         }
 
     def labels(self) -> dict[str, float]:
-        """Records of labels by their result."""
+        """Label records by result."""
         n = self.counts
         dead = n["dead_letters"] - (n["predictions"] - self.outputs)
         return {
@@ -90,16 +89,16 @@ class Row(NamedTuple):
     """One metric."""
 
     name: str
-    """After ``stream_can_``; Prometheus adds ``_total`` to a counter's."""
+    """Follows ``stream_can_``; Prometheus appends ``_total`` for counters."""
     kind: type[Counter | Gauge | Histogram]
     help: str
     of: Callable[[Any], Values] = lambda source: None
-    """Its value, from what the part of the table says."""
+    """Returns its value from the source."""
     labels: tuple[str, ...] = ()
     first: tuple[str, ...] = ()
-    """Values of the label that are there before the first is counted, or rate() misses it."""
+    """Label values initialised to 0, since rate() misses the first increment otherwise."""
     ends: tuple[float, ...] = ()
-    """Ends of a histogram's buckets."""
+    """Bucket bounds of a histogram."""
 
 
 COMMITTED = (
@@ -140,7 +139,7 @@ COMMITTED = (
 
 
 def _of(name: str) -> Callable[[Known], Values]:
-    """An attribute of the corrector, where there is one for all, and it has that."""
+    """Return a getter for an attribute of the only corrector, where it has that attribute."""
     return lambda known: None if known.lanes is not None else getattr(known.corrector, name, None)
 
 
@@ -155,7 +154,7 @@ LEARNED = (
         ("partition",)),
     Row("coverage", Gauge, "Share of the correction that the labels let out of late",
         _of("coverage"), ("partition",)),
-    # Their number alone: a series for each of thousands of classes would be too many.
+    # Only the number: a series for each of thousands of classes would be too many.
     Row("silent_classes", Gauge, "Classes left out of learning: none of their labels came",
         lambda known: None if known.lanes is not None else known.n_silent,
         ("partition",)),
@@ -182,7 +181,7 @@ REQUESTS = (
     Row("oldest_label_request_seconds", Gauge, "Age of the oldest label asked for",
         lambda requests: 0 if requests[1] is None else age(requests[1]), ("partition",)),
 )  # fmt: skip
-"""Metrics of each partition that is ours: open requests, and the oldest's timestamp."""
+"""Metrics of each assigned partition: open requests, and the oldest's age."""
 
 LANES = (
     Row("lane_records", Counter, "Predictions of a model and version", labels=LANE),
@@ -191,7 +190,7 @@ LANES = (
         labels=(*LANE, "stage")),
     Row("lane_log_loss", Counter, "Sum of their log loss, in nats", labels=(*LANE, "stage")),
 )  # fmt: skip
-"""Where messages name a model or version: of each of the first 50, and of the others together."""
+"""Metrics of the first 50 lanes, and of the others together, where messages name models."""
 
 ELSEWHERE = (
     Row("rebalances", Counter, "Assignments taken over"),
@@ -207,11 +206,11 @@ ELSEWHERE = (
     Row("lag_records", Gauge, "Offsets not yet taken", labels=("source", "partition")),
     Row("build_info", Gauge, "The release that runs", labels=("version",)),
 )  # fmt: skip
-"""Metrics that a worker sets as things happen."""
+"""Metrics that a worker sets on events."""
 
 
 def make(registry: CollectorRegistry) -> dict[str, Any]:
-    """Every metric of the table, by its name."""
+    """Create every metric, by name."""
     made: dict[str, Any] = {}
     for row in (*COMMITTED, *LANES, *ELSEWHERE, *LEARNED, *REQUESTS):
         more: dict[str, Any] = {"buckets": row.ends} if row.ends else {}
@@ -223,7 +222,7 @@ def make(registry: CollectorRegistry) -> dict[str, Any]:
 
 
 def count(metric: Any, values: Values) -> None:
-    """Add to a counter, or let a histogram observe."""
+    """Add to a counter, or observe in a histogram."""
     if isinstance(values, list):
         for value in values:
             metric.observe(value)
@@ -235,7 +234,7 @@ def count(metric: Any, values: Values) -> None:
 
 
 def count_lane(made: Mapping[str, Any], lane: Sequence[str], tally: Sequence[float]) -> None:
-    """Add what became of a lane; see `Lane.take_tally`."""
+    """Add a lane's tally."""
     rows, scored, *sides = tally
     made["lane_records"].labels(*lane).inc(rows)
     made["lane_scored"].labels(*lane).inc(scored)
@@ -248,7 +247,7 @@ def count_lane(made: Mapping[str, Any], lane: Sequence[str], tally: Sequence[flo
 
 
 def set_to(metric: Any, partition: int, values: Values) -> None:
-    """Set what a gauge says of a partition."""
+    """Set a gauge of a partition."""
     if isinstance(values, Mapping):
         for label, value in values.items():
             metric.labels(partition, label).set(value)

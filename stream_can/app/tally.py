@@ -1,4 +1,4 @@
-"""Counts of what goes through a learner, or is corrected, for metrics and page."""
+"""Counts of rows and labels, for metrics and status page."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ Array = NDArray[np.float64]
 STAGES = ("before", "after")
 RowKind = Literal["one", "several", "listed"]
 MOST_VALUES = 1000
-"""Most values of a column: at twice as many, those with fewest rows are dropped."""
+"""Values kept per column: at twice as many, those with fewest rows are dropped."""
 
 
 def lane_name(name: Name) -> LaneName:
-    """The name of a model and version as people see it."""
+    """Display name of a model and version."""
     return LaneName(name[0] or "", name[1] or "")
 
 
 class Tally:
-    """The numbers of a server, a partition or a learner, a `MetricsSource`.
+    """Counts of a server, partition or learner; implements `MetricsSource`.
 
     Parameters
     ----------
     columns
-        The declared columns.
+        Names of the declared columns.
     n_classes
-        Of a model and version.
+        Returns the number of classes of a model and version.
     named
         Whether messages name models or versions.
     sets
         Whether predictions have sets.
     kind
-        "one" label a row; "several": then a hit is the share of the known labels that are likelier
-        than not where they are there, and a log loss that of the row; "listed": the likeliest of
-        very many classes.
+        "one" label per row; "several": a hit is the share of known labels predicted correctly (more
+        likely than not where true), and log loss is the row's; "listed": the likeliest of very many
+        classes.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class Tally:
              "dead_letters", "dropped"), 0,
         )  # fmt: skip
         self.requests: tuple[int, int | None] | None = None
-        """As `Committed` has them."""
+        """Counts, see `Committed`."""
         self.refused = 0
-        """Predictions of models that were one too many, since they were last taken."""
+        """Predictions refused because of too many models, since last taken."""
         self.held = 0
-        """Labels that wait for their prediction."""
+        """Number of held labels."""
         self._scored, self._sums = 0, np.zeros(4)
         self._sets = np.zeros(4)
         self._taught: list[list[Taught]] = []
-        """Results of calls that are not added up yet."""
+        """Results not yet added up."""
         self._values = self._new_values()
         self._lanes: dict[LaneName, Array] = {}
         self._pairs: dict[Pair, Comparison] = {}
@@ -84,25 +84,25 @@ class Tally:
     def _new_values(self) -> dict[str, ColumnScores]:
         return {name: ColumnScores(MOST_VALUES) for name in self._columns}
 
-    # -- what goes by ----------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------
 
     def predicted(
         self, n: int, names: Sequence[Name] | None, columns: Table | None,
         sets: Sequence[Sequence[object]] | None,
     ) -> None:  # fmt: skip
-        """Count n predictions that were answered."""
+        """Count n answered predictions."""
         self.answered(n, n)
         self.observed(n, names, columns, 0 if sets is None else sum(map(len, sets)))
 
     def answered(self, n: int, corrected: int) -> None:
-        """Count n records of predictions, so many of which were corrected."""
+        """Count n prediction records, of which ``corrected`` were corrected."""
         self.counts["predictions"] += n
         self.counts["corrected"] += corrected
 
     def observed(
         self, n: int, names: Sequence[Name] | None, columns: Table | None, in_sets: int
     ) -> None:
-        """Count what n predictions were of, and how many classes their sets have together."""
+        """Count the column values and models of n predictions, and the classes in their sets."""
         for name, texts in (columns or {}).items():
             self._values[name].came(texts)
         if self._has_sets:
@@ -112,11 +112,11 @@ class Tally:
                 self._lane(lane_name(of))[0] += len(list(some))
 
     def labelled(self, outcomes: Iterable[str], taught: list[Taught], held: int = 0) -> None:
-        """Count labels, and what they taught; so many are on hold now."""
+        """Count labels and what they taught; ``held`` are waiting now."""
         counts = self.counts
         kinds = {"learned": "matched", "repeated": "repeated", "unknown": "unmatched"}
         for one in outcomes:
-            if one == "held":  # counted once it is known what becomes of it
+            if one == "held":  # counted when released
                 self.held += 1
             else:
                 counts["labels"] += 1
@@ -131,17 +131,17 @@ class Tally:
             self._taught.append(taught)
 
     def refuse(self, n: int, *, labels: bool) -> None:
-        """Count messages that could not be read."""
+        """Count unreadable messages."""
         self.counts["labels" if labels else "predictions"] += n
         self.counts["dead_letters"] += n
 
     def _lane(self, name: LaneName) -> Array:
         return self._lanes.setdefault(name, np.zeros(6))
 
-    # -- added up --------------------------------------------------------------------------------
+    # -- sums ------------------------------------------------------------------------------------
 
     def _add_up(self) -> None:
-        """Add up what labels taught since the last time, rows of as many classes together."""
+        """Add up what labels taught, rows of equal length together."""
         calls, self._taught = self._taught, []
         alike: dict[tuple[int, int], list[Taught]] = {}
         for call in calls:
@@ -184,8 +184,8 @@ class Tally:
     def _outcomes(
         self, taught: Sequence[Taught], m: int
     ) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.float32]]:
-        """Outcomes of labelled predictions; the rows as they were sent, shape (n, m); their
-        labels; and the ends of their receipts."""
+        """Outcomes of labelled predictions; sent rows, shape (n, m); their labels; and the ends of
+        their receipts."""
         n = len(taught)
         if self._kind == "listed":
             none = np.empty(0, np.int64)
@@ -204,7 +204,7 @@ class Tally:
         return found, sent, y, data[:, -TAIL:]
 
     def _compare(self, call: Sequence[Taught]) -> None:
-        """Versions of a model that learned the same label."""
+        """Compare versions of a model that learned the same label."""
         for label, some in groupby(call, lambda one: one.label):
             every = [one for one in some if one.prediction.fair]
             if label < 0 or len(every) < 2:
@@ -220,7 +220,7 @@ class Tally:
                 if name.model == other.model and fits:
                     self._pairs.setdefault(pair, Comparison()).add(scores, others)
 
-    # -- as a source -----------------------------------------------------------------------------
+    # -- source ----------------------------------------------------------------------------------
 
     def committed(self) -> Committed:
         """Counts so far."""
@@ -236,7 +236,7 @@ class Tally:
         )
 
     def take_values(self) -> Mapping[str, ColumnScores]:
-        """Scores of the values of each declared column since the last call."""
+        """Scores by value of each declared column since the last call."""
         values, self._values = self._values, self._new_values()
         return values
 
@@ -250,7 +250,7 @@ class Tally:
 
 
 def _of_listed(taught: Sequence[Taught]) -> Array:
-    """Outcomes of rows of very many classes, shape (n, 6), as they foretold their labels."""
+    """Outcomes of rows of very many classes, shape (n, 6), from the rank of their label."""
     scored = b"".join([one.prediction.scored for one in taught])
     rank, p = np.frombuffer(scored, "<f8").reshape(len(taught), 2, 2).transpose(2, 0, 1)
     found = np.zeros((len(taught), 6))
@@ -259,7 +259,7 @@ def _of_listed(taught: Sequence[Taught]) -> Array:
 
 
 def _of_several(raw: Array, sent: Array, Y: NDArray[np.int8]) -> Array:
-    """Outcomes of rows of several labels, shape (n, 6), as :func:`outcomes` has them."""
+    """Outcomes of rows of several labels, shape (n, 6), see :func:`outcomes`."""
     known, there = Y >= 0, Y == 1
     n_known, found = np.maximum(known.sum(axis=1), 1), np.zeros((len(Y), 6))
     for side, P in enumerate((raw, sent)):

@@ -1,4 +1,4 @@
-"""Versions of a model side by side: their scores on the same labelled rows."""
+"""Comparison of a model's versions by their scores on the same labelled rows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["MOST_PAIRS", "Comparison", "Pair"]
 
 Array = NDArray[np.float64]
 PARTS = 240
-"""A comparison keeps the sums of so many parts at most; then neighbours are put together."""
+"""Maximum number of parts whose sums are kept; beyond it neighbours are merged."""
 MOST_PAIRS = 200
 
 
 class Pair(NamedTuple):
-    """Two versions of a model, in the order of their names."""
+    """Two versions of a model, ordered by name."""
 
     model: str
     version: str
@@ -27,7 +27,7 @@ class Pair(NamedTuple):
 
 
 class Comparison:
-    """Scores of two versions on the rows that both predicted, in the order of their labels."""
+    """Scores of two versions on rows that both predicted, in label order."""
 
     def __init__(self) -> None:
         self._parts: list[Array] = []
@@ -36,21 +36,21 @@ class Comparison:
 
     @property
     def n(self) -> int:
-        """Labelled rows."""
+        """Number of labelled rows."""
         return int(self._sums()[:, 0].sum())
 
     def add(self, first: Sequence[float], other: Sequence[float]) -> None:
-        """A row: hit and log loss as the first version gave it and as it was sent, then those of
-        the other: four numbers each."""
+        """Add a row: hit and log loss, raw and sent, of the first version and then of the other;
+        four numbers each."""
         self._add(np.array([1, *first, *other]))
 
     def update(self, later: Comparison) -> None:
-        """Add rows that came after these."""
+        """Add rows that came later."""
         for part in (*later._parts, later._open):
             self._add(part)
 
     def _add(self, part: Array) -> None:
-        """Parts are of equal size, about, however the rows come."""
+        """Add a part; parts stay about equal in size."""
         self._open = self._open + part
         if self._open[0] >= self._size:
             self._parts.append(self._open)
@@ -60,7 +60,7 @@ class Comparison:
             self._size *= 2
 
     def changes(self, *, sent: bool) -> Changes | None:
-        """From the first version to the other, of the rows as they came or as they were sent."""
+        """Changes from the first version to the other, of raw or sent rows."""
         sums, at = self._sums(), 2 if sent else 0
         found = [change(sums[:, 0], sums[:, 1 + at + k], sums[:, 5 + at + k]) for k in (0, 1)]
         accuracy, log_loss = found

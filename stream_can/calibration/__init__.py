@@ -1,4 +1,4 @@
-"""Calibration fitted offline to validation rows: the family that Guo et al. compare."""
+"""Calibration methods fitted offline to validation rows, as compared by Guo et al."""
 
 from stream_can.errors import StreamCANError
 

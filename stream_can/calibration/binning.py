@@ -1,4 +1,4 @@
-"""Calibration by bins of confidence: one binning, or the Bayesian average of many."""
+"""Calibration by bins of confidence: a single binning, or the Bayesian average of many."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from stream_can.scores import BINS
 __all__ = ["BBQ", "HistogramBinning"]
 
 STRENGTH = 2.0
-"""N' of Naeini et al.: the weight of the prior of a binning, in rows over all its bins."""
+"""N' of Naeini et al.: weight of a binning's prior, in rows over all bins."""
 SPREAD = 10
-"""C of Naeini et al.: binnings have between n^(1/3)/C and C n^(1/3) bins."""
+"""C of Naeini et al.: numbers of bins are between n^(1/3)/C and C n^(1/3)."""
 FEWEST = 5
-"""Rows of a bin on average, at least: more bins than n/5 only cost time."""
+"""Minimum mean number of rows in a bin: more than n/5 bins only cost time."""
 
 
 class Binned(OneVersusRest):
-    """A map that is constant between edges."""
+    """A piecewise constant map."""
 
     def _fits(self, x: Array, y: Array) -> bool:
         return len(y) == len(x) + 1 and bool(
@@ -45,7 +45,7 @@ class HistogramBinning(Binned):
     Parameters
     ----------
     bins
-        How many, at least 1.
+        Number of bins, at least 1.
 
     References
     ----------
@@ -78,7 +78,7 @@ class HistogramBinning(Binned):
 
 
 class BBQ(Binned):
-    r"""Bayesian binning into quantiles: an average of many binnings, each weighed by its evidence.
+    r"""Bayesian binning into quantiles: an average of many binnings, weighted by their evidence.
 
     The binnings have B bins of equally many rows, B between $n^{1/3}/10$ and $10 n^{1/3}$, but no
     more than n/5. A bin with middle $\mu_b$, $h_b$ labels of the class and $n_b$ rows has the prior
@@ -107,9 +107,9 @@ class BBQ(Binned):
     """
 
     def _fit_one(self, p: Array, hit: NDArray[np.bool_]) -> tuple[Array, Array]:
-        """The average of all binnings as one step function: its edges and the value between them.
+        """The average of all binnings as one step function: its edges and the values between.
 
-        The rows are sorted once; each number of bins is then a few cuts of the sorted rows.
+        The rows are sorted once; each number of bins then takes a few cuts of the sorted rows.
         """
         n, root = len(p), len(p) ** (1 / 3)
         fewest = max(1, math.floor(root / SPREAD))
@@ -118,7 +118,7 @@ class BBQ(Binned):
         p, hits = p[order], np.append(0, np.cumsum(hit[order]))
         binnings = [_binning(p, hits, bins) for bins in range(fewest, most + 1)]
         weights = softmax([evidence for _, _, evidence in binnings])
-        # The average of step functions is a step function: all their steps, in order.
+        # An average of step functions is a step function with all their steps.
         steps = [
             (edges, weight * np.diff(theta))
             for (edges, theta, _), weight in zip(binnings, weights, strict=True)
@@ -132,23 +132,23 @@ class BBQ(Binned):
 
 
 def _binning(p: Array, hits: NDArray[np.int64], bins: int) -> tuple[Array, Array, float]:
-    """Inner edges, the estimate of each bin, and the log evidence.
+    """Inner edges, estimate of each bin, and log evidence.
 
     Parameters
     ----------
     p
         Probabilities, shape (n,), ascending.
     hits
-        Labels of the class among the first i of them, shape (n + 1,).
+        Number of labels of the class among the first i of them, shape (n + 1,).
     """
     n = len(p)
     cuts = np.linspace(0, n, bins + 1).round().astype(np.intp)[1:-1]
-    # Halfway between two rows; rows that are equal stay together.
+    # Halfway between two rows; equal rows stay together.
     edges = np.unique((p[cuts - 1] + p[cuts]) / 2)
     ends = np.concatenate([[0], np.searchsorted(p, edges, "right"), [n]])
     rows, of_class = np.diff(ends), np.diff(hits[ends])
     sides = np.concatenate([[0.0], edges, [1.0]])
-    # An empty or one-sided interval would have a prior of zero, which no label can be fitted with.
+    # An interval at 0 or 1 would have a zero prior, which can explain no label.
     middle = np.clip((sides[1:] + sides[:-1]) / 2, 1e-9, 1 - 1e-9)
     each = STRENGTH / len(rows)
     alpha, beta = each * middle, each * (1 - middle)

@@ -1,4 +1,4 @@
-"""The frame of every calibration method: fit, transform, bytes, and their checks."""
+"""Calibration: fitting, transforming, serialising and checks of every method."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Array = NDArray[np.float64]
 
 
 class CalibrationHead(msgspec.Struct):
-    """What is no array in a snapshot of a fitted method."""
+    """Head of a fitted method's snapshot."""
 
     calibration: str
-    """The name of its class."""
+    """Name of its class."""
     classes: int
     options: dict[str, int | float]
 
@@ -32,21 +32,20 @@ class CalibrationHead(msgspec.Struct):
 class Calibration(ABC):
     """A method fitted once to validation rows, then applied to any row.
 
-    A class that the validation rows do not hold has the probability that one temperature gives it,
-    fitted to all of them: they say no more of it. The others are calibrated among themselves and
-    share the rest.
+    A class without validation rows gets the probability that a single temperature, fitted to all
+    rows, gives it. The other classes are calibrated among themselves and share the rest.
     """
 
     of_each = True
-    """Whether it has numbers of each class, and so needs rows of each."""
+    """Whether it has parameters per class, and so needs rows of each."""
     options: ClassVar[tuple[str, ...]] = ()
-    """Parameters of the method."""
+    """Names of the method's parameters."""
     numbers: ClassVar[tuple[tuple[str, int], ...]] = ()
-    """Attributes that a fit finds, and how many axes of each are the classes."""
+    """Attributes set by a fit, with the number of their axes that are classes."""
     _m = 0
     _held: Labels
     _temperature = 1.0
-    """Temperature of all rows, where some classes have none."""
+    """Temperature of all rows, where some classes have no rows."""
 
     def fit(self, P: ArrayLike, y: ArrayLike) -> Self:
         """Fit to predictions on rows that the classifier was not trained on.
@@ -65,7 +64,7 @@ class Calibration(ABC):
         Raises
         ------
         InvalidPrediction, UnknownClass
-            A row or a label is something else; the message names it.
+            A row or label is invalid; the message names it.
         ValueError
             The rows hold fewer than two classes.
         """
@@ -87,7 +86,7 @@ class Calibration(ABC):
         return self
 
     def transform(self, P: ArrayLike) -> Array:
-        """The calibrated rows.
+        """Calibrate rows.
 
         Parameters
         ----------
@@ -118,7 +117,7 @@ class Calibration(ABC):
         return found
 
     def to_bytes(self) -> bytes:
-        """The fitted method, versioned and checksummed, for :meth:`from_bytes`.
+        """Serialise the fitted method, versioned and checksummed.
 
         Raises
         ------
@@ -135,9 +134,9 @@ class Calibration(ABC):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Load :meth:`to_bytes`: what it makes of rows has the same bits.
+        """Load :meth:`to_bytes`; results have the same bits.
 
-        ``Calibration.from_bytes`` loads any of the methods, a method itself alone.
+        ``Calibration.from_bytes`` loads any method, a subclass only its own.
 
         Raises
         ------
@@ -166,11 +165,11 @@ class Calibration(ABC):
         return self
 
     def _dump(self) -> dict[str, NDArray[Any]]:
-        """What the fit found."""
+        """Arrays found by the fit."""
         return {name: np.asarray(getattr(self, name)) for name, _ in self.numbers}
 
     def _load(self, arrays: dict[str, NDArray[Any]], k: int) -> None:
-        """The same again, of k classes; KeyError, ValueError where it is not there, or wrong."""
+        """Restore them for k classes; KeyError or ValueError where they are missing or invalid."""
         for name, axes in self.numbers:
             one = arrays[name]
             _require(one.shape == (k,) * axes, name)
@@ -179,17 +178,17 @@ class Calibration(ABC):
 
     @abstractmethod
     def _fit(self, P: Array, y: Labels) -> None:
-        """Fit to checked rows of which each class has one."""
+        """Fit to checked rows, of which every class has one."""
 
     @abstractmethod
     def _transform(self, P: Array) -> Array:
-        """The calibrated rows, a new array."""
+        """Calibrate rows into a new array."""
 
 
 class OneVersusRest(Calibration):
     """A method for two classes, applied to each class against the rest.
 
-    The calibrated probabilities of a row are divided by their sum, as Guo et al. do (section 4.2).
+    Results are normalised by their sum over classes, as by Guo et al. (section 4.2).
     """
 
     def _fit(self, P: Array, y: Labels) -> None:
@@ -210,19 +209,19 @@ class OneVersusRest(Calibration):
 
     @abstractmethod
     def _fits(self, x: Array, y: Array) -> bool:
-        """Whether two arrays, shape (a,) and (b,), can be a map."""
+        """Whether two arrays, shape (a,) and (b,), can define a map."""
 
     @abstractmethod
     def _fit_one(self, p: Array, hit: NDArray[np.bool_]) -> tuple[Array, Array]:
-        """Two arrays that say how to map a class's probability, from (n,) of them and labels."""
+        """Fit the map of a class's probabilities, shape (n,): two arrays."""
 
     @abstractmethod
     def _map(self, one: tuple[Array, Array], p: Array) -> Array:
-        """The calibrated probabilities of a class, shape (n,)."""
+        """Calibrated probabilities of a class, shape (n,)."""
 
 
 def _methods(base: type[Calibration]) -> dict[str, type[Any]]:
-    """A class and those below it by their names."""
+    """A class and its subclasses by name."""
     found = {base.__name__: base} if not base.__abstractmethods__ else {}
     for one in base.__subclasses__():
         found |= _methods(one)
@@ -235,7 +234,7 @@ def _require(fits: Any, what: str) -> None:
 
 
 def rows_to_one(P: Array) -> Array:
-    """Rows divided by their sums; a row of zeros says nothing and becomes uniform."""
+    """Normalise rows; a row of zeros becomes uniform."""
     total = P.sum(axis=1, keepdims=True)
     uniform = np.full_like(P, 1 / P.shape[1])
     return np.asarray(np.divide(P, total, out=uniform, where=total > 0))

@@ -1,4 +1,4 @@
-"""Calibration by a monotone regression of the labels: isotonic, or Platt's sigmoid."""
+"""Calibration by monotone regression on the labels: isotonic, or Platt's sigmoid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TINY = 1e-12
 
 
 class IsotonicCalibration(OneVersusRest):
-    """The best rising function of each class's probability, in squares, linear between its knots.
+    """Least-squares monotone function of each class's probability, linear between knots.
 
     For each class, against the rest; the results are divided by their sum. scikit-learn's
     ``CalibratedClassifierCV(method="isotonic")`` does the same.
@@ -71,7 +71,7 @@ class PlattScaling(OneVersusRest):
     def _fit_one(self, p: Array, hit: NDArray[np.bool_]) -> tuple[Array, Array]:
         n, hits = len(hit), int(hit.sum())
         target = np.where(hit, (hits + 1) / (hits + 2), 1 / (n - hits + 2))
-        # A target between 0 and 1 is a row of each class, weighed.
+        # A target between 0 and 1 becomes a weighted row of each class.
         model = LogisticRegression(C=np.inf, tol=1e-8, max_iter=10_000)
         model.fit(
             np.tile(_log_odds(p), 2)[:, None],

@@ -1,4 +1,4 @@
-"""Calibration by a softmax of scaled log probabilities: temperature, vector, matrix."""
+"""Calibration by a softmax of scaled log probabilities: temperature, vector, matrix scaling."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from stream_can.calibration.softmax import Labels, logs, loss_and_residual, soft
 __all__ = ["MatrixScaling", "TemperatureScaling", "VectorScaling"]
 
 STEPS = 200
-"""Most fits are done long before. Where a class has few rows, the maximum is far out, and what is
-reached after these steps is better on other rows than the maximum itself."""
+"""Maximum number of L-BFGS steps; most fits need far fewer. If a class has few rows, the maximum is
+far out, and stopping here generalises better than the maximum."""
 
 
 class TemperatureScaling(Calibration):
     r"""One number for all classes: $\operatorname{softmax}(\log p / T)$, T by maximum likelihood.
 
-    The order of the classes of a row stays what it was, so accuracy does too. scikit-learn's
+    The order of the classes in a row, and so accuracy, is unchanged. scikit-learn's
     ``CalibratedClassifierCV(method="temperature")`` does the same.
 
     Attributes
@@ -86,13 +86,13 @@ class MatrixScaling(Calibration):
     r"""A full linear map: $\operatorname{softmax}(W \log p + b)$.
 
     By maximum likelihood: 200 steps of L-BFGS from the identity, or fewer where it is reached. It
-    has m (m + 1) numbers, and without a pull overfits where rows are few.
+    has m (m + 1) parameters, and overfits few rows without a penalty.
 
     Parameters
     ----------
     l2
-        How strongly W is pulled to the identity and b to 0: $l2/2\,(\|W - I\|^2 + \|b\|^2)$ is
-        added to the log loss summed over the rows. 0 is the method of Guo et al.
+        Penalty $l2/2\,(\|W - I\|^2 + \|b\|^2)$, added to the log loss summed over the rows. 0 is
+        the method of Guo et al.
 
     Attributes
     ----------
@@ -130,16 +130,16 @@ class MatrixScaling(Calibration):
 
 
 def vector_loss(parameters: Array, x: Array, y: Labels) -> tuple[float, Array]:
-    """Mean log loss of vector scaling and its gradient; parameters are w, then b."""
+    """Mean log loss of vector scaling, and its gradient; parameters are w, then b."""
     weights, bias = np.split(parameters, 2)
     loss, residual = loss_and_residual(weights * x + bias, y)
     return loss, np.concatenate([np.einsum("ij,ij->j", residual, x), residual.sum(0)]) / len(y)
 
 
 def matrix_loss(parameters: Array, x: Array, y: Labels, l2: float | Array) -> tuple[float, Array]:
-    """Mean log loss of matrix scaling with its pull, and its gradient; W row by row, then b.
+    """Mean log loss of matrix scaling with its penalty, and its gradient; W row by row, then b.
 
-    ``l2`` is one for all parameters, or one for each.
+    ``l2`` is one number for all parameters, or one for each.
     """
     n, m = x.shape
     weights, bias = parameters[: m * m].reshape(m, m), parameters[m * m :]
@@ -151,7 +151,7 @@ def matrix_loss(parameters: Array, x: Array, y: Labels, l2: float | Array) -> tu
 
 
 def minimum(loss: object, start: Array, *arguments: object, steps: int = STEPS) -> Array:
-    """Where a loss that returns its gradient too is least, or after so many steps."""
+    """Minimise a loss that also returns its gradient, in at most ``steps`` steps."""
     found = minimize(
         loss,
         start,

@@ -1,4 +1,4 @@
-"""The softmax, its log loss, and the one number that scales it best."""
+"""Softmax, its log loss, and its optimal temperature."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Labels", "Rows", "logs", "loss_and_residual", "softmax", "temperatur
 Rows = NDArray[np.float64]
 Labels = NDArray[np.intp]
 TINY = 1e-12
-"""Is added to a probability before its logarithm is taken, as scikit-learn does."""
+"""Added to a probability before taking its logarithm, as in scikit-learn."""
 WIDEST = 10.0
-"""The logarithm of the temperature stays between -10 and 10, as scikit-learn's does."""
+"""Bounds of the log temperature, -10 and 10, as in scikit-learn."""
 
 
 def temperature(P: Rows, y: Labels) -> float:
-    """T of greatest likelihood for softmax(log p / T), over all classes of the rows."""
+    """Maximum likelihood T of softmax(log p / T), over all classes of the rows."""
     x = logs(P)
     found = minimize_scalar(
         lambda u: loss_and_residual(np.exp(-u) * x, y)[0],
@@ -29,7 +29,7 @@ def temperature(P: Rows, y: Labels) -> float:
 
 
 def loss_and_residual(z: Rows, y: Labels) -> tuple[float, Rows]:
-    """Mean log loss of softmax(z), shape (n, m), and softmax(z) less the labels' unit vectors."""
+    """Mean log loss of softmax(z), shape (n, m), and softmax(z) minus the labels' unit vectors."""
     rows = np.arange(len(y))
     z = z - z.max(axis=1, keepdims=True)
     of_label = z[rows, y]
@@ -41,11 +41,11 @@ def loss_and_residual(z: Rows, y: Labels) -> tuple[float, Rows]:
 
 
 def softmax(z: Rows) -> Rows:
-    """The softmax of each row, without overflow."""
+    """Softmax of each row, without overflow."""
     z = np.exp(z - z.max(axis=1, keepdims=True))
     return np.asarray(z / z.sum(axis=1, keepdims=True))
 
 
 def logs(P: Rows) -> Rows:
-    """Logarithms of probabilities, which may be 0."""
+    """Logarithms of probabilities that may be 0."""
     return np.asarray(np.log(P + TINY))

@@ -1,4 +1,4 @@
-"""Vector and matrix scaling with a pull that is chosen by the numbers of rows and classes."""
+"""Vector and matrix scaling with penalties determined by the numbers of rows and classes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from stream_can.calibration.softmax import Labels, logs, softmax, temperature
 __all__ = ["StructuredMatrixScaling", "StructuredVectorScaling"]
 
 STEPS = 1000
-"""Of L-BFGS, at most: with the pull the least of the loss is not far out, as it is without."""
+"""Maximum number of L-BFGS steps: with the penalty the minimum is near."""
 
 
 class _Structured(Calibration):
-    """A linear map of the log probabilities that one temperature has scaled before."""
+    """A linear map of log probabilities after temperature scaling."""
 
     temperature: float
     _even: float
-    """The share of a uniform row in each, so that no logarithm is far out."""
+    """Share of a uniform row mixed into each row, so that logarithms are bounded."""
 
     def _at_temperature(self, P: Array, y: Labels) -> Array:
-        """Find the temperature, and return the log probabilities at it."""
+        """Find the temperature; return the log probabilities at it."""
         self.temperature, self._even = temperature(P, y), 1 / (len(P) + 1)
         return self._scaled(P)
 

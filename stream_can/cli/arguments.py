@@ -1,4 +1,4 @@
-"""Arguments as they were typed: numbers that are read strictly, and clear errors."""
+"""Parsing of command-line arguments: strict numbers and clear errors."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stream_can.errors import StreamCANError
 __all__ = ["COMMAND_LINE", "Whole", "argument_errors", "refuse_to_overwrite"]
 
 COMMAND_LINE: ContextVar[str] = ContextVar("COMMAND_LINE", default="")
-"""The command as it was typed, for a report to say."""
+"""The command line, for reports."""
 
 
 def _whole(type_: Any, tokens: Sequence[Token]) -> int:
-    """An integer; cyclopts itself rounds 1.5 to 2."""
+    """Parse an integer; cyclopts would round 1.5 to 2."""
     text = tokens[0].value
     with suppress(ValueError):
         return int(text)
@@ -35,9 +35,9 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 
 @contextmanager
 def argument_errors() -> Iterator[None]:
-    """Around the calls that check what the user gave: their ValueError becomes a StreamCANError.
+    """Turn ValueErrors of calls that check user input into StreamCANError.
 
-    Any other ValueError is a bug, and shows its traceback.
+    Any other ValueError is a bug and keeps its traceback.
     """
     try:
         yield
@@ -48,14 +48,14 @@ def argument_errors() -> Iterator[None]:
 
 
 def refuse_to_overwrite(inputs: Sequence[Path | None], outputs: Mapping[str, Path | None]) -> None:
-    """Raise StreamCANError where an output is a file that is read, or two outputs are one.
+    """Raise StreamCANError where an output is also an input, or two outputs are the same file.
 
     Parameters
     ----------
     inputs
-        Files that are read.
+        Input files.
     outputs
-        Files that are written, by the option that names them.
+        Output files by option.
     """
     taken = [(path, "is read") for path in inputs if path is not None]
     for option, path in outputs.items():

@@ -1,4 +1,4 @@
-"""The commands of ``stream-can``, and which function each is."""
+"""The commands of ``stream-can`` and their functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = App(
 app.command(replay_command, name="replay")
 app.command(pipe_command, name="pipe")
 app.command(inspect_command, name="inspect")
-# Looked up when they are called: scikit-learn and kafka-python are extras, and take a while.
+# Imported when called: scikit-learn and kafka-python are optional, and slow to import.
 app.command(
     "stream_can.cli.compare:compare_command",
     name="compare",

@@ -109,9 +109,9 @@ def compare_command(
         stream = load(
             recording, label_delay=label_delay, validation=held, validation_rows=validation_rows
         )
-        Corrector(stream.classes, **settings)  # which says what it cannot be told
+        Corrector(stream.classes, **settings)  # raises for invalid settings
     if report is not None:
-        # Imported now, so that a missing extra is said before the work and not behind it.
+        # Imported before the work, so that a missing extra is reported at once.
         from stream_can.compare.page import write_page
     outcomes: list[Outcome] = []
     code = 0
@@ -137,7 +137,7 @@ def compare_command(
 
 
 def as_dict(stream: Stream, outcomes: list[Outcome]) -> dict[str, Any]:
-    """The comparison as JSON would have it."""
+    """The comparison as JSON."""
     raw = outcomes[0]
     last = next((one for one in outcomes if one.name == BOTH), outcomes[-1])
     return {
@@ -158,7 +158,7 @@ def as_dict(stream: Stream, outcomes: list[Outcome]) -> dict[str, Any]:
 
 
 def show(stream: Stream, outcomes: list[Outcome]) -> None:
-    """The table."""
+    """Print the table."""
     console = Console(
         width=None if sys.stdout.isatty() else 140, highlight=False, markup=False, emoji=False
     )

@@ -1,7 +1,7 @@
 """Options of ``pipe``, ``replay`` and ``compare`` from a TOML file and the environment.
 
-As for the other commands: what was typed wins over the environment, and that over the file; names
-of files in it are beside it.
+As for the other commands, the command line overrides the environment, which overrides the file;
+paths in the file are relative to it.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ __all__ = ["with_settings"]
 
 COMMANDS = "pipe", "replay", "compare"
 OWN = "config", "file"
-"""Options that are no settings."""
+"""Options that are not settings."""
 
 
 def with_settings(app: App, arguments: Sequence[str], env: Mapping[str, str]) -> list[str]:
-    """Add options that were not typed, where a file or the environment says them.
+    """Add options from a file or the environment where the command line lacks them.
 
     Parameters
     ----------
     app
-        The commands.
+        All commands.
     arguments
-        As they were typed.
+        The command line.
     env
-        Usually ``os.environ``; variables of other commands' settings are left alone.
+        Usually ``os.environ``; variables of other commands' settings are ignored.
 
     Raises
     ------
     SettingsError
-        The file cannot be read, or holds what is no option; the message names the nearest.
+        The file cannot be read, or contains an unknown option; the message names the nearest one.
     """
     if not arguments or arguments[0] not in COMMANDS:
         return list(arguments)
@@ -81,7 +81,7 @@ def _config_of(typed: Sequence[str]) -> str | None:
 
 
 def _option(name: str, option: str, value: Any, *, is_switch: bool) -> list[str]:
-    """A setting as it would be typed."""
+    """A setting as command-line words."""
     if is_switch:
         if value not in (True, False, "true", "false", "1", "0"):
             raise SettingsError(f"{name}: {value!r}, expected true or false")

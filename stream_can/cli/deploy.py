@@ -1,4 +1,4 @@
-"""How to deploy what was replayed: the next commands, with the options of the replay."""
+"""Commands that deploy a replayed corrector, with the replay's options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["deployment", "options", "written_names"]
 
 LONG = 200
-"""Characters of the names of the classes that fit into a command."""
+"""Maximum length of class names in a command."""
 STATE = Path("corrector.state")
 
 
@@ -27,29 +27,29 @@ def deployment(
     recorded: str | None = None,
     labelled: bool = False,
 ) -> dict[str, str]:
-    """Commands of the pipe, a server and a Kafka worker, and lines of Python.
+    """Commands for the pipe, a server and a Kafka worker, and Python code.
 
     Parameters
     ----------
     classes, settings
-        What the corrector was made of: names, and keyword arguments.
+        Arguments of the corrector.
     state
-        The file of ``--state``: then they begin with what the replay learned.
+        The file of ``--state``: they then start with what the replay learned.
     fitted
-        Validation rows were fitted: only a state has what these said.
+        Whether validation rows were fitted; only a state contains that.
     fields
-        Options of how a line is read: {"label": "truth"}.
+        Options for reading a line: {"label": "truth"}.
     ask
-        The share of the rows to ask for the labels of.
+        Share of the labels to request.
     recorded
-        The recording, where it is lines as the pipe reads them.
+        The recording, where the pipe can read it.
     labelled
-        Whether these carry their labels.
+        Whether its lines carry their labels.
 
     Returns
     -------
-    Under "first" what to do before the others, where that is needed; "pipe", "serve", "run" and
-    "python"; under "next" the first of these that runs with what there is.
+    Under "pipe", "serve", "run" and "python"; under "first" what must be done before, if anything;
+    under "next" the first of them that runs as things are.
     """
     found = {}
     names = written_names(classes)
@@ -61,12 +61,12 @@ def deployment(
     made += [] if state is not None else options(settings)
     read = options(fields or {})
     asks = [] if ask is None else ["--ask", f"{ask:g}"]
-    if state is not None and "sets" in settings:  # a pipe's state is not asked for it
+    if state is not None and "sets" in settings:  # a pipe resumes the sets of a state
         made = options({"sets": settings["sets"]})
     both = ["--labelled"] if labelled and ask is None else []
     words = shlex.join([*made, *read, *asks, *both, "--state", str(kept)])
     found["pipe"] = f"stream-can pipe {words} < {shlex.quote(recorded or 'lines.jsonl')}"
-    # Names that a list with commas cannot hold reach a worker in a file.
+    # Names that a comma-separated list cannot hold are passed in a file.
     from_file = state or (STATE if names.startswith("[") else None)
     worker = [
         "--bootstrap-servers", "localhost:9092", "--application-id", "corrector",
@@ -84,7 +84,7 @@ def deployment(
 
 
 def written_names(classes: Sequence[Any]) -> str:
-    """As ``--classes`` reads them back."""
+    """Class names as ``--classes`` parses them."""
     plain = all(isinstance(name, str) and name == name.strip() != "" for name in classes)
     if plain and not any("," in name or name.startswith("[") for name in classes):
         return ",".join(classes)
@@ -92,7 +92,7 @@ def written_names(classes: Sequence[Any]) -> str:
 
 
 def options(values: Mapping[str, Any]) -> list[str]:
-    """{name: value} as the words of a command."""
+    """{name: value} as command-line words."""
     found = []
     for name, value in values.items():
         many = not isinstance(value, str) and isinstance(value, Sequence)

@@ -1,4 +1,4 @@
-"""Settings as options of a command: each is one, and says its own help."""
+"""Settings as options of a command, with their help texts."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from stream_can.app.settings import Option
 
 __all__ = ["given_of"]
 
-# An option is text, which `load` converts, but for switches and those that may be repeated.
+# Options are text, which `load` converts, except switches and repeatable ones.
 KINDS: dict[type, Any] = {bool: bool | None, dict: list[str] | None}
 
 
 def given_of(
     options: Iterable[Option], module: str, names: Mapping[str, list[str]] | None = None
 ) -> Any:
-    """Make the dataclass of what a user gives: every setting, None where it was not given.
+    """Create the dataclass of a command's options: every setting, None where not given.
 
     Parameters
     ----------
     options
         The settings.
     module
-        Whose command it is.
+        The command's module.
     names
-        Of settings that have a shorter option too, all of these.
+        All names of settings that also have a short option.
     """
     short = names or {}
     fields = [
@@ -42,5 +42,5 @@ def given_of(
         )
         for one in options
     ]
-    # Without its module Python 3.11 calls it a type of its own library.
+    # Without a module, Python 3.11 attributes it to its own library.
     return make_dataclass("Given", fields, kw_only=True, namespace={"__module__": module})

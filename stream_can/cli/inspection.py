@@ -1,4 +1,4 @@
-"""``stream-can inspect``: what a corrector has learned, from its snapshot."""
+"""``stream-can inspect``: show what a corrector has learned."""
 
 from __future__ import annotations
 
@@ -102,18 +102,18 @@ def inspect_command(
 
 
 def read_snapshot(path: str | Path) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """The correctors in a file, and what else the file says.
+    """The correctors in a file, with further details from the file.
 
     Parameters
     ----------
     path
-        What ``to_bytes`` of a corrector or `Learner` returned, or the state file of ``stream-can
-        pipe`` or of a server that was stopped.
+        The result of ``to_bytes`` of a corrector or `Learner`, or the state file of ``stream-can
+        pipe`` or of a stopped server.
 
     Returns
     -------
-    "model version", "" where there are none -> its corrector, and for the state of a pipe how many
-    lines it has taken and what these were.
+    "model version" ("" without models) -> its corrector and, for the state of a pipe, the number of
+    lines so far and their counts.
 
     Raises
     ------
@@ -148,8 +148,8 @@ def _named(learner: Learner, said: dict[str, Any]) -> dict[str, tuple[Any, dict[
 
 
 def _served(path: str | Path) -> Learner:
-    """The learner in the file of a server."""
-    from stream_can.serve.store import Store  # its room needs the extra serve
+    """The learner in a server's file."""
+    from stream_can.serve.store import Store  # needs the extra serve
 
     store = Store(path)
     try:
@@ -163,7 +163,7 @@ def _served(path: str | Path) -> Learner:
 
 
 def describe(corrector: Corrector | MultiLabelCorrector | SparseCorrector) -> dict[str, Any]:
-    """Everything a corrector can say about itself, as JSON would have it; nan becomes None."""
+    """Everything a corrector can report about itself, as JSON; nan becomes None."""
     if isinstance(corrector, SparseCorrector):
         return {
             "known_classes": corrector.n_classes,
@@ -213,7 +213,7 @@ def describe(corrector: Corrector | MultiLabelCorrector | SparseCorrector) -> di
 
 
 def odds_of(corrector: Corrector, column: str) -> dict[str, float]:
-    """The odds of a column's values, the furthest from 0 first."""
+    """Odds of a column's values, the furthest from 0 first."""
     odds = corrector.segment_values(column)
     return dict(sorted(odds.items(), key=lambda one: -abs(one[1])))
 
@@ -223,5 +223,5 @@ def _or_none(value: float) -> float | None:
 
 
 def _or_text(value: Any) -> Any:
-    """JSON knows no infinity."""
+    """Replace infinity by text: JSON has none."""
     return "inf" if value == float("inf") else value

@@ -1,4 +1,4 @@
-"""Commands between Kafka topics: every setting is an option, and says its own help."""
+"""Commands between Kafka topics; every setting is an option."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ def backfill(
 def newest_states(
     topic: str | None, bootstrap_servers: str | None, config: Path | None
 ) -> dict[str, tuple[Corrector, dict[str, Any]]]:
-    """The correctors of the newest state in a topic, from options or the settings of ``run``; and
-    what else it says."""
+    """The correctors of the newest state in a topic, named by options or by the settings of
+    ``run``; and further details."""
     given = {"bootstrap_servers": bootstrap_servers}
     options: dict[str, Any] = {}
     if config is not None:

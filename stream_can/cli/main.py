@@ -1,4 +1,4 @@
-"""The command line's entrance: it says what to install where the extra is missing."""
+"""Entry point of the command line; names the extra to install where one is missing."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if isinstance(sys.stdout, TextIOWrapper):
-        # A class name that the terminal's encoding lacks is shown by its code.
+        # Characters that the terminal's encoding lacks are escaped.
         sys.stdout.reconfigure(errors="backslashreplace")
-    # A user of the command has no use for the line of code.
+    # Users of the command have no use for the source line.
     as_code, warnings.formatwarning = (
         warnings.formatwarning,
         lambda text, *_: f"stream-can: {text}\n",
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(arguments, result_action="return_value", exit_on_error=True)
         sys.stdout.flush()
     except ImportError as error:
-        # cyclopts wraps what goes wrong when it looks a command up.
+        # cyclopts wraps errors of importing a command.
         missing = getattr(error.__cause__ or error, "name", None) or ""
         extra = EXTRAS.get(missing.partition(".")[0])
         if extra is None:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     except BrokenPipeError:
-        # Python flushes at exit and would complain once more.
+        # Otherwise Python would flush at exit and report the error again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:

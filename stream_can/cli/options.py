@@ -1,4 +1,4 @@
-"""The settings of a corrector as options of a command."""
+"""Corrector settings as options of a command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _option(name: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """Settings of a corrector as options, lists with commas; None is "not given"."""
+    """Corrector settings as options, lists comma-separated; None means not given."""
 
     train_counts: str | None = None
     """Training rows per class, in the order of the classes or by name: cat=900,dog=80,eel=20."""
@@ -36,7 +36,7 @@ class _Options:
 
     @property
     def columns(self) -> list[str]:
-        """The columns that were named."""
+        """Names of the columns."""
         return [] if self.segments is None else listed(self.segments)
 
     def settings(self) -> dict[str, Any]:
@@ -70,10 +70,7 @@ NO_OPTIONS = CorrectorOptions()
 
 
 def names_of(text: str | None) -> list[Any] | None:
-    """Names of classes as an option gives them.
-
-    A list with commas, a JSON array, or a file of either or of one name a line.
-    """
+    """Parse class names: comma-separated, a JSON array, or a file of either or of lines."""
     if text is None:
         return None
     with suppress(OSError, ValueError):  # ValueError: a null byte
@@ -90,5 +87,5 @@ def names_of(text: str | None) -> list[Any] | None:
 
 
 def listed(text: str) -> list[str]:
-    """A list as an option gives it: with commas."""
+    """Split a comma-separated list."""
     return [part.strip() for part in text.split(",") if part.strip()]

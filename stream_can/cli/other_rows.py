@@ -1,4 +1,4 @@
-"""``stream-can replay`` of rows that are not of all classes with one label each."""
+"""``stream-can replay`` of rows with several labels or very many classes."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ __all__ = ["OtherRows", "ReplayOptions", "replay_other"]
 
 
 class OtherRows(NamedTuple):
-    """How rows of a kind are replayed and shown."""
+    """How rows of a sort are replayed and shown."""
 
     name: str
     options: Sequence[str]
-    """Options of the pipe that takes them."""
+    """Options with which the pipe reads them."""
     settings: Sequence[str]
     """Settings of their corrector."""
     open: Callable[[Path, Mapping[str, str], str | None, dict[str, Any]], tuple[Any, Any]]
-    """The recording and a new corrector, from the file, where in it everything is, ``--classes``
-    and the settings, which those of the file join."""
+    """Opens the recording and creates a corrector, from the file, its fields, ``--classes`` and the
+    settings, to which the file's are added."""
     classes: Callable[[Any, str | None], str | None]
-    """What the pipe's ``--classes`` are, of a recording and those given."""
+    """Value of the pipe's ``--classes``, given a recording and those of the command line."""
     play: Callable[..., Any]
     has_rates: bool
-    """Whether it is played at other shares of the labels too."""
+    """Whether other label rates are played too."""
     judge: Callable[[Any], Verdict]
     head: Callable[[Any], str]
-    """Rows, labels and classes of a result in words."""
+    """Describes rows, labels and classes of a result."""
     nothing: str
-    """What is said where no label is known."""
+    """Message where no label is known."""
     table: Callable[[Any], Table]
     notes: Callable[[Any], Iterable[str]]
     """Lines under the table."""
     write_report: Callable[[], Callable[..., None]]
-    """What writes the page, imported when it is wanted."""
+    """Imports the writer of the page."""
 
 
 class ReplayOptions(NamedTuple):
@@ -69,16 +69,16 @@ def replay_other(
     others: Mapping[str, Any],
     wanted: ReplayOptions,
 ) -> int:
-    """Replay such rows and show what came of it.
+    """Replay such rows and show the result.
 
     Parameters
     ----------
     places
-        Where in the file everything is; None where nothing is said of it.
+        Fields of the file; None where not given.
     settings
-        What was said of the corrector.
+        The corrector's settings.
     others
-        Options that only rows of all classes with one label have; None where not given.
+        Options that only dense rows with one label have; None where not given.
     """
     delay, rate, seed, state, report, as_json = wanted
     with argument_errors():
@@ -91,7 +91,7 @@ def replay_other(
         recording, corrector = kind.open(file, given, classes, settings)
         check_arrival(recording, delay)
         check_labels(delay, rate)
-    # Imported now, so that a missing extra is said before the replay and not behind it.
+    # Imported before the replay, so that a missing extra is reported at once.
     write_report = None if report is None else kind.write_report()
     if state is not None:
         snapshot.require_replaceable(state)
@@ -130,11 +130,11 @@ def _pipe(
     places: Mapping[str, str],
     state: Path | None,
 ) -> str:
-    """The command that corrects lines like these."""
+    """The command that corrects such lines."""
     more = [*kind.options]
     if state is None:
         more += [*([] if classes is None else ["--classes", classes]), *options(settings)]
-    if Path(recording.name).suffix in (".jsonl", ".ndjson"):  # lines as the pipe reads them
+    if Path(recording.name).suffix in (".jsonl", ".ndjson"):  # the pipe can read it
         said = {name: place for name, place in places.items() if "time" not in name}
         if said.get("id") == "id":
             del said["id"]
@@ -158,7 +158,7 @@ def _show(kind: OtherRows, result: Any, label_rate: float, command: str) -> None
     console.print(found.use, style="bold")
     if found.gains:
         console.print(found.gains)
-    # Not wrapped: a command is there to be copied.
+    # Not wrapped, so that the command can be copied.
     console.print(
         f"Next: {command}" if found.deploy else "Next: nothing to deploy here.", soft_wrap=True
     )

@@ -1,4 +1,4 @@
-"""A recording that a command was given: how to read it, and what its report says of it."""
+"""Recordings given to a command: how to read them, and how reports describe them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream_can.recording.sparse import SparseRecording
 __all__ = ["RATES", "form_of", "made_from"]
 
 RATES = (0.01, 0.05, 0.2, 1.0)
-"""The shares of labels of a report's figure of what labels buy."""
+"""Label rates in a report's figure of the effect of labels."""
 
 
 def form_of(
@@ -25,7 +25,7 @@ def form_of(
     normalise: Normalise,
     segments: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The keyword arguments that a recording and its validation rows have in common."""
+    """Keyword arguments shared by a recording and its validation rows."""
     return {
         "probs": probs, "label": label, "id": id, "classes": names_of(classes),
         "normalise": normalise, "segments": segments,
@@ -33,7 +33,7 @@ def form_of(
 
 
 def made_from(recording: Recording | SparseRecording) -> dict[str, str]:
-    """The file and the command, for a report to say."""
+    """File and command, for reports."""
     return {
         "file": f"{recording.name} ({recording.size:,} bytes)",
         "command": COMMAND_LINE.get(),

@@ -238,7 +238,7 @@ def replay_command(
             names = against if against in ("default", "all") else listed(against)
             rivals = other_rivals(names, fitted=validation is not None)
     if report is not None:
-        # Imported now, so that a missing extra is said before the replay and not behind it.
+        # Imported before the replay, so that a missing extra is reported at once.
         from stream_can.report.page import write_report
     corrected = None
     if output is not None:
@@ -293,7 +293,7 @@ def replay_command(
     if state is not None:
         snapshot.save((result.models or start).to_bytes(), state)
     fields: dict[str, str] = {} if normalise == "rounded" else {"normalise": normalise}
-    lines = file.suffix in (".jsonl", ".ndjson")  # as the pipe reads them
+    lines = file.suffix in (".jsonl", ".ndjson")  # the pipe can read it
     if lines:
         places = {"probs": probs, "label": label, "id": id}
         fields |= {name: given for name, given in places.items() if given != name}
@@ -327,10 +327,10 @@ def replay_command(
 
 
 def _share(text: str, classes: Sequence[Any]) -> float:
-    """One of the values of --try-label-noise."""
+    """Parse a value of --try-label-noise."""
     try:
         value = float(text)
     except ValueError:
         raise StreamCANError(f"--try-label-noise: {text[:80]!r} is no number") from None
-    Corrector(classes, label_noise=value)  # which says what is out of range
+    Corrector(classes, label_noise=value)  # raises where out of range
     return value

@@ -1,4 +1,4 @@
-"""A replay in a terminal: the verdict, the scores, the values of columns."""
+"""Results of a replay in a terminal: verdict, scores, columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stream_can.scores import FLOOR, Scores
 __all__ = ["show_replay"]
 
 VALUES = 10
-"""Values of each column that are shown."""
+"""Number of values shown per column."""
 
 
 def show_replay(
@@ -29,9 +29,9 @@ def show_replay(
     deploy: Mapping[str, str],
     verbose: bool = False,
 ) -> None:
-    """The verdict in three lines, scores before and after, what else there is to know.
+    """Show the verdict in three lines, scores before and after, and notes.
 
-    ``verbose``: each path alone too, and every way to deploy it.
+    ``verbose``: also each path alone, and every way to deploy.
     """
     console = text_console()
     console.print(
@@ -51,7 +51,7 @@ def show_replay(
     if found.deploy:
         if "first" in deploy:
             console.print(deploy["first"])
-        # Not wrapped: a command is there to be copied.
+        # Not wrapped, so that the command can be copied.
         console.print(f"Next: {deploy['next']}", soft_wrap=True)
     elif found.gains:
         console.print("Next: nothing to deploy here.")
@@ -79,7 +79,7 @@ def show_replay(
 
 
 def _scores(result: Replay, verbose: bool) -> Table:
-    """Scores before and after, the change and its error, and of each path where that is wanted."""
+    """Scores before and after, changes with standard errors, and each path if ``verbose``."""
     weights = result.mean_weights
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
@@ -89,7 +89,7 @@ def _scores(result: Replay, verbose: bool) -> Table:
     table.add_row("after", *_cells(result.corrected), style="bold")
     table.add_row("change", *_cells(result.corrected, result.raw), style="cyan")
     points, nats = errors(result)
-    if points == points:  # no nan, as of a single stretch
+    if points == points:  # not nan, as for a single stretch
         table.add_row("±", f"{100 * points:.2f}", f"{nats:.4f}", end_section=True)
     if verbose:
         for name, scores in result.paths.items():
@@ -100,7 +100,7 @@ def _scores(result: Replay, verbose: bool) -> Table:
 
 
 def _notes(result: Replay) -> Iterator[str]:
-    """Notes under the table, and changes by the share of the labels that come."""
+    """Notes under the table, and changes by label rate."""
     if (points := errors(result)[0]) == points:
         yield "±: standard error of the change over 30 stretches of the stream"
     yield f"log loss in nats; probabilities below {FLOOR:f} count as that"
@@ -114,7 +114,7 @@ def _notes(result: Replay) -> Iterator[str]:
 
 
 def _show_values(console: Console, name: str, column: ColumnScores) -> None:
-    """The heaviest values of a column."""
+    """The most frequent values of a column."""
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(readable(name, 40))
@@ -148,7 +148,7 @@ def _show_beside(console: Console, beside: Beside) -> None:
 
 
 def _cells(scores: Scores, before: Scores | None = None) -> list[str]:
-    """Four scores as text, or where ``before`` is given how they changed."""
+    """Four scores as text, or their changes if ``before`` is given."""
     values = [100 * scores.accuracy, scores.log_loss, scores.brier, 100 * scores.ece]
     if before is None:
         return [f"{value:.{digits}f}" for value, digits in zip(values, (2, 4, 4, 2), strict=True)]

@@ -1,4 +1,4 @@
-"""``stream-can serve``: behind a model, over HTTP."""
+"""``stream-can serve``: correct a model's predictions over HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stream_can.serve import load, options, serve
 __all__ = ["serve_command"]
 
 NAMES = {"http_port": ["--http-port", "--port"], "http_host": ["--http-host", "--host"]}
-"""Settings that have a shorter option too."""
+"""Settings that also have a short option."""
 Given: Any = given_of(options(), __name__, NAMES)
 NOTHING = Given()
 Config = Annotated[Path | None, Parameter(help="TOML file of settings")]

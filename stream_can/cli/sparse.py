@@ -19,14 +19,14 @@ __all__ = ["SPARSE", "classes_of", "sparse_settings"]
 
 
 def classes_of(text: str | None) -> Any:
-    """The classes of ``--sparse``: "any", or how many there are."""
+    """Classes of ``--sparse``: "any", or their number."""
     return "any" if text is None else int(text) if text.isdigit() else text
 
 
 def sparse_settings(
     *, sparse: bool, max_classes: int | None, memory_mb: float | None
 ) -> dict[str, float]:
-    """The settings that only ``--sparse`` has, where they are given; StreamCANError without it."""
+    """Settings that only ``--sparse`` has; StreamCANError where given without it."""
     given = {"max_classes": max_classes, "memory_mb": memory_mb}
     found = {name: value for name, value in given.items() if value is not None}
     for name in found:

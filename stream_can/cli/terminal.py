@@ -1,4 +1,4 @@
-"""Output of the command line: a progress bar, and the state of a corrector."""
+"""Terminal output: progress bars, and the state of a corrector."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stream_can.replay.names import readable
 __all__ = ["print_json", "progress_bar", "show_inspection", "text_console", "two_columns"]
 
 MATTER = 20
-"""Values of each column that an inspection shows."""
+"""Number of values shown per column."""
 
 
 class _Rate(ProgressColumn):
@@ -39,7 +39,7 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar with rate and time left on standard error, where that is a terminal."""
+    """A bar with rate and time left, where standard error is a terminal."""
     console = Console(stderr=True)
     columns = (
         TextColumn("{task.description}"),
@@ -54,7 +54,7 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def show_inspection(found: dict[str, Any]) -> None:
-    """Print what :func:`stream_can.cli.inspection.describe` says, for people."""
+    """Print the result of :func:`stream_can.cli.inspection.describe` as text."""
     console = text_console()
     recent = found.get("recent_log_loss", {"raw": None})
     facts = [
@@ -115,7 +115,7 @@ def show_inspection(found: dict[str, Any]) -> None:
 
 
 def _show_classes(console: Console, found: Mapping[str, Any]) -> None:
-    """The class mix, or how often each label is there."""
+    """The class mix, or the frequency of each label."""
     if "prior" in found:
         of, heads = found["prior"], ("class", "class mix %")
     else:
@@ -132,7 +132,7 @@ def _show_classes(console: Console, found: Mapping[str, Any]) -> None:
 
 
 def print_json(found: Any) -> None:
-    """A result for programs."""
+    """Print a result as JSON."""
     print(json.dumps(found, indent=1, default=_as_json))
 
 
@@ -141,15 +141,15 @@ def _as_json(value: Any) -> Any:
 
 
 def text_console() -> Console:
-    # Output into a pipe or a file must not be wrapped at 80 columns. Names of classes are text:
-    # rich would take [brackets] for markup and :words: for emoji.
+    # Output to pipes and files must not be wrapped at 80 columns. Class names are plain text: rich
+    # would interpret [brackets] as markup and :words: as emoji.
     return Console(
         width=None if sys.stdout.isatty() else 120, highlight=False, markup=False, emoji=False
     )
 
 
 def two_columns(facts: Iterable[tuple[str | Text, str | Text]]) -> Table:
-    """Names and what is said of each."""
+    """A table of names and descriptions."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")

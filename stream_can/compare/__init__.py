@@ -1,4 +1,4 @@
-"""Against what one would use today: a recording played once for each rival."""
+"""Compare stream_can to what one would use today, on a recording."""
 
 from stream_can.compare.outcome import Outcome, compare
 from stream_can.compare.rivals import Rival, rivals

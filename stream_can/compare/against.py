@@ -1,4 +1,4 @@
-"""Rivals beside a replay: what else one could do, on the same rows with the same labels."""
+"""Rivals beside a replay: other methods on the same rows with the same labels."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ __all__ = ["Against", "against_beside", "other_rivals", "play_against"]
 
 
 class Against(NamedTuple):
-    """A replay against a rival: the rival is before."""
+    """A replay compared to a rival."""
 
     outcome: Outcome
     changes: Changes
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON would have it."""
+        """The comparison as JSON."""
         one = self.outcome
         scores = one.scores.summary() | {"microseconds": one.microseconds}
         return {"name": one.name, "needs": one.needs, **scores, "change": self.changes.summary()}
 
 
 def other_rivals(names: str | Sequence[str], *, fitted: bool) -> list[Rival]:
-    """Rivals by their names, as :func:`stream_can.compare.rivals` takes them, without stream_can.
+    """Rivals by name, see :func:`stream_can.compare.rivals`, without stream_can.
 
     Raises
     ------
     ValueError, StreamCANError
-        A name is none; or of a rival that needs validation rows, and not ``fitted``.
+        A name is unknown; or a rival needs validation rows, and ``fitted`` is false.
     """
     found = [one for one in rivals(names=names) if one.is_other]
     for one in found:
@@ -59,22 +59,22 @@ def play_against(
     result: Replay,
     validation: Recording | None = None,
 ) -> list[Against]:
-    """Play the recording of a replay with rivals. All of it is in memory then.
+    """Play a replay's recording with rivals; it is then in memory as a whole.
 
     Parameters
     ----------
     player
-        What played it.
+        Player of the replay.
     playing
-        Of :func:`other_rivals`.
+        Rivals from :func:`other_rivals`.
     result
-        The replay, whose rows and labels are the same.
+        The replay, with the same rows and labels.
     validation
-        Rows that rivals are fitted to.
+        Rows to which rivals are fitted.
 
     Returns
     -------
-    One for each rival; none without labelled rows.
+    A comparison with each rival; none without labelled rows.
     """
     if not result.raw.n:
         return []
@@ -97,12 +97,12 @@ def play_against(
 
 
 def _sums(values: NDArray[Any], ends: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sums of the labelled rows of each step."""
+    """Sums over the labelled rows of each step."""
     return np.diff(np.append(0.0, np.cumsum(values))[ends], prepend=0.0)
 
 
 def against_beside(found: Sequence[Against]) -> Beside:
-    """Rivals beside a replay."""
+    """Rivals as a table."""
     rows = [
         (
             one.outcome.name,
@@ -122,7 +122,7 @@ def against_beside(found: Sequence[Against]) -> Beside:
 
 
 def _in_words(found: Sequence[Against]) -> str:
-    """Which of the rivals do better, beyond chance."""
+    """Describe which of the rivals do better, beyond chance."""
     if not found:
         return "No row has a label, so nothing can be compared."
     kinds = {

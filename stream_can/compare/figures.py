@@ -1,4 +1,4 @@
-"""The figures of a comparison: the best of each kind over time, and how calibrated they are."""
+"""Figures of a comparison: the best of each sort over time, and their calibration."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Line(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A stream, and the outcomes that are drawn."""
+    """A stream, and the outcomes to draw."""
 
     stream: Stream
     lines: list[Line]
 
 
 def lines(outcomes: list[Outcome]) -> list[Line]:
-    """Raw, the best that is fitted once, the best that is refitted, and stream_can with both."""
+    """Raw, the best fitted once, the best refitted, and stream_can with both."""
     raw, rest = outcomes[0], outcomes[1:]
     shown = [Line(raw, BEFORE)]
     kinds: list[tuple[Callable[[Outcome], bool], str]] = [
@@ -52,14 +52,14 @@ def lines(outcomes: list[Outcome]) -> list[Line]:
 
 
 def rolling(what: str) -> Callable[[Drawn, Figure], list[Any]]:
-    """A figure of "accuracy" or "log loss" in a window that slides over the scored rows."""
+    """A figure of "accuracy" or "log loss" in a sliding window of scored rows."""
 
     def plot(drawn: Drawn, figure: Figure) -> list[Any]:
         rows = np.flatnonzero(drawn.stream.scored)
         window = min(max(len(rows) // 25, 500), max(len(rows) // 2, 1))
         ends = np.linspace(window, len(rows), POINTS).astype(np.intp)
         axes = figure.subplots()
-        # Each narrower than the one below it, so that lines which coincide are all seen.
+        # Each is narrower than the one below, so that coinciding lines are visible.
         widths = np.linspace(4.5, 1.5, len(drawn.lines))
         for (outcome, color), width in zip(drawn.lines, widths, strict=True):
             values = 100.0 * outcome.hits if what == "accuracy" else outcome.losses

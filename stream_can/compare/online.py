@@ -1,4 +1,4 @@
-"""Online Platt scaling, and it with tracking."""
+"""Online Platt scaling, with and without tracking."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GAMMA, DIAMETER, RADIUS = 0.1, 1.0, 100.0
 """Constants of the authors' experiments."""
 BINS = 10
 LEAST = 1e-5
-"""A probability is no nearer to 0 and 1 where its log odds are taken, as the authors have it."""
+"""Probabilities are clipped this far from 0 and 1 before taking log odds, as by the authors."""
 
 Array = NDArray[np.float64]
 
@@ -27,8 +27,8 @@ class OnlinePlatt:
     $$ q = \sigma(a x + b), \quad \theta \leftarrow \theta - \tfrac{1}{\gamma} A^{-1} g, \quad
        A \leftarrow A + g g^\top $$
 
-    where g is the gradient of the log loss in $\theta = (a, b)$, which begins at 0, and A begins at
-    $I / (\gamma D)^2$. Beyond a norm of 100, which hardly occurs, $\theta$ is scaled back to it.
+    where g is the gradient of the log loss in $\theta = (a, b)$, which starts at 0, and A starts at
+    $I / (\gamma D)^2$. Beyond a norm of 100, which is rare, $\theta$ is scaled back to it.
 
     References
     ----------
@@ -40,12 +40,12 @@ class OnlinePlatt:
         self._inverse = (GAMMA * DIAMETER) ** 2 * np.eye(2)
 
     def predict(self, x: float) -> float:
-        """The probability of a yes at these log odds."""
+        """Probability of the positive class at these log odds."""
         a, b = self.theta
         return float(1 / (1 + np.exp(-np.clip(a * x + b, -100, 100))))
 
     def learn(self, x: float, yes: bool) -> None:
-        """Take a step by the label of a row."""
+        """Take a step on the label of a row."""
         features = np.array([x, 1.0])
         g = (self.predict(x) - yes) * features
         of_g = self._inverse @ g
@@ -56,7 +56,7 @@ class OnlinePlatt:
 
 
 class Tracking:
-    """Calibeating: a probability becomes the mean of the labels in its bin of ten so far.
+    """Calibeating: a probability becomes the mean label of its bin (of ten) so far.
 
     The middle of a bin counts as one label.
 
@@ -71,26 +71,26 @@ class Tracking:
         self._counts = np.ones(BINS)
 
     def bin_of(self, q: float) -> int:
-        """The number of a probability's bin."""
+        """Bin of a probability."""
         return min(int(q * BINS), BINS - 1)
 
     def predict(self, q: float) -> float:
-        """The mean of the labels of its bin so far."""
+        """Mean label of its bin so far."""
         k = self.bin_of(q)
         return float(self._sums[k] / self._counts[k])
 
     def learn(self, q: float, yes: bool) -> None:
-        """Count the label of a row that was sent with a probability of this bin."""
+        """Add the label of a row sent with a probability of this bin."""
         k = self.bin_of(q)
         self._sums[k] += yes
         self._counts[k] += 1
 
 
 def online_platt(*, tracks: bool) -> Callable[[Stream], Iterator[Array]]:
-    """Online Platt scaling of a stream, and where it ``tracks`` calibeating behind it.
+    """Online Platt scaling of a stream, followed by calibeating if ``tracks``.
 
-    Of two classes it is the second's probability; of more the likeliest class against the rest,
-    which keeps its proportions. Labels are learned when they come, as the authors' are at once.
+    With two classes the second's probability is scaled; with more the likeliest class's against the
+    rest, which keeps its proportions. Labels are learned when they arrive.
     """
 
     def play(stream: Stream) -> Iterator[Array]:

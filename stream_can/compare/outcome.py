@@ -1,4 +1,4 @@
-"""Outcomes of rivals: scores, changes against raw, gains and losses of each class."""
+"""Outcomes of rivals: scores, changes relative to raw, gains and losses by class."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["Outcome", "against", "compare", "per_class"]
 
 
 class Outcome(NamedTuple):
-    """How a rival did on the scored rows."""
+    """Scores of a rival."""
 
     name: str
     needs: str
     scores: Scores
     best: NDArray[np.int32]
-    """The likeliest class of each scored row."""
+    """Index of the likeliest class of each scored row."""
     hits: NDArray[np.bool_]
     """Whether it is the label."""
     losses: NDArray[np.float64]
     """Log loss of each scored row, in nats."""
     microseconds: float
-    """Processor time for a row of the stream, its fits included."""
+    """Processor time per row of the stream, including fits."""
 
     @property
     def key(self) -> str:
@@ -43,21 +43,21 @@ def compare(
     rivals: Iterable[Rival],
     progress: Callable[[int], object] = lambda rows: None,
 ) -> Iterator[Outcome]:
-    """Play a stream once for each rival.
+    """Play a stream with each rival.
 
     Parameters
     ----------
     stream
-        What :func:`load` returned.
+        Result of :func:`load`.
     rivals
-        Of :func:`stream_can.compare.rivals`, or your own.
+        Rivals from :func:`stream_can.compare.rivals`, or your own.
     progress
-        Is called after each block of rows with their number.
+        Called after each block of rows with their number.
 
     Yields
     ------
     Outcome
-        Of each rival in turn, once it has been through the stream.
+        Of each rival in turn, when it has played the stream.
 
     Examples
     --------
@@ -113,12 +113,12 @@ def against(outcome: Outcome, other: Outcome) -> Changes:
 
 
 def per_class(stream: Stream, before: Outcome, after: Outcome) -> list[dict[str, Any]]:
-    """Recall of each class that has scored rows before and after, the greatest gain first.
+    """Recall of each class with scored rows, before and after, the greatest gain first.
 
     Returns
     -------
     For each: ``class``, ``rows``, ``recall_before``, ``recall_after`` (shares of its rows) and
-    ``gained``, how many more of its rows are right.
+    ``gained``, the change in the number of right rows.
     """
     m, labels = len(stream.classes), stream.y[stream.scored]
     rows = np.bincount(labels, minlength=m)

@@ -1,4 +1,4 @@
-"""A comparison as one HTML page that needs nothing beside it."""
+"""A comparison as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WORDS = (
     "row", "accuracy", "log loss", "Brier", "confidence", "ECE", "recall", "CAN", "temperature",
     "class mix", "standard error",
 )  # fmt: skip
-"""Taken from the glossary of a replay."""
+"""Entries taken from a replay's glossary."""
 OWN_WORDS = {
     "raw": "The predictions as the classifier made them; a replay calls it before.",
     "MCE": "Maximum calibration error: as ECE, of the bin that is furthest off.",
@@ -72,18 +72,18 @@ def page(
     *,
     made_from: Mapping[str, str] | None = None,
 ) -> str:
-    """The page as text: the table, the best of each kind over time, their reliability, the classes.
+    """Render the page: table, the best of each sort over time, their calibration, classes.
 
     Parameters
     ----------
     stream
-        What was played.
+        The stream.
     outcomes
-        Of :func:`stream_can.compare.compare`, raw first; it need not be all of them.
+        Result of :func:`stream_can.compare.compare`, raw first; it need not be complete.
     title
-        What the stream is called.
+        Title of the page.
     made_from
-        What else to say of how the page was made: {"file": ..., "command": ...}.
+        How the page was made: {"file": ..., "command": ...}.
     """
     made = [*(made_from or {}).items(), *made_by(datetime.now())]
     drawn = Drawn(stream, lines(outcomes))
@@ -124,12 +124,12 @@ def write_page(
     *,
     made_from: Mapping[str, str] | None = None,
 ) -> None:
-    """Write :func:`page` to a file; its folder is made."""
+    """Write :func:`page` to a file; create its folder."""
     write(page(stream, outcomes, title, made_from=made_from), path)
 
 
 def _glossary() -> list[tuple[str, str]]:
-    """The words of this page, as the page of a replay says them."""
+    """Glossary of this page, consistent with a replay's."""
     shared = [(word, GLOSSARY[word]) for word in WORDS]
     return sorted([*shared, *OWN_WORDS.items()], key=lambda pair: pair[0].lower())
 
@@ -142,7 +142,7 @@ def _keys(drawn: Drawn) -> str:
 
 
 def _table(outcomes: list[Outcome]) -> str:
-    """A row for each rival; the first is the raw stream, against which changes are counted."""
+    """A row for each rival; changes are relative to the first, the raw stream."""
     raw = outcomes[0]
     body, first = [], best(outcomes)
     for one in outcomes:

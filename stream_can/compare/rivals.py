@@ -1,4 +1,4 @@
-"""The rivals: what one would do today to correct a stream's predictions, and stream_can."""
+"""Rivals: common ways to correct a stream's predictions, and stream_can."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OURS = "stream_can"
 RAW, BOTH = "raw", f"{OURS}: fit, labels"
 WITH = f"{BOTH}, columns"
 LOOK, FEW = 50, 500
-"""Rows between two looks at what ADWIN says; fewer labels than these are fitted with the validation
+"""Rows between two checks of ADWIN; as long as labels are fewer, fits include the validation
 rows."""
 RECENT = 5000
-"""A refit by hand takes so many of the last labels, beside the validation rows."""
+"""Number of latest labels in a refit, beside the validation rows."""
 MORE = (
     "structured vector", "structured matrix", "OPS", "OPS, tracking", "vector, refitted by ADWIN",
 )  # fmt: skip
-"""Rivals that take longer, or need river: played where they are asked for."""
+"""Rivals that are slow or need river: played only on request."""
 
 Array = NDArray[np.float64]
 
@@ -50,18 +50,18 @@ class Rival(NamedTuple):
 
     name: str
     needs: str
-    """Data and work that it takes, in words."""
+    """Description of the data and work that it needs."""
     play: Callable[[Stream], Iterator[Array]]
-    """The corrected rows of a stream in order, block by block."""
+    """Yields the corrected rows of a stream, block by block."""
 
     @property
     def key(self) -> str:
-        """Its name in one word, as ``--rivals`` takes it."""
+        """Its name in one word, as for ``--rivals``."""
         return key_of(self.name)
 
     @property
     def is_other(self) -> bool:
-        """Whether it is neither stream_can nor doing nothing."""
+        """Whether it is neither stream_can nor raw."""
         return self.name != RAW and not self.name.startswith(OURS)
 
     @property
@@ -73,22 +73,22 @@ class Rival(NamedTuple):
 def rivals(
     refit_every: int = 500, *, names: str | Sequence[str] = "default", **settings: Any
 ) -> list[Rival]:
-    """Every rival, from doing nothing to stream_can with all it can use.
+    """All rivals, from doing nothing to stream_can with everything it can use.
 
     Parameters
     ----------
     names
-        "default"; "all", the slow ones too; or the keys of some. Raw and stream_can always play.
+        "default"; "all", including slow ones; or some keys. Raw and stream_can always play.
     refit_every
-        Rows between two refits of the methods that are refitted by hand.
+        Rows between two refits of methods that are refitted.
     **settings
-        Of the :class:`Corrector`. With ``segments`` there is one rival more, which knows them; the
-        others play without.
+        Settings of the :class:`Corrector`. With ``segments`` one more rival uses them; the others
+        play without.
 
     Raises
     ------
     ValueError
-        ``refit_every`` is below 1, or a name is none.
+        ``refit_every`` is below 1, or a name is unknown.
     """
     if refit_every < 1:
         raise ValueError(f"refit_every: expected at least 1 row, got {refit_every}")
@@ -135,7 +135,7 @@ def rivals(
 
 
 def _chosen(every: list[Rival], names: str | Sequence[str]) -> list[Rival]:
-    """The chosen rivals, in their order."""
+    """The chosen rivals, in order."""
     if names == "all":
         return every
     if names == "default":
@@ -162,8 +162,8 @@ def _once(method: Callable[[], Calibration]) -> Callable[[Stream], Iterator[Arra
 
 
 def _again(method: Callable[[], Calibration], every: int) -> Callable[[Stream], Iterator[Array]]:
-    """A method that is fitted again before every so many rows, to the validation rows and the
-    latest rows whose label has come by then."""
+    """A method refitted at regular intervals to the validation rows and the latest rows whose
+    labels have arrived."""
 
     def play(stream: Stream) -> Iterator[Array]:
         calibration = method()
@@ -180,9 +180,8 @@ def _again(method: Callable[[], Calibration], every: int) -> Callable[[Stream], 
 
 
 def _by_adwin(stream: Stream) -> Iterator[Array]:
-    """Vector scaling that is fitted again where ADWIN finds that its errors have changed, and as
-    often as the labels since have doubled: to these, and to the validation rows while they are
-    few."""
+    """Vector scaling, refitted where ADWIN detects a change of its errors, and whenever the labels
+    since then have doubled: to these labels, with the validation rows while they are few."""
     try:
         from river.drift import ADWIN
     except ImportError:
@@ -215,7 +214,7 @@ def _by_adwin(stream: Stream) -> Iterator[Array]:
 
 
 def _batch_can(stream: Stream) -> Iterator[Array]:
-    """The paper's: the training prior, and every row of the stream at once."""
+    """The paper's method: the training prior, and all rows of the stream at once."""
     counts = stream.train_counts
     if counts is None:
         counts = np.bincount(stream.validation[1], minlength=len(stream.classes))

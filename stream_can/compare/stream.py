@@ -1,4 +1,4 @@
-"""A recording in memory, with the validation rows that the rivals are fitted to."""
+"""A recording in memory, with validation rows for the rivals."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ class Stream(NamedTuple):
     """Rows in stream order, their labels, and validation rows from before the stream."""
 
     classes: list[Any]
-    """The names of the m classes."""
+    """Names of the m classes."""
     P: Array
     """Probabilities, shape (n, m)."""
     y: NDArray[np.int64]
-    """Index of each row's class, shape (n,), -1 where there is no label."""
+    """Index of each row's class, shape (n,), -1 without a label."""
     arrives: NDArray[np.bool_]
-    """Whether the label ever reaches the stream."""
+    """Whether the label ever arrives."""
     scored: NDArray[np.bool_]
-    """Which rows count in the scores; each has a label."""
+    """Which rows are scored; each has a label."""
     validation: tuple[Array, NDArray[np.int64]]
-    """Rows and the indices of their classes."""
+    """Rows and indices of their classes."""
     train_counts: NDArray[Any] | None = None
-    """Training rows per class, where the recording has them."""
+    """Training rows per class, if known."""
     label_delay: int | None = None
-    """How many rows late labels arrive; None where they have their own time."""
+    """Number of rows by which labels are late; None if they have their own times."""
     time: NDArray[Any] | None = None
     label_time: NDArray[Any] | None = None
     segments: Segments | None = None
-    """Values of the columns, row by row."""
+    """Column values of the rows."""
     validation_segments: Segments | None = None
-    """Values of the columns of the validation rows."""
+    """Column values of the validation rows."""
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rows as :func:`stream_can.replay.steps` takes them."""
+        """The rows for :func:`stream_can.replay.steps`."""
         for first in range(0, len(self.P), CHUNK):
             cut = slice(first, first + CHUNK)
             time, label_time = (None if t is None else t[cut] for t in (self.time, self.label_time))
@@ -60,7 +60,7 @@ class Stream(NamedTuple):
 
     @property
     def due(self) -> NDArray[np.int64]:
-        """Before which row each label is known, shape (n,)."""
+        """Row before which each label is known, shape (n,)."""
         after = np.arange(1, len(self.P) + 1)
         if self.label_delay is not None or self.time is None or self.label_time is None:
             return after + (self.label_delay or 0)
@@ -68,7 +68,7 @@ class Stream(NamedTuple):
 
     @property
     def arrivals(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-        """The rows whose labels come, in the order in which they do, and :attr:`due` of each."""
+        """Rows whose labels arrive, in order of arrival, and :attr:`due` of each."""
         which = np.flatnonzero(self.arrives)
         due = self.due[which]
         order = np.argsort(due, kind="stable")
@@ -82,26 +82,26 @@ def load(
     validation: Recording | None = None,
     validation_rows: int | None = 0,
 ) -> Stream:
-    """Read a recording, and the validation rows from a second one or from its own beginning.
+    """Read a recording, with validation rows from another one or from its beginning.
 
     Parameters
     ----------
     recording
         Predictions and labels.
     label_delay
-        How many rows late labels arrive; None only where the recording has times.
+        Number of rows by which labels are late; None only where the recording has times.
     validation
-        A recording of validation rows; those without a label are left out.
+        A recording of validation rows; rows without a label are ignored.
     validation_rows
-        Without one: take the first so many labelled rows. The stream begins after them. None for
-        a stream without validation rows.
+        Without one: use this number of labelled rows, after which the stream begins. None for a
+        stream without validation rows.
 
     Raises
     ------
     InvalidRecording
-        There are no validation rows, too few rows are left, or the classes are not the same ones.
+        There are no validation rows, too few rows are left, or the classes differ.
     ValueError
-        Neither or both of them are given, or labels come at no known time.
+        Neither or both of them are given, or the arrival of labels is unknown.
     """
     if validation_rows is not None and (validation is None) == (validation_rows <= 0):
         raise ValueError(
@@ -153,7 +153,7 @@ def load(
 
 
 def _read(recording: Recording) -> tuple[Any, ...]:
-    """All rows at once: P, y, arrives, time, label_time, segments."""
+    """Read all rows: P, y, arrives, time, label_time, segments."""
     chunks = list(recording.chunks())
     parts = [chunk[1:-1] for chunk in chunks]
     segments = {

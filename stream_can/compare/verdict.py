@@ -1,4 +1,4 @@
-"""In words: whether stream_can is better than the best that can be fitted by hand."""
+"""Verdict: whether stream_can is better than the best method fitted by hand."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["best", "highlighted", "verdict"]
 
 
 def best(outcomes: Sequence[Outcome]) -> Outcome:
-    """The one with the lowest log loss."""
+    """The outcome with the lowest log loss."""
     return min(outcomes, key=lambda one: one.scores.log_loss)
 
 
 def highlighted(outcomes: Sequence[Outcome]) -> str:
-    """Which row of the table is highlighted, and who wins by accuracy where that is another."""
+    """Which row of the table is highlighted, and which is most accurate if that is another."""
     first = best(outcomes)
     right = max(outcomes, key=lambda one: one.scores.accuracy)
     said = f"Highlighted: {first.name}, the lowest log loss."
@@ -29,9 +29,9 @@ def highlighted(outcomes: Sequence[Outcome]) -> str:
 
 
 def verdict(outcomes: Sequence[Outcome]) -> str:
-    """One paragraph: stream_can against the rival with the lowest log loss.
+    """One paragraph: stream_can compared to the rival with the lowest log loss.
 
-    A difference counts where it is beyond its interval of 95 %.
+    A difference counts beyond its 95 % interval.
     """
     ours = next((one for one in outcomes if one.name == BOTH), None)
     rivals = [one for one in outcomes if not one.name.startswith(OURS)]
@@ -63,7 +63,7 @@ def verdict(outcomes: Sequence[Outcome]) -> str:
 
 
 def _columns(outcomes: Sequence[Outcome], ours: Outcome) -> str:
-    """A sentence on the gain by columns, where they played."""
+    """A sentence on the gain by columns, if they played."""
     with_columns = next((one for one in outcomes if one.name == WITH), None)
     if with_columns is None:
         return ""

@@ -1,4 +1,4 @@
-"""Between the topics of Apache Kafka, corrected exactly once.
+"""Correct predictions between topics of Apache Kafka, exactly once.
 
 ::
 

@@ -1,7 +1,7 @@
-"""The history of a topic, played offline into one state: a new deployment starts warm.
+"""Backfill: play the history of topics offline into a first state, so a deployment starts warm.
 
-What a worker would send is made here, by states as old as those of a running application, and
-learned at once. Nothing is sent and nobody has to be in the group.
+The records are corrected as a worker would correct them, by states as old as those of a running
+application, and learned at once. Nothing is sent, and no consumer group is needed.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = ["Backfill", "backfill"]
 log = logging.getLogger(__name__)
 
 EVERY_SECONDS = 5.0
-"""Between two lines of the log that say how far it is."""
+"""Rows between two progress lines in the log."""
 CHUNK = 5_000
-"""Records of one partition read at a time; this many of each partition are held in memory."""
+"""Records read at a time from one partition; as many of each partition are held in memory."""
 TOGETHER = 500
-"""Records that are corrected by one state."""
+"""Records corrected by the same state."""
 
 
 class Backfill(NamedTuple):
-    """The result of a history."""
+    """Result of playing a history."""
 
     learning: TopicLearner
     tally: Tally
@@ -49,14 +49,14 @@ class Backfill(NamedTuple):
 
     @property
     def corrector(self) -> Corrector:
-        """The corrector; of several models, the one that others begin with."""
+        """The corrector; with several models, the initial one of new models."""
         live = self.learning.learner.live
         one = live[ONLY].corrector if ONLY in live else self.learning.start.corrector()
         assert isinstance(one, Corrector)
         return one
 
     def to_dict(self) -> dict[str, Any]:
-        """Counts, accuracy and log loss before and after over the history, and where it ended."""
+        """Counts, final offsets, and accuracy and log loss before and after correction."""
         learner = self.learning.learner
         found: dict[str, Any] = dict(self.tally.counts)
         sides = {"before": Scores(), "after": Scores()}
@@ -76,22 +76,22 @@ class Backfill(NamedTuple):
 
 
 def backfill(settings: Settings, *, start_group: bool = False) -> Backfill:
-    """Learn from everything that input and labels hold now.
+    """Learn from everything that the input and label topics hold now.
 
     Parameters
     ----------
     settings
-        Those of the application.
+        The application's settings.
     start_group
-        Make this the first state of the group, which starts exactly where the history ended.
+        Store the result as the group's first state, which continues exactly where the history ends.
 
     Raises
     ------
     DeniedError
-        A topic cannot be used; with ``start_group``, the group has members or has committed, or
-        there is a state.
+        A topic cannot be used; with ``start_group``, the group has members or committed offsets,
+        or there is a state already.
     RetryError
-        The brokers are away.
+        No broker answers.
     """
     start = KafkaStart(settings)
     work = Work(settings, start, Metrics(), Health(60))
@@ -139,7 +139,7 @@ def _backfill(
 
 
 class _History:
-    """Plays records in the order of their time."""
+    """Plays records in the order of their times."""
 
     def __init__(self, settings: Settings, start: KafkaStart, learning: TopicLearner) -> None:
         self._input, self._learning = settings.input, learning
@@ -152,7 +152,7 @@ class _History:
             named=settings.has_lanes, sets=False,
         )  # fmt: skip
         self.batches: dict[int, list[SentRecord]] = {}
-        """Sent batches that recent predictions may be of, numbered from 0."""
+        """Sent batches that recent predictions may refer to, numbered from 0."""
         self._n: dict[int, int] = {}
 
     def play(self, records: Iterator[Any]) -> None:
@@ -201,7 +201,7 @@ class _History:
             self.batches[p] = [one for one in kept if one.offset >= begun]
 
     def _state(self) -> CurrentState:
-        """The state in use."""
+        """The current state."""
         learning = self._learning
         correctors: dict[Name, Corrector] = {
             name: one.corrector  # type: ignore[misc]
@@ -216,8 +216,8 @@ def _merged(
     readers: Readers, topics: Mapping[str, str | None],
     spans: Mapping[str, Mapping[int, tuple[int, int]]],
 ) -> Iterator[Any]:  # fmt: skip
-    """The records of all partitions by time, each partition in its own order; predictions first
-    where times are equal."""
+    """Merge the records of all partitions by time, each partition in its own order; at equal times
+    predictions come first."""
 
     def keyed(kind: int, topic: str, p: int, begin: int, end: int) -> Iterator[Any]:
         latest, at = float("-inf"), begin

@@ -1,4 +1,4 @@
-"""How far all partitions of the input are learned: labels wait for those that are behind."""
+"""Behind: how far each input partition has been learned, so labels can wait for slower ones."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from collections.abc import Callable, Mapping
 __all__ = ["Behind", "is_backlog"]
 
 BACKLOG_SECONDS = 10.0
-"""Predictions older than this, by their own time, are of a backlog."""
+"""Predictions older than this many seconds, by their own times, count as backlog."""
 
 
 def is_backlog(latest: float) -> bool:
-    """Whether predictions up to this time, in seconds, are of a backlog."""
+    """Whether predictions up to this time, in seconds, are backlog."""
     return time.time() - latest > BACKLOG_SECONDS
 
 
 class Behind:
-    """How much of the input is not learned, and how old that is.
+    """Tracks how much of the input is not learned yet, and how old it is.
 
     Parameters
     ----------
     ends
-        Asks for the next offset of partitions.
+        Returns the next offsets of partitions.
     before
-        Asks for an offset of partitions from which on nothing is older than a time, in seconds.
+        Returns an offset of each partition from which on all records are at least as new as a time
+        in seconds.
     wait
-        ``label_wait``: a partition of which nothing was learned for so many seconds, while
-        something was of others, is not waited for, since nobody corrects it.
+        ``label_wait``: a partition of which nothing was learned for this many seconds while others
+        progressed is ignored; no process corrects it.
     """
 
     def __init__(
@@ -39,23 +40,22 @@ class Behind:
     ) -> None:
         self._ends, self._before, self._wait = ends, before, wait
         self._moved: dict[int, tuple[int, float]] = {}
-        """The next offset to be learned of each, and since when it is that one."""
+        """For each partition the next offset to learn, and since when it has been that one."""
 
     def until(
         self, inputs: Mapping[int, int], times: Mapping[int, float], near: float = 0
     ) -> float:
-        """The time before which all that was to be corrected has been learned; ``inf`` where that
-        is all there is.
+        """Return the time up to which all input has been learned; ``inf`` where all of it has.
 
         Parameters
         ----------
         inputs
-            Of each partition the next offset to be learned.
+            Next offset to learn of each partition.
         times
-            And the latest time that was.
+            Latest learned time of each partition.
         near
-            One that lacks nothing older than the latest of these less so many seconds is not
-            behind: it may have little traffic.
+            A partition counts as up to date if it lacks nothing older than the latest of these
+            times minus this many seconds: it may have little traffic.
         """
         now = time.monotonic()
         for p, at in inputs.items():
@@ -70,7 +70,7 @@ class Behind:
         furthest = max(times.values(), default=-math.inf)
         if not left:
             return math.inf
-        if math.isinf(furthest):  # nothing, or no times
+        if math.isinf(furthest):  # nothing learned, or no times
             return furthest
         recent = furthest - near
         before = self._before(left, recent)

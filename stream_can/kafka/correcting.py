@@ -1,8 +1,8 @@
-"""The loop of ``stream-can run``: consume, correct by the newest state, produce; exactly once.
+"""The loop of ``stream-can run``: consume, correct by the newest state, produce, exactly once.
 
-A transaction holds outputs, dead letters, one sent batch a partition, and the offsets of the input.
-Nothing is kept between two of them. Whatever goes wrong, what was read is given up, and the loop
-begins again at the committed offsets.
+A transaction holds outputs, dead letters, one sent batch per partition, and the input offsets.
+No state is kept between transactions. On any error the uncommitted work is dropped and the loop
+resumes at the committed offsets.
 """
 
 from __future__ import annotations
@@ -45,37 +45,38 @@ __all__ = ["UnreadableRecord", "Work"]
 log = logging.getLogger(__name__)
 
 LAG_SECONDS = 5.0
-"""How old the lag of /metrics may be."""
+"""Maximum age in seconds of the lag in /metrics."""
 STATE_MS = 2
-"""Between two looks for the next state, where it is waited for."""
+"""Seconds between two checks for a newer state while waiting for one."""
 ALIVE_SECONDS = 3.0
-"""A learner that wrote no state for so long is not waited for."""
+"""A learner that has written no state for this many seconds is not waited for."""
 
 
 NO_ROWS = SentBatch([], np.zeros(0, np.int64), np.zeros(0), [], np.zeros(0, np.int32), {})
 
 
 class UnreadableRecord(StreamCANError):
-    """A record cannot be read, and ``errors="fail"`` says to stop there."""
+    """A record cannot be read, and ``errors="fail"`` says to stop at it."""
 
 
 def offset_of(record: Source) -> str:
-    """Where a record is, for a message."""
+    """Position of a record, for messages."""
     return f"offset {record.offset} of {record.topic}-{record.partition}"
 
 
 class Work:
-    """Corrects the partitions that the group gives it; see :class:`stream_can.kafka.loop.Role`.
+    """Corrects the partitions assigned by the group; implements
+    :class:`stream_can.kafka.loop.Role`.
 
     Parameters
     ----------
     settings, start
-        The topics and rules, and what reads messages.
+        Topics and rules, and the source of initial correctors and readers.
     metrics, health
-        Told of what was done.
+        Receive counts and status.
     asked
-        Says whether a record can be read now, where a registry has to be asked; one that cannot
-        holds back what follows it in its partition.
+        Tells whether a record can be read now, or a schema registry must be asked first; such a
+        record holds back those behind it in its partition.
     """
 
     def __init__(
@@ -104,39 +105,39 @@ class Work:
         )
         self._progress = Progress()
         self.more_to_show: Callable[[], str] = str
-        """More words for a terminal."""
+        """Text appended to the progress line on a terminal."""
         self._lag: int | None = None
         self._told_of_values = False
         self._written = 0
-        """Bytes of sent batches in the transaction."""
+        """Bytes of the sent batches in the open transaction."""
         self._left: list[int] = []
-        """Ours, and not in all topics yet: nothing is done with these."""
+        """Assigned partitions that some topic lacks so far; they are not processed."""
         self._looked = 0.0
         self._told: dict[str, int] = {}
-        """How many partitions each topic had at the last check."""
+        """Number of partitions of each topic at the last check."""
         self.known = 0
-        """How many partitions all topics had when they were last looked at."""
+        """Number of partitions of all topics when last queried."""
         self.committed = 0
-        """Records, of all transactions of this process."""
+        """Records committed by this process."""
         self._token: Any = None
         self._at: dict[int, int] = {}
-        """Partition -> the next offset to read, where it is ours."""
+        """Next offset to read of each assigned partition."""
         self._from: dict[int, int] = {}
-        """And the first one that was read."""
+        """First offset read of each assigned partition."""
         self._open: set[int] = set()
-        """Partitions with something that is not committed."""
+        """Partitions with uncommitted work."""
         self._handled = 0
         self._due = 0.0
         self._blocked: float | None = None
         self._held: dict[int, list[Any]] = {}
-        """Records that were read and wait until they can be read into."""
+        """Records that wait until their schema is known."""
         self._times: dict[int, float] = {}
-        """Latest time that was corrected, of partitions of ours."""
+        """Latest corrected time of each assigned partition."""
         self._ahead: set[int] = set()
-        """Partitions that are not read for now, since others are behind."""
+        """Partitions paused because others are behind."""
 
     def check(self) -> None:
-        """Check topics, rights and sizes; make missing topics, where we may."""
+        """Check topics, rights and sizes; create missing topics where allowed."""
         s = self.settings
         own = topics_of(s, corrects=True, learns=False, state_bytes=self.start.state_bytes)
         counts = self.client.check_topics({}, own, create=s.create_topics)
@@ -158,7 +159,7 @@ class Work:
     # -- partitions ------------------------------------------------------------------------------
 
     def drop(self) -> None:
-        """Forget what is not committed."""
+        """Drop uncommitted work."""
         self.metrics.given_up("aborted")
         self.health.ready = False
         self._token, self._at, self._held = None, {}, {}
@@ -166,7 +167,7 @@ class Work:
         self._open, self._handled, self._written = set(), 0, 0
 
     def take_over(self, assignment: Assignment) -> None:
-        """Begin at the committed offsets of the partitions that are ours now."""
+        """Resume at the committed offsets of the newly assigned partitions."""
         begin = time.monotonic()
         self.drop()
         self.client.transaction.abort()
@@ -174,7 +175,7 @@ class Work:
         if assignment.token is None or state is None:
             return
         if assignment.partitions and assignment.partitions[-1] >= self.known:
-            self.check()  # partitions were added: the other topics have them too, or will have
+            self.check()  # partitions were added: other topics must follow
         self._left = [p for p in assignment.partitions if p >= self.known]
         self._looked = time.monotonic()
         self.client.member.leave_alone(self._left)
@@ -221,11 +222,11 @@ class Work:
 
     @property
     def left(self) -> float:
-        """Seconds until the next commit, where something is to be committed by then."""
+        """Seconds until the next commit is due, where there is something to commit."""
         return max(0.0, self._due - time.monotonic())
 
     def room(self, state: CurrentState) -> int:
-        """How many records may be read now: in a backlog the learner keeps up."""
+        """Maximum number of records to read now; in a backlog the learner must keep up."""
         room = self.settings.commit_every - self._handled
         if not self._waits:
             return room
@@ -235,14 +236,14 @@ class Work:
 
     @property
     def _waits(self) -> bool:
-        """Whether the learner is waited for: in a backlog, while there is one."""
+        """Whether to wait for the learner: in a backlog, while one is alive."""
         if self._blocked is None:
             return False
         return time.monotonic() - max(self._blocked, self.follower.at) < ALIVE_SECONDS
 
     def _hold_ahead(self, state: CurrentState) -> bool:
-        """In a backlog, read nothing of partitions that are further than those that are furthest
-        behind, by as much as labels do not wait; whether that is all of ours."""
+        """In a backlog, pause partitions that are ahead of the slowest by more than labels wait;
+        return whether that is all assigned partitions."""
         until = state.index.until if self._waits else None
         limit = math.inf if until is None else until + self.settings.label_wait / 2
         ahead = {p for p in self._at if self._times.get(p, -math.inf) > limit}
@@ -252,7 +253,7 @@ class Work:
         return bool(ahead) and len(ahead) == len(self._at)
 
     def step(self, wait_ms: int) -> None:
-        """Poll once; correct what comes, and commit when it is time."""
+        """Poll once, correct the records, and commit when due."""
         state = self.follower.look()
         if state is None:
             time.sleep(wait_ms / 1000)
@@ -262,7 +263,7 @@ class Work:
             wait_ms = min(wait_ms, max(1, int(1000 * self.left)))
         if all_ahead or room == 0:  # until the next state
             wait_ms = min(wait_ms, STATE_MS)
-        if room > 0:  # of all that are ahead nothing comes, and the group goes on
+        if room > 0:  # with all paused, polling only keeps the membership
             found = member.poll(wait_ms, min(room, self.settings.lead))
         else:
             time.sleep(wait_ms / 1000)
@@ -278,9 +279,9 @@ class Work:
                 self._handle(partition, [], state)
         except RegistryAway:
             raise
-        except RetryError as error:  # what was read comes in no later poll
+        except RetryError as error:  # polled records are not delivered again
             raise RebuildError(str(error)) from error
-        # Where the learner is waited for, it waits for this.
+        # While waiting for the learner, its state is what ends the wait.
         full = self._handled >= self.settings.commit_every
         waits = self._hold_ahead(state) or self.room(state) == 0
         if self._open and (not self.left or full or waits):
@@ -292,8 +293,9 @@ class Work:
         self._progress.show(self.committed, self._lag, self.more_to_show)
 
     def _look_for_more(self) -> None:
-        """Begin with partitions of ours that all topics have by now, and see that each of the input
-        is somebody's. Asked between transactions, as often as a client looks at its topics."""
+        """Start processing assigned partitions that all topics have by now, and check that every
+        input partition is assigned. Done between transactions, as often as the client refreshes
+        metadata."""
         age = time.monotonic() - self._looked
         between = self._token is not None and not self._open
         if not between or age < self.client.options.seconds("metadata_max_age"):
@@ -301,12 +303,12 @@ class Work:
         self._looked = time.monotonic()
         self.client.member.share_out()
         if self._left:
-            self.check()  # which others ask too, after an error
+            self.check()  # other processes ask too, after an error
             if self._left[0] < self.known:
                 self.client.member.ask_again()
 
     def _ask_lag(self) -> None:
-        """For /metrics and the page."""
+        """Query the lag, for /metrics and the page."""
         due = time.monotonic() - self._lag_asked >= LAG_SECONDS
         if not due or not self._at or self.client.member.rebalanced:
             return
@@ -316,7 +318,7 @@ class Work:
         self.metrics.lags({("input", p): n for p, n in lag.items()})
 
     def _handle(self, partition: int, records: Sequence[Any], state: CurrentState) -> None:
-        """Correct records; put what comes of them into the transaction."""
+        """Correct records and add their results to the transaction."""
         records = [*self._held.pop(partition, ()), *records]
         if self._asked is not None:
             ready = self._asked.ready
@@ -376,7 +378,7 @@ class Work:
             raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
 
     def _send(self, partition: int, batch: SentBatch, at: int, state: CurrentState) -> None:
-        """Send the learner's part, in records that its topic takes; ``at`` is the next offset."""
+        """Send the batch for the learner in records of accepted size; ``at`` is the next offset."""
         topic, transaction = self.settings.sent_topic, self.client.transaction
         limit = transaction.limits.get(topic, 1 << 20) - 1024
         headers = headers_by(state.number, state.index.mark)
@@ -388,7 +390,8 @@ class Work:
             self._written += len(data)
 
     def _require_fits(self, letters: Sequence[Output]) -> None:
-        """Brokers would refuse a larger dead letter, again after each failure."""
+        """Raise where a dead letter is too large: brokers would refuse it again after every
+        restart."""
         limit = self.client.transaction.limits[self.dead_letters]
         for out in letters:
             if (size := weight(out)) > limit:
@@ -400,7 +403,7 @@ class Work:
 
     @contextlib.contextmanager
     def _made_of(self, partition: int, records: Sequence[Any]) -> Any:
-        """A record that the brokers refuse: say which part of the input it was made of."""
+        """Name the input offsets from which a refused record was made."""
         try:
             yield
         except DeniedError as error:
@@ -411,9 +414,9 @@ class Work:
             raise type(error)(f"{error} (made of {made_of})") from error
 
     def commit(self) -> None:
-        """Commit what was done since the last time, if anything."""
+        """Commit the open transaction, if any."""
         if not self._open or self.client.member.rebalanced:
-            return  # after a rebalance the next step gives it up
+            return  # after a rebalance the next step drops it
         offsets = {(self.settings.input, p): self._at[p] for p in sorted(self._open)}
         begin = time.monotonic()
         try:
@@ -427,6 +430,6 @@ class Work:
         self._open, self._handled, self._written = set(), 0, 0
 
     def close(self) -> None:
-        """Let go of the topic of states."""
+        """Close the reader of states."""
         self._progress.end()
         self.follower.close()

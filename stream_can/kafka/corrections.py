@@ -1,4 +1,4 @@
-"""From records of a partition, by a state, to outputs, dead letters and a sent batch."""
+"""Correct the records of a partition by a state: outputs, dead letters and a sent batch."""
 
 from __future__ import annotations
 
@@ -38,60 +38,59 @@ Array = NDArray[np.float64]
 
 
 class StateBegins:
-    """With what models begin, as a state has it; see :class:`stream_can.app.models.Begins`."""
+    """Initial correctors as a state records them; see :class:`stream_can.app.models.Begins`."""
 
     def __init__(self, begins: Mapping[str | None, Corrector], listed: Sequence[str]) -> None:
         self._begins, self._listed = begins, {*listed}
 
     @property
     def classes(self) -> Classes:
-        """Classes of a model that has none of its own."""
+        """Classes of a model without its own."""
         return self._begins[None].classes
 
     def train(self, classes: Classes) -> Array | None:
-        """The training prior, shape (m,), of those with these classes, where it is known."""
+        """Training prior, shape (m,), of a model with these classes, where known."""
         found = [one.train_prior for one in self._begins.values() if one.classes == classes]
         return found[0] if found else None
 
     @property
     def alike(self) -> bool:
-        """Whether all have the same classes."""
+        """Whether all models have the same classes."""
         known = {one.classes for one in self._begins.values()}
         return len(known) == 1 and self.classes != NO_CLASSES
 
     def listed(self, model: str) -> bool:
-        """Whether a model has a table."""
+        """Whether a model has a table in the settings."""
         return model in self._listed
 
     def knows_classes_of(self, model: str) -> bool:
-        """Whether the classes of a model are given."""
+        """Whether the classes of a model are known."""
         return self.classes != NO_CLASSES or model in self._begins
 
     def of_model(self, model: str) -> Corrector | None:
-        """With what a model of known classes begins; None: with what all do."""
+        """Own initial corrector of a model; None where it starts with the common one."""
         return self._begins.get(model)
 
     def of_classes(self, names: Sequence[Any], model: str) -> Corrector:
-        """With what a model begins whose classes its first message names."""
+        """Initial corrector of a model whose first message names its classes."""
         like = self._begins.get(model, self._begins[None])
         return Corrector(names, **like.settings, sets=like.sets)
 
 
 class StateRows(NamedTuple):
-    """Rows that a state corrected."""
+    """Rows corrected by a state."""
 
     sent: Array
-    """As they are sent, shape (n, m)."""
+    """Output rows, shape (n, m)."""
     lanes: list[SentLane]
     of: NDArray[np.int32]
-    """Which of the lanes each row is of, shape (n,)."""
+    """Index of the lane of each row, shape (n,)."""
     sets: list[Any] | None
-    """The prediction set of each, the likeliest class first; None where there are none."""
+    """Prediction set of each row, likeliest class first; None without sets."""
 
 
 class CurrentState(LiveModels):
-    """A state, as those that correct use it. Its models are joined by those that begin before the
-    next one.
+    """A state in use by a worker. Models that begin before the next state are added to its own.
 
     Parameters
     ----------
@@ -100,9 +99,9 @@ class CurrentState(LiveModels):
     index
         Of the state.
     correctors
-        Of each model and version.
+        Corrector of each model and version.
     begins
-        With what models begin; None: all that have nothing of their own.
+        Own initial correctors of models; None: the common one.
     """
 
     def __init__(
@@ -124,15 +123,15 @@ class CurrentState(LiveModels):
 
     @property
     def full(self) -> bool:
-        """Whether none may begin, as the learner says."""
+        """Whether the learner has said that no model may begin now."""
         return self.index.full
 
     def classes(self) -> Mapping[Name, Classes]:
-        """Classes of each."""
+        """Classes of each model and version."""
         return self._classes
 
     def holders(self, id: Id) -> list[Name]:
-        """No lane: a worker keeps no predictions."""
+        """Return nothing: a worker keeps no predictions."""
         return []
 
     def _correctors(self) -> Mapping[Name, Corrector]:
@@ -146,14 +145,14 @@ class CurrentState(LiveModels):
         self._classes[name] = begun.classes
 
     def known(self, settings: Settings) -> Known:
-        """The correctors of the state, as they are shown."""
+        """Correctors of the state, for display."""
         live = {one.name: (self.correctors[one.name], one.after) for one in self.index.lanes}
         return known_of(settings, self.number, self.index.time, live, self.begins[None])
 
     def correct(
         self, P: Array, names: Sequence[Name], columns: Table | None, digits: int | None
     ) -> StateRows:
-        """Correct rows of models of the same classes, shape (n, m), and round what is sent."""
+        """Correct rows of models with the same classes, shape (n, m), and round the output."""
         lanes, of = list(dict.fromkeys(names)), np.zeros(len(P), np.int32)
         if len(lanes) > 1:
             numbers = {name: k for k, name in enumerate(lanes)}
@@ -184,7 +183,7 @@ class CurrentState(LiveModels):
         return StateRows(sent, made, of, sets)
 
     def corrector(self, name: Name) -> Corrector:
-        """The corrector of a model and version, which may be one that begins."""
+        """The corrector of a model and version; creates it where new."""
         if name not in self.correctors:
             self._take(name, self._start.of_model(name[0] or ""))
         return self.correctors[name]
@@ -197,16 +196,16 @@ def known_of(
     live: Mapping[Name, tuple[Corrector, str | None]],
     first: Corrector,
 ) -> Known:
-    """The correctors in use, as they are shown.
+    """Correctors in use, for display.
 
     Parameters
     ----------
     number, when
-        Of the state, and the seconds since 1970 at which it was written.
+        Number of the state, and the time it was written, in seconds since 1970.
     live
-        Of each model and version its corrector, and the version that it went on from.
+        Corrector of each model and version, and the version from which it was started.
     first
-        With what one begins.
+        The common initial corrector.
     """
     lanes, named = None, settings.has_lanes
     if named:
@@ -224,29 +223,29 @@ class Corrections:
     sent: SentBatch | None = None
     """Sent batch for the learner; None without rows."""
     stopped: tuple[Source, StreamCANError] | None = None
-    """The record that cannot be read, where that is to stop; those before it are here."""
+    """The first unreadable record where processing is to stop; those before it are included."""
     corrected: int = 0
     normalised: int = 0
-    """Rows whose sum was off, and that were divided by it."""
+    """Rows whose sum deviated from 1 and that were divided by it."""
     faults: list[tuple[Source, str]] = field(default_factory=list)
-    """Predictions of which a value of a column is none, and counts as not given; and why."""
+    """Predictions with an invalid column value (treated as missing), with the reason."""
 
 
 class Correcting:
-    """Corrects the records of partitions by the state in force.
+    """Corrects records of partitions by the current state.
 
     Parameters
     ----------
     fields, formats
-        Where in a message everything is, and in which formats they come.
+        Fields and formats of the messages.
     segments
-        The declared columns.
+        Names of the declared columns.
     max_bytes
-        Most bytes of an output.
+        Maximum size of an output.
     fail
-        Whether to stop at a record that cannot be read.
+        Whether to stop at an unreadable record.
     needs_id
-        Whether a label without an id cannot be read.
+        Whether a label without an id is unreadable.
     """
 
     def __init__(
@@ -264,7 +263,7 @@ class Correcting:
         self._reader: Reader | None = None
 
     def reads(self, state: CurrentState) -> Reader:
-        """The reader of messages of the models of a state."""
+        """Return a reader for messages of the models of a state."""
         classes = state.begins[None].classes
         if self._reader is None or self._reader.first.classes != classes:
             self._reader = Reader(
@@ -277,11 +276,11 @@ class Correcting:
     def read(
         self, records: Sequence[Source], state: CurrentState
     ) -> tuple[list[ReadPredictions], Bad]:
-        """Read records; and say which cannot be read."""
+        """Read records; return the messages and the unreadable records."""
         return self.reads(state).predictions(records)
 
     def correct(self, records: Sequence[Source], state: CurrentState) -> Corrections:
-        """Correct records of one partition, in their order."""
+        """Correct records of one partition, in order."""
         groups, bad = self.read(records, state)
         if bad and self._fail:
             first, error = bad[0]
@@ -297,7 +296,7 @@ class Correcting:
         bad: Bad,
         state: CurrentState,
     ) -> Corrections:
-        """Correct records that were read."""
+        """Correct records that have been read."""
         reader = self.reads(state)
         state.admit()
         found = Corrections()
@@ -324,7 +323,7 @@ class Correcting:
         return found
 
     def _group(self, group: ReadPredictions, state: CurrentState) -> StateRows:
-        """Correct predictions of models of the same classes."""
+        """Correct predictions of models with the same classes."""
         names = group.names or [ONLY] * len(group.says)
         rows = state.correct(group.rows, names, group.columns, self._fields.digits)
         for says, one in zip(group.says, rows.sets or (), strict=False):
@@ -340,7 +339,7 @@ class Correcting:
         headers: list[Header],
         found: Corrections,
     ) -> None:
-        """Give each prediction of a group its output."""
+        """Write the output of each prediction of a group."""
         dropped = group.messages.predictions.dropped
         values = group.messages.write_all(group.says, part.sent)
         for i, says, value in zip(group.places, group.says, values, strict=True):
@@ -352,7 +351,7 @@ class Correcting:
 
 
 def _output(record: Source, value: bytes | None, headers: list[Header], dropped: Any) -> Output:
-    """The output of a record."""
+    """Build the output of a record."""
     if record.headers:
         kept = headers_of(record)
         if dropped:
@@ -366,7 +365,7 @@ def _batch(
     records: Sequence[Source],
     segments: Sequence[str],
 ) -> SentBatch:
-    """The predictions of all groups in the order of their records, numbered by their offsets."""
+    """Combine the predictions of all groups, in record order, numbered by offset."""
     places = np.concatenate([np.asarray(group.places, np.int64) for group, _ in parts])
     order = np.argsort(places, kind="stable")
     first, of = 0, []

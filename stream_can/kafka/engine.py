@@ -1,7 +1,7 @@
-"""For a corrector of your own: the newest state of an application, and what its learner gets.
+"""Correct with an application's newest state in a process of your own, and feed its learner.
 
-Whoever reads the topic of states and appends to that of sent batches corrects as a worker does: a
-consumer of your own, Spark, Flink, a web service. The formats are in docs/architecture.md.
+Any process that reads the topic of states and appends to the topic of sent batches corrects as a
+worker does: your own consumer, Spark, Flink, a web service. docs/architecture.md has the formats.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ __all__ = ["ApplicationState", "Correction", "States", "read_state"]
 
 
 class Correction(NamedTuple):
-    """Rows that a state corrected."""
+    """Rows corrected by a state."""
 
     rows: NDArray[np.float64]
-    """Shape (n, m)."""
+    """Corrected rows, shape (n, m)."""
     sets: list[list[Any]] | None
-    """The prediction set of each, the likeliest class first; None where the state makes none."""
+    """Prediction set of each row, likeliest class first; None without sets."""
     sent: list[tuple[bytes, list[Header]]]
-    """Value and headers of records for the topic of sent batches, in this order, in one partition:
-    in that of the input, where there is one."""
+    """Value and headers of records for the topic of sent batches; send them in this order to one
+    partition: the input's, where there is an input."""
 
 
 class ApplicationState:
-    """One state of an application: corrects, and learns nothing. `States` and `read_state` make it.
+    """A state of an application, for correcting only; from `States` or `read_state`.
 
     Attributes
     ----------
     number
-        Rises from state to state.
+        Number of the state; it rises.
     """
 
     def __init__(self, current: CurrentState) -> None:
@@ -59,8 +59,8 @@ class ApplicationState:
         return str(self._current.index.identity["application_id"])
 
     def corrector(self, model: str | None = None, version: str | None = None) -> Corrector:
-        """The corrector of a model and version; one that the state does not know begins as the
-        learner begins it."""
+        """The corrector of a model and version; an unknown one begins as the learner would begin
+        it."""
         return self._current.corrector((model, version))
 
     def correct(
@@ -75,33 +75,32 @@ class ApplicationState:
         models: Sequence[Name] | None = None,
         most_bytes: int = MESSAGE_BYTES - 1024,
     ) -> Correction:
-        """Correct rows, and say what the learner gets of them.
+        """Correct rows, and encode them for the learner.
 
         Parameters
         ----------
         P
             Probability vectors, shape (n, m).
         ids
-            What labels name them by; None where none can.
+            Ids that labels will name; None for a row that cannot be labelled.
         offsets
-            Where they lie in their partition of the input, ascending; None where the application
-            has no input.
+            Offsets of the rows in their input partition, ascending; None for an application without
+            input.
         next
-            The next offset of the input behind all that was read; that behind the last row where it
-            is not given.
+            Next input offset after everything that was read; by default the one after the last row.
         times
-            Seconds since 1970 of each prediction; NaN, or None for all, where that is not known.
+            Time of each prediction in seconds since 1970; NaN, or None for all, where unknown.
         columns
-            Of each declared column the values of the rows.
+            {column: n values} of the declared columns.
         models
-            Model and version of each, where messages name them; all with the same classes.
+            Model and version of each row; all must have the same classes.
         most_bytes
-            Of a record.
+            Maximum size of a record.
 
         Raises
         ------
         InvalidPrediction, ValueError
-            A row is no probability vector; lengths differ, or offsets do not rise.
+            A row is no probability vector, lengths differ, or offsets do not ascend.
         """
         P = np.ascontiguousarray(P, np.float64)
         n = len(P)
@@ -131,7 +130,7 @@ class ApplicationState:
         return Correction(found.sent, found.sets, sent)
 
     def to_bytes(self) -> bytes:
-        """The state, versioned and checksummed, for other processes; `read_state` reads it."""
+        """Encode the state for other processes, versioned and checksummed; see `read_state`."""
         current = self._current
         head = _StateHead(
             1, self.number, current.index,
@@ -150,12 +149,12 @@ class _StateHead(msgspec.Struct):
 
 
 def read_state(data: bytes) -> ApplicationState:
-    """The state that :meth:`ApplicationState.to_bytes` wrote.
+    """Decode :meth:`ApplicationState.to_bytes`.
 
     Raises
     ------
     SnapshotMismatch
-        The bytes are truncated, corrupt, of another version or of something else.
+        The bytes are truncated, corrupt, of another version or of another kind.
     """
     head, _ = snapshot.of_kind(data, "state", "state of an application", _StateHead)
     correctors = {name: Corrector.from_bytes(one) for name, one in head.correctors}
@@ -164,16 +163,16 @@ def read_state(data: bytes) -> ApplicationState:
 
 
 class States:
-    """Follows the states of an application, by a thread of its own; for a ``with``.
+    """Follows the states of an application in a background thread; a context manager.
 
     Parameters
     ----------
     bootstrap_servers
-        Brokers to ask first, as ``host:port``.
+        Brokers as ``host:port``.
     application_id
-        Whose states.
+        The application.
     topic
-        Where they lie, if it is not ``application_id-state``.
+        Topic of states, if not ``application_id-state``.
     client
         Options of kafka-python.
 
@@ -200,14 +199,14 @@ class States:
         self._newest: ApplicationState | None = None
 
     def newest(self) -> ApplicationState:
-        """The newest state that was read.
+        """Return the newest state that has been read.
 
         Raises
         ------
         DeniedError
-            There is none yet, or it may not be read.
+            There is no state yet, or it may not be read.
         RetryError
-            No broker answers, where none was read before.
+            No broker answers, and no state has been read before.
         """
         current = self._follower.look()
         if current is None:
@@ -217,7 +216,7 @@ class States:
         return self._newest
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._follower.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The newest state, for those that correct: read as it comes, by a thread of its own."""
+"""Follower: the newest state for processes that correct, read in a background thread."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Follower:
     Parameters
     ----------
     options, topic
-        The brokers and client options, and where the states lie.
+        Client options, and the topic of states.
     require
-        Called with each index that is read; raises DeniedError where it is of another application.
+        Called with each index; raises DeniedError where it belongs to another application.
     """
 
     def __init__(self, options: Options, topic: str, require: Callable[[Index], None]) -> None:
@@ -38,19 +38,19 @@ class Follower:
         self._by_offset: dict[int, Corrector] = {}
         self._began = False
         self.state: CurrentState | None = None
-        """The newest one that was read."""
+        """The newest state read so far."""
         self.at = 0.0
-        """When it was read, by the clock of `time.monotonic`."""
+        """When it was read, by `time.monotonic`."""
 
     def look(self) -> CurrentState | None:
-        """Take what came since the last call; the newest state, None where there is none yet.
+        """Take newly read records; return the newest state, or None before the first.
 
         Raises
         ------
         RebuildError
             The topic was deleted.
         DeniedError
-            It may not be read, or what it holds is of another application.
+            It may not be read, or belongs to another application.
         """
         if not self._began:
             self._begin()
@@ -67,7 +67,7 @@ class Follower:
         return self.state
 
     def _begin(self) -> None:
-        """Read the newest state, and follow from there on."""
+        """Read the newest state and start following from it."""
         record = self._readers.last(self._topic, CORRECTORS, INDEX)
         if record is not None:
             self._take(record, {})
@@ -76,7 +76,7 @@ class Follower:
         self._began = True
 
     def _take(self, record: Any, values: dict[int, bytes]) -> None:
-        """A state, with those of its correctors that were read before its index."""
+        """Assemble a state from its index and the correctors read before it."""
         where = f"offset {record.offset} of {self._topic}-{CORRECTORS}"
         try:
             index = read_index(record.value or b"")
@@ -88,7 +88,7 @@ class Follower:
                     known[at] = Corrector.from_bytes(values[at])
             missing = wanted - known.keys()
             found = self._readers.read_all_at(self._topic, CORRECTORS, missing)
-            if len(found) < len(missing):  # a newer one took its place: its index comes
+            if len(found) < len(missing):  # superseded: its index follows
                 if self.state is None:
                     raise RebuildError(f"{where}: correctors of a state are gone; reading again")
                 return
@@ -103,6 +103,6 @@ class Follower:
         self.at = time.monotonic()
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._log.close()
         self._readers.close()

@@ -1,9 +1,9 @@
-"""The loop of ``stream-can learn``: read what was sent and the labels, learn, write states.
+"""The loop of ``stream-can learn``: read sent batches and labels, learn, write states.
 
-Of all that may learn one does: who has partition 0 of the topic of states in their group. It takes
-the transactional id over, so that nobody who had it before writes any more, and only then reads the
-newest state. A transaction holds a state, label requests, and dead letters of labels. Whatever goes
-wrong, all is given up, and it begins again with the newest state.
+Exactly one process learns: the owner of partition 0 of the topic of states in the learners' group.
+It takes over the transactional id, which fences earlier owners, and only then reads the newest
+state. A transaction holds a state, label requests, and dead letters of labels. On any error all
+uncommitted work is dropped and learning resumes from the newest state.
 """
 
 from __future__ import annotations
@@ -60,53 +60,53 @@ __all__ = ["Learns"]
 log = logging.getLogger(__name__)
 
 QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1500}
-"""So soon another one learns where this one has died; brokers allow no less by themselves."""
+"""Session time-out: how soon another process takes over. Brokers allow no less by default."""
 MOST_ROWS, LARGE = 500, 20
-"""Rows of a state, in a backlog; and how many times as many, where states are large and few."""
+"""Rows of a state in a backlog; and the factor for large states, which are written less often."""
 MOST_BYTES_A_SECOND = 1 << 20
-"""Most bytes of states a second."""
+"""Maximum bytes of states written per second."""
 POLLS = 4
-"""In a commit interval."""
+"""Polls per commit interval."""
 WAITING_BYTES = 64 << 20
-"""Most bytes of records that were read and not played. Each partition has its share: labels that
-wait for rows must not keep these from being read."""
+"""Maximum bytes of records read but not played. Each partition has its share: labels that wait for
+rows must not block the reading of those rows."""
 LAG_SECONDS = 5.0
-"""How old the lag of /metrics may be."""
+"""Maximum age in seconds of the lag in /metrics."""
 SOFT_HELD = 20_000
-"""Labels on hold; with more none are read while there are predictions to come."""
+"""Maximum number of held labels; beyond it no labels are read while predictions are due."""
 
 
 class Queue:
-    """Records of a partition that were read and not played, with the time of each."""
+    """Records of a partition that have been read but not played, each with its time."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[float, int, Any]] = deque()
-        """Time, rows, and the record."""
+        """Time, number of rows, and record."""
         self.latest = float("-inf")
         self.bytes = 0
 
     def add(self, time: float, rows: int, record: Any) -> None:
-        """Append one that follows the others."""
+        """Append a record."""
         self.latest = max(self.latest, time)
         self.bytes += size_of(record)
         self.waiting.append((self.latest, rows, record))
 
     def take(self) -> tuple[int, Any]:
-        """Remove the first: its rows, and itself."""
+        """Remove the first record; return its number of rows and the record."""
         _, rows, record = self.waiting.popleft()
         self.bytes -= size_of(record)
         return rows, record
 
 
 def size_of(record: Any) -> int:
-    """Bytes of a record in memory, about."""
+    """Approximate size of a record in memory."""
     if isinstance(record, SentRecord):
         return record.size
     return len(record.value or b"") + len(record.key or b"") + 300
 
 
 def _message(settings: Settings, batch: SentBatch, i: int) -> bytes:
-    """The known part of a row that no message of the input has: its id and its columns, as JSON."""
+    """Encode id and columns of a row as JSON: its message is not available here."""
     found: dict[str, Any] = {}
     for name, texts in batch.columns.items():
         if texts[i] is not None:
@@ -116,13 +116,13 @@ def _message(settings: Settings, batch: SentBatch, i: int) -> bytes:
 
 
 def _letter(record: Any, error: StreamCANError) -> Output:
-    """The dead letter of a label."""
+    """Build the dead letter of a label."""
     headers = headers_of(record) + error_headers(record, error)
     return Output(record.key, record.value, headers, record.timestamp, record)
 
 
 def _in_sets(lane: SentLane) -> int:
-    """How many classes the prediction sets of rows have together."""
+    """Total number of classes in the prediction sets of rows."""
     thetas = np.ascontiguousarray(lane.rows[:, -TAIL])
     known = ~np.isnan(thetas)
     sent = np.ascontiguousarray(lane.sent[known], np.float32)
@@ -130,18 +130,18 @@ def _in_sets(lane: SentLane) -> int:
 
 
 class Learns:
-    """Learns while partition 0 of the topic of states is ours; see
+    """Learns while it owns partition 0 of the topic of states; implements
     :class:`stream_can.kafka.loop.Role`.
 
     Parameters
     ----------
     settings, start
-        The topics and rules, and with what models begin.
+        Topics and rules, and the source of initial correctors.
     metrics
-        Told of what was done.
+        Receives counts.
     asked
-        Says whether a label can be read now, where a registry has to be asked; one that cannot
-        holds back what follows it in its partition.
+        Tells whether a label can be read now, or a schema registry must be asked first; such a
+        label holds back those behind it in its partition.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Learns:
             transactional_id=group,
         )  # fmt: skip
         self.committed = 0
-        """States that this process has written."""
+        """Number of states written by this process."""
         self.learning: TopicLearner | None = None
         self.number = -1
         """Number of the last state."""
@@ -173,17 +173,17 @@ class Learns:
         self._due = self._next_poll = 0.0
         self._rows = 0
         self._most = MOST_ROWS
-        """Rows, or labels, of the next state."""
+        """Rows, or labels, after which the next state is written."""
         self._looked = 0.0
-        """When it was looked whether partitions were added."""
+        """When added partitions were last looked for."""
         self._begun_at: dict[int, int] = {}
-        """Offset of each partition of the input at which learning begins."""
+        """Offset of each input partition at which learning starts."""
         self._input: Behind | None = None
         self.foreign = 0
-        """Records of sent batches that are none of this application."""
+        """Number of records that are no sent batches of this application."""
 
     def check(self) -> None:
-        """Check topics, rights and sizes; make missing topics, where we may."""
+        """Check topics, rights and sizes; create missing topics where allowed."""
         s = self.settings
         own = topics_of(s, learns=True, state_bytes=self.start.state_bytes)
         others = {s.input: {"DESCRIBE"}} if s.input else {}
@@ -192,7 +192,7 @@ class Learns:
     # -- whose it is -----------------------------------------------------------------------------
 
     def drop(self) -> None:
-        """Give up all that is not in a state."""
+        """Drop everything that is not in a state."""
         if self.learning is not None:
             self.metrics.learns(None)
         self.learning = None
@@ -201,7 +201,7 @@ class Learns:
             reader.close()
 
     def step(self, wait_ms: int) -> None:
-        """Poll once; play and write a state when it is time."""
+        """Poll once; learn and write a state when due."""
         member = self.client.member
         member.poll(0 if self.learning is not None else wait_ms)
         assignment = member.take_rebalance()
@@ -213,7 +213,7 @@ class Learns:
             if ours and self.learning is None:
                 try:
                     self._take_over()
-                except RetryError as error:  # it is half done, and the assignment is taken
+                except RetryError as error:  # half done, and the assignment event is consumed
                     raise RebuildError(str(error)) from error
             elif not ours and self.learning is not None:
                 log.info("another one learns now")
@@ -223,7 +223,7 @@ class Learns:
             self._learn(self.learning, wait_ms)
 
     def _take_over(self) -> None:
-        """Learn from the newest state on, which nobody else can follow any more."""
+        """Load the newest state, after fencing earlier owners."""
         begin = time.monotonic()
         self.client.transaction.close()
         self.client.transaction.open()
@@ -258,11 +258,11 @@ class Learns:
         )  # fmt: skip
 
     def _read_all(self, learning: TopicLearner) -> None:
-        """Read every partition of what was sent, and of the labels, from where it is learned."""
+        """Start reading every partition of sent batches and labels at its position."""
         assert self._reader is not None
         s, readers = self.settings, self.client.readers
         for topic, at in ((s.sent_topic, learning.sent), (s.labels, learning.labels)):
-            if topic is not None and readers.partitions(topic) > len(at):  # some were added
+            if topic is not None and readers.partitions(topic) > len(at):  # partitions were added
                 for p, (begin, _) in readers.spans(topic).items():
                     at.setdefault(p, begin)
         places = {(s.sent_topic, p): at for p, at in learning.sent.items()}
@@ -281,7 +281,7 @@ class Learns:
     # -- the newest state ------------------------------------------------------------------------
 
     def has_state(self) -> bool:
-        """Whether the application has begun."""
+        """Whether the application has a state."""
         return newest_index(self.client.readers, self.state_topic) is not None
 
     def _restore(self) -> TopicLearner:
@@ -306,7 +306,7 @@ class Learns:
         return learning
 
     def _new(self, start: Literal["earliest", "latest"]) -> TopicLearner:
-        """One that has learned nothing, at the end of what was sent, and there in the labels."""
+        """A learner without knowledge, at the ends of the topics."""
         s, readers = self.settings, self.client.readers
         sent = {p: end for p, (_, end) in readers.spans(s.sent_topic).items()}
         labels = {}
@@ -318,15 +318,15 @@ class Learns:
     def begin_anew(self) -> None:
         """Forget what was learned: write a first state, at the ends of all topics.
 
-        Who learns now is fenced and goes on from it, as workers do; sent batches of before are
-        passed over.
+        The current learner is fenced and continues from it, as workers do; earlier sent batches are
+        skipped.
         """
         self.check()
         before = newest_index(self.client.readers, self.state_topic)
         if before is None:
             return
         learning = self._new("latest")
-        learning.places = {one.name: one.offset for one in before[1].lanes}  # which go
+        learning.places = {one.name: one.offset for one in before[1].lanes}  # to be removed
         self.client.transaction.open()
         self._write(learning, None)
         log.info("started over: state %d knows nothing", self.number)
@@ -334,8 +334,8 @@ class Learns:
     def begin_with(
         self, learning: TopicLearner, batches: Mapping[int, Sequence[SentRecord]]
     ) -> None:
-        """Make what was learned elsewhere the first state, with the sent batches of its recent
-        predictions, which were numbered from 0."""
+        """Store knowledge from elsewhere as the first state, with the sent batches of its recent
+        predictions, numbered from 0."""
         transaction, topic = self.client.transaction, self.settings.sent_topic
         self.client.transaction.open()
         headers: list[Header] = [(MARK_HEADER, learning.mark.encode())]
@@ -360,8 +360,8 @@ class Learns:
         self._write(learning, None)
 
     def _batch(self, record: Any, mark: str) -> SentBatch | None:
-        """A sent batch, no row of which is later than it was written; None where the record is
-        none of ours."""
+        """Decode a sent batch, its times capped at the record's; None where the record belongs to
+        something else."""
         if header_of(record.headers, MARK_HEADER) != mark:
             return None
         try:
@@ -380,7 +380,7 @@ class Learns:
     # -- learning --------------------------------------------------------------------------------
 
     def _learn(self, learning: TopicLearner, wait_ms: int) -> None:
-        """Read on, and now and then play what was read and write a state."""
+        """Read on; play the records and write a state when due."""
         now, interval = time.monotonic(), self._interval(learning)
         if now < self._next_poll and self._rows < self._most:
             time.sleep(min(self._next_poll - now, wait_ms / 1000))
@@ -392,7 +392,7 @@ class Learns:
         self._ask_lag()
         if time.monotonic() < self._due and self._rows < self._most:
             return
-        if self._behind():  # waited for no longer than a poll
+        if self._behind():  # no longer than one poll
             self._read(learning, 50)
         try:
             sent, labels, until = self._take(learning)
@@ -404,11 +404,11 @@ class Learns:
             self._write(learning, played)
         except RegistryAway:
             raise
-        except RetryError as error:  # what was taken is in no queue any more
+        except RetryError as error:  # records have left their queues
             raise RebuildError(str(error)) from error
 
     def _interval(self, learning: TopicLearner) -> float:
-        """Seconds between two states: fewer in a backlog, where workers wait for each."""
+        """Seconds between two states: shorter in a backlog, where workers wait for each."""
         often = self._in_backlog(learning)
         return self.settings.commit_interval_ms / (10_000 if often else 1000)
 
@@ -448,7 +448,7 @@ class Learns:
             tally.requests = n, None if oldest is None else int(1000 * oldest)
 
     def _ask_lag(self) -> None:
-        """For /metrics and the page."""
+        """Query the lag, for /metrics and the page."""
         if time.monotonic() - self._lag_asked < LAG_SECONDS or self._reader is None:
             return
         self._lag_asked = time.monotonic()
@@ -461,7 +461,7 @@ class Learns:
         self.metrics.lags(lag, LEARNER)
 
     def _read(self, learning: TopicLearner, wait_ms: int) -> None:
-        """Put what one poll brings into the queues."""
+        """Add the records of one poll to the queues."""
         assert self._reader is not None
         share = WAITING_BYTES / len(self._queues)
         for place, queue in self._queues.items():
@@ -494,9 +494,9 @@ class Learns:
     def _take(
         self, learning: TopicLearner
     ) -> tuple[dict[int, list[SentRecord]], dict[int, list[Any]], float]:
-        """Take what to play of what was read: the oldest first, while nothing older can come; and
-        how far all of the input is learned then. Labels no later than that, and than rows that are
-        left over: of a backlog all would be held."""
+        """Take the records to play: the oldest first, as long as nothing older can still arrive.
+        Also return how far all input is then learned. Labels are taken up to that time and up to
+        the rows left over; in a backlog they would otherwise all be held."""
         topic, wait = self.settings.sent_topic, self.settings.label_wait
         backlog = self._in_backlog(learning)
         queues = {place: queue for place, queue in self._queues.items() if queue.waiting}
@@ -512,7 +512,7 @@ class Learns:
         if learning.learner.held > SOFT_HELD and until < math.inf:
             return sent, {}, until
         left = [self._queues[at].waiting for at in queues if at[0] == topic]
-        # What is not corrected yet in a backlog will be soon: a label goes to all rows of its id.
+        # Uncorrected rows of a backlog come soon, and a label belongs to all rows of its id.
         last = min(
             [
                 until + (0 if backlog else wait),
@@ -526,8 +526,8 @@ class Learns:
     def _oldest(
         self, places: set[tuple[str, int]], last: float
     ) -> tuple[dict[int, list[Any]], float]:
-        """Records of some partitions of a topic, no later than this; and up to which time none is
-        missing."""
+        """Take records of some partitions of a topic up to a time; also return the time up to which
+        none is missing."""
         found, rows, ready = dict[int, list[Any]](), 0, self._ready
         heads = [(self._queues[place].waiting[0][0], place) for place in places]
         heapq.heapify(heads)
@@ -546,7 +546,7 @@ class Learns:
             if waiting:
                 heapq.heappush(heads, (waiting[0][0], place))
             elif self._reader is not None and self._reader.behind([place]):
-                return found, when  # what follows there may be older than what others have
+                return found, when  # the rest may be older than records of others
         return found, math.inf
 
     def _ready(self, topic: str, record: Any) -> bool:
@@ -555,14 +555,14 @@ class Learns:
         return topic == self.settings.sent_topic or registry is None or registry.ready(record)
 
     def _behind(self) -> bool:
-        """Whether there is more to read of a partition of which nothing waits."""
+        """Whether a partition with an empty queue has more to read."""
         assert self._reader is not None
         return bool(
             self._reader.behind(p for p, queue in self._queues.items() if not queue.waiting)
         )
 
     def _write(self, learning: TopicLearner, played: PlayedRecords | None) -> None:
-        """Write a state, and what else came of what was played, in one transaction."""
+        """Write a state and the other results of playing, in one transaction."""
         transaction, begin = self.client.transaction, time.monotonic()
         size, where, begins = 0, {}, {}
         lanes, starts = learning.changed()
@@ -601,7 +601,7 @@ class Learns:
         self._most = int(MOST_ROWS * min(max(1.0, pause / interval), LARGE))
 
     def _send_letters(self, played: PlayedRecords) -> None:
-        """Dead letters of labels."""
+        """Send dead letters of labels."""
         if self.settings.errors == "fail" and played.bad:
             record, error = played.bad[0]
             raise DeniedError(
@@ -617,7 +617,7 @@ class Learns:
             transaction.send_all(self.dead_letters, record.partition % of, [one])
 
     def _send_requests(self, played: PlayedRecords) -> None:
-        """Label requests, each where its prediction lies in the input."""
+        """Send label requests, each to the partition of its prediction."""
         s, batch, places = self.settings, played.sent, played.sent.places()
         transaction = self.client.transaction
         now = transaction.clock.now_ms()
@@ -647,15 +647,15 @@ class Learns:
             transaction.send_all(s.requests_topic, partition, taken)
 
     def _partitions(self, topic: str) -> int:
-        """How many it has."""
+        """Number of partitions of a topic."""
         of = self.client.readers.partitions(topic)
-        if not of:  # it was deleted, which another error says too
+        if not of:  # deleted; another error reports it
             raise RetryError(f"topic {topic!r} is not known")
         return of
 
     def commit(self) -> None:
-        """Nothing waits: what was played is in a state."""
+        """Do nothing: everything played is in a state already."""
 
     def close(self) -> None:
-        """Let go of the topics."""
+        """Close the readers."""
         self.drop()

@@ -1,4 +1,4 @@
-"""The settings of ``stream-can run`` from where they are told, and the options of kafka-python."""
+"""Load the settings of ``stream-can run``, and the options of kafka-python."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from stream_can.kafka.settings import Settings
 
 
 def options() -> list[Option]:
-    """Every setting, for a command line; tables of models stand in a file."""
+    """List every setting, for a command line; tables of models are only read from a file."""
     return options_of(Settings)
 
 
 def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str, str]) -> Settings:
-    """Settings from a file, the environment and the command line.
+    """Load settings from a file, the environment and the command line.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
     Raises
     ------
     SettingsError
-        Naming the setting and the nearest known name; or what Kafka's topics have no place for, and
-        what does it.
+        An unknown or invalid setting, with the nearest known name; or one that topics do not
+        support, with the alternative.
     """
     if strange := sorted(given_names(path, overrides, env) & {"labels_per_row", "sparse"}):
         raise SettingsError(
@@ -47,7 +47,7 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
 
 
 def client_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of kafka-python, typed like its defaults, secrets read from their files."""
+    """Convert options of kafka-python to the types of their defaults; read secrets from files."""
     defaults, found = option_defaults(), {}
     for name, value in given.items():
         if name not in defaults and name.endswith("_from_file"):

@@ -1,5 +1,5 @@
-"""A loop over Kafka that answers each error of a step: again, from what is committed, or as a
-new member of the group."""
+"""Loop: run a role over Kafka and recover from errors: retry, resume at the committed offsets, or
+rejoin the group."""
 
 from __future__ import annotations
 
@@ -28,38 +28,39 @@ __all__ = ["Loop", "Role"]
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 30.0
-"""For closing all clients: each has a time-out of its own."""
+"""Time limit in seconds for closing all clients; each has its own time-out too."""
 EXPLAIN_SECONDS = 15.0
-"""For asking what is behind an error, and between two such questions while no broker answers."""
+"""Time limit for finding the cause of an error, and pause between attempts while no broker
+answers."""
 EXPLAIN_TRIES, EXPLAIN_PAUSE = 3, 1.0
-"""How often rights are asked for after a refusal: another broker may not have heard of it yet."""
+"""Interval of rights checks after a refusal: other brokers may not know of a change yet."""
 STOP_SECONDS = 10.0
-"""For the last commit after SIGTERM."""
+"""Time limit for the last commit after SIGTERM."""
 STEP_MS = 100
-"""Milliseconds that a step may wait for records."""
+"""Maximum milliseconds that a step waits for records."""
 
 
 class Role(Protocol):
-    """A role of a process: what it does with its topics."""
+    """The task of a process."""
 
     client: Client
     committed: int
-    """How much this process has committed, of all time."""
+    """Number of records committed by this process."""
 
     def check(self) -> None:
-        """Check topics, rights and sizes; make missing topics, where we may."""
+        """Check topics, rights and sizes; create missing topics where allowed."""
 
     def step(self, wait_ms: int) -> None:
-        """Do what there is to do, and wait at most so long for it."""
+        """Do one round of work; wait at most this long for records."""
 
     def drop(self) -> None:
-        """Forget what is not committed."""
+        """Drop uncommitted work."""
 
     def commit(self) -> None:
-        """Commit what was done since the last time, if anything."""
+        """Commit the open work, if any."""
 
     def close(self) -> None:
-        """Let go of all but the client."""
+        """Close everything but the client."""
 
 
 class Loop:
@@ -68,13 +69,13 @@ class Loop:
     Parameters
     ----------
     role
-        What is done.
+        The task.
     settings
-        Of the application.
+        The application's settings.
     health
-        Told that it is alive, and whether it works.
+        Receives liveness and readiness.
     takes_turns
-        Whether another process with its transactional id is no fault: one of several has it.
+        Whether being fenced is normal: the processes that learn take turns.
     """
 
     def __init__(
@@ -89,16 +90,16 @@ class Loop:
         self._explained = -EXPLAIN_SECONDS
 
     def stop(self) -> None:
-        """End `run` after the records at hand. May be called from any thread."""
+        """End `run` after the current records. May be called from any thread."""
         self.stopping.set()
 
     def run(self) -> None:
-        """Work until `stop`; then commit what is done and leave the group.
+        """Work until `stop`; then commit and leave the group.
 
         Raises
         ------
         DeniedError, FencedError, RetryError, StreamCANError
-            It cannot go on.
+            An error from which it cannot recover.
         """
         role, answered = self.role, True
         try:
@@ -116,7 +117,7 @@ class Loop:
             if not self.stopping.is_set():
                 raise
         finally:
-            # Where no broker answers, nobody is there to hear that we leave.
+            # Where no broker answers, leaving the group is pointless.
             for close in (role.close, lambda: role.client.close(answered)):
                 with contextlib.suppress(ClientError):
                     within(CLOSE_SECONDS if answered else 0.5, close)
@@ -130,10 +131,10 @@ class Loop:
             )
 
     def _work(self) -> None:
-        """Step until `stop`, and answer each of the errors that a step may raise.
+        """Step until `stop`, and recover from errors.
 
-        RetryError: nothing happened, step again. RebuildError: begin again. FencedError: join
-        again. Whatever else is raised ends the loop.
+        RetryError: nothing happened, step again. RebuildError: resume at the committed offsets.
+        FencedError: rejoin the group. Any other error ends the loop.
         """
         role, away_since = self.role, None
         while not self.stopping.is_set():
@@ -141,7 +142,7 @@ class Loop:
             try:
                 role.step(STEP_MS)
                 away_since = None
-            except RegistryAway:  # which has waited; what was read is in no queue any more
+            except RegistryAway:  # it has waited already; polled records are gone
                 raise
             except RetryError as error:
                 if away_since is None or time.monotonic() - self._explained > EXPLAIN_SECONDS:
@@ -165,8 +166,8 @@ class Loop:
                 self.patience.until_joined(role.client.rejoin, role.client.rejoin)
 
     def _explain(self) -> None:
-        """Raise DeniedError where a topic that is gone or a right that was revoked is behind an
-        error, whose own words name another topic or none; topics are made where we may.
+        """Raise DeniedError where a deleted topic or a revoked right has caused an error whose own
+        text does not say so; missing topics are created where allowed.
         """
         self.health.beat()
         for ask in (self.role.check, self.role.client.require_identity):

@@ -1,4 +1,4 @@
-"""The learner of an application without its topics: it plays their content, and makes states."""
+"""TopicLearner: the learner of an application without I/O. It plays records and makes states."""
 
 from __future__ import annotations
 
@@ -49,48 +49,48 @@ IDENTITY = (
     "application_id", "input", "output", "labels", "probs", "raw", "label", "id", "model",
     "version",
 )  # fmt: skip
-"""Settings that an application was begun with, and goes on with."""
+"""Settings fixed when the application begins."""
 
 
 class SentRecord(NamedTuple):
-    """A sent batch, as it lies in its topic."""
+    """A sent batch as its topic holds it."""
 
     offset: int
     batch: SentBatch
     size: int = 0
-    """Bytes in memory, about."""
+    """Approximate size in memory."""
     next: int | None = None
-    """The next offset of the input behind it; None where its rows came in no record of it."""
+    """Next input offset after it; None where its rows are not from records of an input."""
 
 
 class PlayedRecords(NamedTuple):
-    """Results of what was played."""
+    """Results of playing records."""
 
     found: Corrected
     sent: SentBatch
-    """The rows, in the order in which they were learned."""
+    """Rows in the order in which they were learned."""
     places: list[tuple[int, int | None]]
-    """Partition and offset of the input of each row, None where it has none there; where labels
-    are asked for."""
+    """Input partition and offset of each row, None where it has none; only where labels are
+    requested."""
     bad: list[tuple[Source, StreamCANError]]
     """Labels that cannot be read."""
 
 
 class TopicLearner:
-    """A learner, where it is in its topics, and where what it knows lies.
+    """A learner together with its positions in the topics.
 
     Parameters
     ----------
     settings, start
-        Of the application.
+        The application's settings and initial correctors.
     learner
-        What it is the memory of.
+        The learner.
     memory
-        The positions; of the state that was last written.
+        Positions; those of the last state.
     mark
-        Drawn by lot where the application began.
+        Random identifier of the application's beginning.
     inputs
-        Partition of the input -> the next offset that is not learned.
+        Next offset to learn of each input partition.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class TopicLearner:
         self.begun, self.plays = dict(memory.begun), deque(memory.plays)
         self.times = dict(memory.times)
         self.until = math.inf
-        """How far all of the input is learned, in seconds."""
+        """Time up to which all input has been learned, in seconds."""
         self.models = LearnerModels(
             learner, start, max_lanes=settings.max_lanes,
             only_listed=settings.only_listed_models, clock=time.time,
@@ -117,18 +117,18 @@ class TopicLearner:
             start.classes, settings.fields, start.formats, start.segments, self.models
         )
         self.touched: set[Name] = set()
-        """Models and versions whose corrector changed since it was last written."""
+        """Models and versions whose correctors have changed since they were written."""
         self.places: dict[Name, int] = {}
-        """Where the correctors lie."""
+        """Positions of the written correctors."""
         self.begins: dict[str | None, int] = {}
         self.skipped = 0
-        """Rows of models that may not begin, or of other classes."""
+        """Number of rows of models that may not begin or have other classes."""
 
     @classmethod
     def begin(
         cls, settings: Settings, start: Start, sent: Mapping[int, int], labels: Mapping[int, int]
     ) -> TopicLearner:
-        """One that has learned nothing, from these offsets on."""
+        """Create a learner without knowledge at these offsets."""
         learner = Learner(
             start.under(start.snapshot),
             recent_mb=settings.recent_mb, ask=settings.ask, label_wait=settings.label_wait,
@@ -146,16 +146,16 @@ class TopicLearner:
         batches: Mapping[int, Sequence[SentRecord]],
         first: Mapping[int, int],
     ) -> TopicLearner:
-        """The one that wrote a state.
+        """Restore the learner that wrote a state.
 
         Parameters
         ----------
         stored
             The state.
         batches
-            Of each partition the sent batches from ``stored.memory.begun`` on, up to ``sent``.
+            For each partition the sent batches from ``stored.memory.begun`` up to ``sent``.
         first
-            Of each partition from which offset on all of them are there.
+            For each partition the offset from which on all batches are present.
         """
         memory = stored.memory
         begins, lanes = stored.begins, stored.lanes
@@ -172,7 +172,7 @@ class TopicLearner:
         )  # fmt: skip
         self.places = {one.name: one.offset for one in stored.index.lanes}
         self.begins = {one.model: one.offset for one in stored.index.begins}
-        # Settings may be others than those of the state.
+        # Settings may differ from those of the state.
         self.touched = {
             name for name, one in learner.live.items()
             if name in lanes and one.corrector.to_bytes() != lanes[name]
@@ -182,7 +182,7 @@ class TopicLearner:
         start.compare_counts(learner.train_prior)
         return self
 
-    # -- what came -------------------------------------------------------------------------------
+    # -- play ------------------------------------------------------------------------------------
 
     def play(
         self,
@@ -190,14 +190,14 @@ class TopicLearner:
         labels: Mapping[int, Sequence[Source]],
         until: float = math.inf,
     ) -> PlayedRecords:
-        """Learn what topics hold behind the positions, in order of time.
+        """Learn records after the positions, in the order of their times.
 
         Parameters
         ----------
         sent
-            Of each partition the sent batches.
+            Sent batches of each partition.
         labels
-            And the records of labels.
+            Records of labels of each partition.
         until
             As for :meth:`Learner.play_sent`.
         """
@@ -222,8 +222,8 @@ class TopicLearner:
         return PlayedRecords(found, events.sent, places, bad)
 
     def _admit(self, batches: Iterable[SentBatch]) -> set[Name]:
-        """Let models begin of which there are rows, as those that corrected them did; those that
-        may not."""
+        """Begin the models of new rows as the workers began them; return the models that may not
+        begin."""
         strange = set[Name]()
         if not self._reader.named:
             return strange
@@ -257,7 +257,7 @@ class TopicLearner:
     def after(
         self, sent: Mapping[int, Sequence[SentRecord]]
     ) -> tuple[dict[int, int], dict[int, float]]:
-        """``inputs`` and ``times`` as they are behind these."""
+        """``inputs`` and ``times`` after these batches."""
         inputs, times = dict(self.inputs), dict(self.times)
         for p, found in sent.items():
             if not found:
@@ -265,7 +265,7 @@ class TopicLearner:
             places = [one.next for one in found if one.next is not None]
             inputs |= {p: places[-1]} if places else {}
             its = np.concatenate([one.batch.times for one in found])
-            if len(its):  # of rows without any, nothing is later
+            if len(its):  # batches without rows have no time
                 known = its[~np.isnan(its)].max(initial=-math.inf)
                 latest = math.inf if known == -math.inf else float(known)
                 times[p] = max(times.get(p, -math.inf), latest)
@@ -275,7 +275,7 @@ class TopicLearner:
         self, sent: Mapping[int, Sequence[SentRecord]], labels: Mapping[int, Sequence[Source]],
         rows: int,
     ) -> None:  # fmt: skip
-        """Move the positions behind what was played."""
+        """Move the positions past what was played."""
         ends = {}
         self.inputs, self.times = self.after(sent)
         for p, found in sent.items():
@@ -295,8 +295,8 @@ class TopicLearner:
     # -- a state ---------------------------------------------------------------------------------
 
     def changed(self) -> tuple[list[tuple[Name, bytes]], list[tuple[str | None, bytes]]]:
-        """The correctors that are to be written, and with what models begin where that is not
-        written yet; keys by `corrector_key` and `begin_key`."""
+        """The correctors and initial correctors to be written, keyed by `corrector_key` and
+        `begin_key`."""
         live = self.learner.live if self.learner.models else {}
         those = [name for name in live if name in self.touched or name not in self.places]
         begins = [] if self.begins else list(self.begin_with.items())
@@ -304,7 +304,7 @@ class TopicLearner:
 
     @property
     def begin_with(self) -> dict[str | None, bytes]:
-        """With what models begin; None: all that have nothing of their own."""
+        """Initial correctors; None is the common one."""
         start = self.start
         found: dict[str | None, bytes] = {None: start.under(start.snapshot).to_bytes()}
         for model in self.settings.models:
@@ -313,12 +313,12 @@ class TopicLearner:
         return found
 
     def gone(self) -> list[Name]:
-        """Models and versions whose corrector lies there, and that were dropped."""
+        """Models and versions that were dropped but are still stored."""
         live = set(self.learner.models)
         return [name for name in self.places if name not in live]
 
     def memory(self) -> bytes:
-        """The memory for the next learner, as bytes."""
+        """Encode the memory for the next learner."""
         state = self.learner.state(without=self.learner.models)
         return Memory(
             state.memory, self.learner.next_number, self.sent, self.labels, self.begun,
@@ -328,7 +328,7 @@ class TopicLearner:
     def index(
         self, places: Mapping[Name, int], begins: Mapping[str | None, int], memory: int
     ) -> bytes:
-        """:meth:`index_of`; what it names is noted as written."""
+        """:meth:`index_of`; also record its content as written."""
         for name in self.gone():
             del self.places[name]
         self.places.update(places)
@@ -339,7 +339,7 @@ class TopicLearner:
     def index_of(
         self, places: Mapping[Name, int], begins: Mapping[str | None, int], memory: int
     ) -> Index:
-        """The index of a state whose parts lie at these offsets."""
+        """The index of a state whose parts are stored at these offsets."""
         live = self.learner.live
         return Index(
             1, self.mark, identity_of(self.settings, self.start), self.inputs,
@@ -352,13 +352,13 @@ class TopicLearner:
 
 
 def identity_of(settings: Settings, start: Start) -> dict[str, Any]:
-    """Identity of an application."""
+    """The settings that identify an application."""
     found = {name: getattr(settings, name) for name in IDENTITY}
     return found | {"segments": list(start.segments), "classes": list(start.classes)}
 
 
 def require_identity(index: Index, settings: Settings, start: Start) -> None:
-    """Raise DeniedError where a state is of another application."""
+    """Raise DeniedError where a state belongs to another application."""
     s, own = settings, identity_of(settings, start)
     found = [
         f"{name} is {index.identity.get(name)!r} there and {here!r} here"
@@ -381,7 +381,7 @@ class _Kept(NamedTuple):
 def _plays(
     memory: Memory, batches: Mapping[int, Sequence[SentRecord]], first: Mapping[int, int]
 ) -> tuple[_Kept, list[SentBatch]]:
-    """The plays of a memory of which all batches are there, and these as they were played."""
+    """Restore the plays of a memory, with the batches in their original order."""
     plays, last = list(memory.plays), dict(memory.begun)
     spans = []
     for play in plays:
@@ -408,7 +408,7 @@ def _plays(
         merged = in_order(some, {}, number).sent
         number += play.rows
         found.append(merged)
-        if len(merged) != play.rows:  # the brokers have lost some, or have them twice
+        if len(merged) != play.rows:  # brokers lost some, or hold them twice
             log.error(
                 "sent batches of offsets %s hold %d rows, the memory says %d: labels of these and"
                 " of earlier predictions will find none", span, len(merged), play.rows

@@ -1,4 +1,4 @@
-"""When to give up: no broker answers, nothing gets committed, or another process has our name."""
+"""Patience: when to give up on brokers, commits, or a rival process of the same name."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LATE_SECONDS = 1.5
-"""How long a call may still take when time is up."""
+"""Seconds that a call may overrun its deadline."""
 SHORTEST_CALL = 5.0
-"""Connecting takes a second or two on a busy machine, however short the time that is given."""
+"""Minimum time for connecting, however short the given limit: a busy machine takes seconds."""
 LONGEST_PAUSE = 5.0
-"""Seconds between two calls while no broker answers; the first pauses are shorter."""
+"""Maximum seconds between attempts while no broker answers; the first pauses are shorter."""
 FENCE_SECONDS = 60.0
-"""Two fences within so long mean that another process lives under our name."""
+"""Two fences within this time mean that another process has the same name."""
 MOST_RESTORES = 20
-"""Restores in a row, and nothing committed in between, after which no other one will help."""
+"""Consecutive restores without a commit after which to give up."""
 CALM_SECONDS = 120.0
-"""After so long without a restore, counting of those in a row starts over."""
+"""Seconds without a restore after which the count of consecutive ones restarts."""
 
 
 class Patience:
-    """Calls that are made again, until they succeed, time is up or the worker stops.
+    """Retries calls until they succeed, time is up, or the worker stops.
 
     Parameters
     ----------
     seconds
-        Give up after so long without any broker.
+        Give up after this time without any broker.
     instance
-        Our name, for the message.
+        Name of this process, for messages.
     stopping
-        Set when the worker is to stop.
+        Set when the worker must stop.
     beat
-        Called before each try: waiting for brokers is alive.
+        Called before each attempt, to report liveness while waiting.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Patience:
         self._restores, self._restored, self._committed = 0, 0.0, 0
 
     def until_answered(self, call: Callable[[], T]) -> T:
-        """``call()`` again and again while no broker answers, with pauses that grow."""
+        """Repeat ``call()`` while no broker answers, with growing pauses."""
         deadline = time.monotonic() + self.seconds
         pause = 0.2
         while True:
@@ -66,12 +66,12 @@ class Patience:
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     def _until(self, deadline: float, call: Callable[[], T]) -> T:
-        """``call()``, left to itself where it goes on for long after the deadline."""
+        """Run ``call()``; abandon it where it overruns the deadline by far."""
         left = deadline + LATE_SECONDS - time.monotonic()
         return within(max(left, SHORTEST_CALL), call, otherwise=RetryError)
 
     def until_joined(self, call: Callable[[], None], rejoin: Callable[[], None]) -> None:
-        """``call()`` until it is answered; where that is fenced, ``rejoin()``."""
+        """Repeat ``call()`` until it is answered; run ``rejoin()`` where it is fenced."""
         while not self.stopping.is_set():
             try:
                 self.until_answered(call)
@@ -92,14 +92,14 @@ class Patience:
         log.warning("%s; joining again", error)
 
     def before_restore(self, error: RebuildError, committed: int) -> None:
-        """Pause, longer each time; raise where many restores in a row have not helped.
+        """Pause, longer each time; raise after too many restores without a commit.
 
         Parameters
         ----------
         error
-            Why there is to be a restore.
+            Cause of the restore.
         committed
-            How many records this process has committed, of all time.
+            Number of records that this process has committed.
         """
         if committed != self._committed or time.monotonic() - self._restored > CALM_SECONDS:
             self._restores = 0

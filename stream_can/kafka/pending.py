@@ -1,7 +1,7 @@
-"""The label requests that nobody has answered: read from their topic, answered into the labels'.
+"""Open label requests: read from their topic, answered into the topic of labels.
 
-It is in no group and commits nothing. A request is open until a label of its prediction comes,
-from here or from anywhere; after a restart it reads both topics again.
+The reader joins no group and commits nothing. A request is open until a label of its prediction
+arrives, from here or elsewhere; after a restart both topics are read again.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ __all__ = ["PendingRequests"]
 log = logging.getLogger(__name__)
 
 MOST = 10_000
-"""Open requests that are kept; the oldest go first."""
+"""Maximum number of open requests; beyond it the oldest are dropped."""
 AGAIN_SECONDS = 2.0
 ANSWER_SECONDS = 20.0
 
 
 class PendingRequests:
-    """Reads requests and labels until stopped; takes answers from any thread.
+    """Reads requests and labels until stopped; accepts answers from any thread.
 
     Parameters
     ----------
     settings
-        Those of the worker; with a topic of labels.
+        The worker's settings, with a topic of labels.
 
     Raises
     ------
     DeniedError
-        There is no topic of labels, or of requests.
+        There is no topic of labels or of requests.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -72,9 +72,9 @@ class PendingRequests:
     def first(
         self, n: int, *, oldest: bool = False, without: Container[tuple[int, int]] = ()
     ) -> tuple[int, list[Pending]]:
-        """How many requests are open, and the n newest, or those that have waited longest.
+        """Return the number of open requests, and the n newest or the n oldest.
 
-        ``without`` are the partitions and offsets of others, that are not wanted.
+        ``without`` are the partitions and offsets of requests to exclude.
         """
         with self._lock:
             every = self._open.values() if oldest else reversed(self._open.values())
@@ -82,22 +82,22 @@ class PendingRequests:
             return len(self._open), list(islice(wanted, n))
 
     def still_open(self, places: Container[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Which requests of these partitions and offsets are open."""
+        """Which of these partitions and offsets are open requests."""
         with self._lock:
             every = [(one.partition, one.offset) for one in self._open.values()]
         return [place for place in every if place in places]
 
     def classes_of(self, one: Pending) -> Sequence[Any]:
-        """The names of a request's classes, in the order of its columns."""
+        """Names of a request's classes, in column order."""
         return self.classes if one.says.classes is None else one.says.classes
 
     def read(self, stopped: Callable[[], bool]) -> None:
-        """Follow both topics until ``stopped``; an outage is waited for.
+        """Follow both topics until ``stopped``; waits out an outage.
 
         Raises
         ------
         DeniedError
-            No retry helps.
+            An error that a retry cannot cure.
         """
         while not stopped():
             consumer = None
@@ -113,9 +113,9 @@ class PendingRequests:
                 close(consumer)
 
     def _follow(self, consumer: Any, stopped: Callable[[], bool]) -> None:
-        """Read all requests, then the labels since the oldest open one, then both as they come.
+        """Read all requests, then the labels since the oldest open one, then both as they arrive.
 
-        In this order, so that a label finds the request that it answers.
+        The order makes sure that a label finds the request that it answers.
         """
         with errors_as(RetryError):
             mine = self._partitions(consumer, self._requests)
@@ -129,7 +129,7 @@ class PendingRequests:
                 if stopped():
                     return
                 self._take(consumer.poll(500))
-            # Labels that came since the oldest request: before it nothing was asked.
+            # A label cannot be older than the request that it answers.
             positions = {tp: consumer.position(tp) for tp in mine}
             with self._lock:
                 since = min((one.says.time for one in self._open.values()), default=None)
@@ -137,7 +137,7 @@ class PendingRequests:
             for tp, offset in positions.items():
                 consumer.seek(tp, offset)
             ends = consumer.end_offsets(theirs)
-            # A prediction without a timestamp has -1, which no broker can be asked for.
+            # A prediction without a timestamp has -1, which brokers do not accept.
             starts = (
                 {}
                 if since is None
@@ -164,17 +164,17 @@ class PendingRequests:
                     self._answered(record)
 
     def _ask(self, record: Any) -> None:
-        """Take a request as open; of more than `MOST` the oldest is forgotten."""
+        """Open a request; beyond `MOST` the oldest is dropped."""
         try:
             says = msgspec.json.decode(record.value or b"", type=RequestMessage)
-        except (ValueError, RecursionError) as error:  # msgspec's own, no UTF-8, nested too deeply
+        except (ValueError, RecursionError) as error:  # invalid UTF-8, nested too deeply
             self._refuse(record, str(error))
             return
         key = record.key
         if says.topic is not None:
             source = self._readers.read_at(says.topic, says.partition, says.offset)
             if source is None or source.value is None:
-                return  # the prediction is gone: nobody can say what it is of
+                return  # the prediction is gone, and with it its content
             key = source.key
             try:
                 says.message = self._formats.predictions.show(source.value, source.headers)
@@ -207,31 +207,31 @@ class PendingRequests:
             if one.says.classes is not None:
                 messages = Messages(one.says.classes, messages.fields, formats=self._formats)
             messages.read_opened_label(message, record.key, record.headers)
-        except ClientError:  # a schema that nobody tells now
+        except ClientError:  # a schema that cannot be looked up now
             raise
         except StreamCANError:
-            return  # a dead letter of the worker's
+            return  # a dead letter of the worker
         with self._lock:
             self._open.pop(name, None)
 
     def answer(self, partition: int, offset: int, column: int) -> None:
-        """Write the label of an open request; returns when the brokers have it.
+        """Write the label of an open request; return once the brokers have it.
 
         Parameters
         ----------
         partition, offset
-            Of the request.
+            Position of the request.
         column
-            Of the class.
+            Index of the class.
 
         Raises
         ------
         NotOpen
-            Nobody waits for it any more.
+            The request is not open.
         UnknownClass
-            It has not so many classes.
+            The request has fewer classes.
         NotWritten
-            It could not be written, and is open as before.
+            The label could not be written; the request stays open.
         """
         with self._lock:
             found = [
@@ -256,9 +256,9 @@ class PendingRequests:
             raise NotWritten(str(error)) from error
 
     def _label_message(self, pending: Pending, column: int) -> tuple[bytes, list[Header]]:
-        """The label with its id, and the raw prediction: a worker may have forgotten it by then.
+        """Encode the label with its id and raw prediction, which a worker may have dropped by then.
 
-        Value and headers.
+        Return value and headers.
         """
         message: dict[str, Any] = {}
         headers: list[Header] = []

@@ -1,4 +1,4 @@
-"""One process of ``stream-can run``: its log, its signals and what its exit codes mean."""
+"""Run one process of ``stream-can run``: logging, signals, exit codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stream_can.kafka.worker import Worker
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 9.0
-"""From the first signal to the end, whatever the brokers do."""
+"""Seconds from the first signal to the forced end."""
 EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
               1: "a bug, with its traceback",
               2: "settings are wrong",
@@ -28,11 +28,11 @@ EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
               4: "no broker within connect_seconds, or 20 failures in a row and nothing committed",
               5: "another process runs under the same application_id and instance",
               6: "--errors fail: a record cannot be read"}  # fmt: skip
-"""How ``stream-can run`` exits, and why."""
+"""Exit codes of ``stream-can run``."""
 
 
 def run(settings: Settings, *, corrects: bool = True, reset: bool = False) -> int:
-    """Run ``stream-can run``, or ``learn``: set up logging, work until SIGTERM or SIGINT.
+    """Run ``stream-can run`` or ``learn``: set up logging, work until SIGTERM or SIGINT.
 
     Parameters
     ----------
@@ -43,14 +43,14 @@ def run(settings: Settings, *, corrects: bool = True, reset: bool = False) -> in
     -------
     One of `EXIT_CODES`.
     """
-    # Before anything else, since all of the start takes seconds; a check that did not end is not 0.
+    # First of all, since starting takes seconds; a check that was interrupted must not exit with 0.
     signal.signal(signal.SIGTERM, signal.SIG_DFL if settings.check else _stopped_before_it_began)
     set_up_logging(settings.log_format, settings.log_level, settings.secrets)
     if names := injected(os.environ):
         log.info("no settings, Kubernetes made them for a Service: %s", ", ".join(names))
     try:
         worker = Worker(settings, corrects=corrects, reset=reset)
-    except (StreamCANError, ValueError) as error:  # a Corrector says ValueError to its settings
+    except (StreamCANError, ValueError) as error:  # a Corrector raises ValueError for its settings
         return _fail(2, error)
     try:
         if settings.check:
@@ -66,7 +66,7 @@ def run(settings: Settings, *, corrects: bool = True, reset: bool = False) -> in
             end = threading.Timer(STOP_SECONDS, _leave)
             end.daemon = True
             end.start()
-            signal.signal(number, signal.SIG_DFL)  # the second one ends the process
+            signal.signal(number, signal.SIG_DFL)  # a second one ends the process
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
@@ -90,7 +90,7 @@ def _stopped_before_it_began(*_: object) -> None:
 
 
 def _leave() -> None:
-    """End without order: the brokers do not answer, and what was not committed is done again."""
+    """Exit at once: brokers do not answer; uncommitted work will be repeated."""
     log.warning(
         "not stopped in order within %g s: the next owner waits for the session", STOP_SECONDS
     )

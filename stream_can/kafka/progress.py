@@ -1,4 +1,4 @@
-"""How far a worker is, for whoever looks on from a terminal."""
+"""Progress of a worker, for a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVERY_SECONDS = 2.0
 
 
 class Progress:
-    """One line on a terminal every few seconds; nothing where standard error is a file."""
+    """A line on a terminal, renewed every few seconds; none where standard error is a file."""
 
     def __init__(self) -> None:
         self._shown = time.monotonic()
@@ -20,7 +20,7 @@ class Progress:
         self._terminal = sys.stderr.isatty()
 
     def show(self, records: int, lag: int | None, more: Callable[[], str]) -> None:
-        """Show the line, with the records that this process has committed, if it is time to."""
+        """Show the line with the number of committed records, if due."""
         now = time.monotonic()
         if not self._terminal or now - self._shown < EVERY_SECONDS:
             return
@@ -31,6 +31,6 @@ class Progress:
         sys.stderr.flush()
 
     def end(self) -> None:
-        """Leave the line and go to the next."""
+        """End the line."""
         if self._terminal:
             sys.stderr.write("\n")

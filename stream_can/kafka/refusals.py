@@ -1,7 +1,7 @@
-"""Outputs that their topic would refuse for good become dead letters before they are sent.
+"""Turn outputs that their topic would refuse into dead letters before they are sent.
 
-Sent, such a record would end its transaction, and again after each restart. What is learned of the
-prediction stays: whether a timestamp is too far ahead depends on when it is looked at, and what is
+A refused record would abort its transaction, again after every restart. The prediction is learned
+nevertheless: whether a timestamp is too far ahead depends on the time of the check, and what is
 learned must not.
 """
 
@@ -23,11 +23,11 @@ from stream_can.messages.records import (
 log = logging.getLogger(__name__)
 
 TIMESTAMP_HEADER = "stream-can-timestamp"
-"""Header with a dead letter's own time, where the topic of dead letters does not take it."""
+"""Header with a dead letter's own time, where its topic does not accept that time."""
 
 
 class RefusedOutput(StreamCANError):
-    """The output topic would not take what is made of a record."""
+    """The output topic would not accept the output of a record."""
 
     full_name = "stream_can.kafka.RefusedOutput"
 
@@ -35,14 +35,14 @@ class RefusedOutput(StreamCANError):
 def divert(
     outputs: list[Output], topic: Accepts, now: int, *, fail: bool
 ) -> tuple[list[Output], list[Output]]:
-    """Divide outputs into those that a topic takes, and dead letters of the others.
+    """Split outputs into those that a topic accepts, and dead letters of the others.
 
     Parameters
     ----------
     now
-        The brokers' time, in milliseconds.
+        The brokers' time in milliseconds.
     fail
-        ``errors="fail"``: stop there instead.
+        ``errors="fail"``: raise instead.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def divert(
     """
     first, last = topic.times(now)
     keyed = topic.compacted
-    suspects = {  # a prediction's size was looked at before it was taken
+    suspects = {  # the size of a prediction has been checked before
         n: why
         for n, out in enumerate(outputs)
         if (out.value is None or not first <= out.timestamp <= last or (keyed and out.key is None))
@@ -74,7 +74,7 @@ def divert(
 def accepted(
     requests: Sequence[Output], name: str, topics: Mapping[str, Accepts], now: int
 ) -> list[Output]:
-    """Without the label requests that their topic refuses, of which a warning tells."""
+    """Filter out label requests that their topic refuses, with a warning."""
     taken = []
     for request in requests:
         if why := topics[name].refuses(request, now):
@@ -85,7 +85,8 @@ def accepted(
 
 
 def date(letters: Sequence[Output], topic: Accepts, now: int) -> None:
-    """Give dead letters whose time their topic refuses that of now, and their own as a header."""
+    """Set the time of dead letters whose topic refuses it to ``now``; keep their own in a
+    header."""
     first, last = topic.times(now)
     for letter in letters:
         if not first <= letter.timestamp <= last:

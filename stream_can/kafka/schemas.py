@@ -1,4 +1,4 @@
-"""Where the schemas of messages come from: a registry, or a file; and what waits for a registry."""
+"""Schemas of messages from a registry or a file, and records that wait for a registry."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ __all__ = ["Asked", "RegistryAway", "RegistrySchemas", "check", "formats"]
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 5.0
-"""For so long it holds that a registry does not know a schema, or refuses one."""
+"""How long a negative answer of the registry is cached, in seconds."""
 PAUSE, LONGEST_PAUSE = 0.5, 5.0
-"""Seconds between two questions to a registry that does not answer: at first, and at last."""
+"""Seconds between two attempts at a registry that does not answer: first, and longest."""
 MOST_REFUSED = 10_000
 
 
 class RegistryAway(RetryError):
-    """No registry has answered for as long as one waits for brokers."""
+    """No registry has answered for as long as brokers would be waited for."""
 
 
 class RegistrySchemas:
-    """Schemas of a registry; see :class:`stream_can.messages.codecs.framing.Schemas`.
+    """Schemas of a registry; implements :class:`stream_can.messages.codecs.framing.Schemas`.
 
     Parameters
     ----------
     registry
-        The registry.
+        The registry client.
     subject
-        Under which the schemas of what is written stand.
+        Subject of the schemas of outputs.
     """
 
     def __init__(self, registry: Registry, subject: str) -> None:
         self.registry, self.subject = registry, subject
 
     def key(self, value: bytes, headers: Headers) -> tuple[Key, int]:
-        """The number or GUID before a message."""
+        """Read the schema number or GUID in front of a message."""
         return key_of(value, headers)
 
     def schema(self, key: Key) -> SchemaText:
-        """Asked once; what is unknown after a while again."""
+        """Look up a schema; results are cached, negative ones for a while."""
         ask = self.registry.schema if isinstance(key, int) else self.registry.schema_by_guid
         try:
             found = ask(key)  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ class RegistrySchemas:
         return SchemaText(found.kind, found.text, found.references, found.direct)
 
     def newest(self) -> tuple[bytes, SchemaText]:
-        """The latest version of the subject."""
+        """Return the latest version of the subject."""
         try:
             number, found = self.registry.latest(self.subject)
         except UnknownSchema as error:
@@ -69,7 +69,7 @@ class RegistrySchemas:
         return framed(number), text
 
     def head(self, written: SchemaText) -> bytes:
-        """The number of a schema that is registered under the subject."""
+        """Return the encoded number of a schema registered under the subject."""
         kind: Any = written.kind
         try:
             number = self.registry.register(self.subject, kind, written.text, written.named)
@@ -79,17 +79,17 @@ class RegistrySchemas:
 
 
 def framed(number: int) -> bytes:
-    """A schema's number as it stands before a message."""
+    """Encode a schema's number as the prefix of a message."""
     return b"\0" + number.to_bytes(HEAD - 1, "big")
 
 
 def formats(settings: Settings) -> Formats:
-    """Make the readers of an application's messages.
+    """Create the readers of an application's messages.
 
     Raises
     ------
     SettingsError
-        A file of schemas cannot be read, or a package is missing.
+        A file of schemas cannot be read, or a package is not installed.
     """
     s = settings
     registry = None
@@ -103,7 +103,7 @@ def formats(settings: Settings) -> Formats:
     fields = {"probs": s.probs, "raw": s.raw, "asks": False}
     predictions = _codec(s, s.format, registry, s.subject, s.protobuf_message, fields)
     own = s.protobuf_label_message
-    if own not in (None, s.protobuf_message):  # it has no probabilities, and is not answered
+    if own not in (None, s.protobuf_message):  # labels have no probabilities and no outputs
         fields = {"probs": s.probs, "raw": "", "asks": False}
     message = own or s.protobuf_message
     labels = _codec(s, s.formats[1], registry, f"{s.labels}-value", message, fields)
@@ -118,7 +118,7 @@ def _codec(
     message: str | None,
     fields: dict[str, Any],
 ) -> Codec:
-    """One that writes under a subject."""
+    """Create a codec that writes under a subject."""
     schemas: Any = None if registry is None else RegistrySchemas(registry, subject)
     try:
         match format:
@@ -152,14 +152,14 @@ def _codec(
 
 
 def check(settings: Settings, formats: Formats) -> None:
-    """Ask the registry whether it would take the schema of the outputs, where it has the input's.
+    """Check that the registry would accept the schema of the outputs.
 
     Raises
     ------
     DeniedError
-        It would not, in its words; or records of the input cannot be answered.
+        It would not, with its reasons; or records of the input cannot be answered.
     RetryError
-        Nobody answers.
+        No registry answers.
     """
     schemas = getattr(formats.predictions, "schemas", None)
     if not isinstance(schemas, RegistrySchemas):
@@ -186,23 +186,23 @@ def check(settings: Settings, formats: Formats) -> None:
 
 
 class Asked:
-    """Which records can be taken without a question to a registry; asks in a thread of its own.
+    """Tells which records can be read without asking a registry; asks in a background thread.
 
     Parameters
     ----------
     formats
-        What reads them.
+        The readers.
     labels
-        The topic of labels.
+        Topic of labels.
     seconds
-        Give up where no registry answers for so long.
+        Give up where no registry answers for this long.
     """
 
     def __init__(self, formats: Formats, labels: str | None, seconds: float) -> None:
         self._formats, self._labels, self._seconds = formats, labels, seconds
         self._known: set[tuple[bool, Key]] = set()
         self._refused: dict[tuple[bool, Key], float] = {}
-        """Until when it is known that a message of this schema is none."""
+        """For each schema until when it is known to be unusable."""
         self._asking: threading.Thread | None = None
         self._again, self._pause = 0.0, PAUSE
         self._denied: ClientError | None = None
@@ -218,14 +218,14 @@ class Asked:
                 schemas.registry.ping()
 
     def ready(self, record: Any) -> bool:
-        """Whether a record can be taken; where it cannot, its schema is asked for.
+        """Whether a record can be read now; otherwise its schema is requested.
 
         Raises
         ------
         DeniedError
-            The registry refuses us.
+            The registry denies access.
         RegistryAway
-            Nobody has answered for too long.
+            No registry has answered for too long.
         """
         if record.value is None:
             return True
@@ -251,7 +251,7 @@ class Asked:
         return False
 
     def _ask(self, codec: Codec, value: bytes, headers: Headers, what: tuple[bool, Key]) -> None:
-        """Have the schema of a message known."""
+        """Look up the schema of a message."""
         try:
             codec.prepare(value, headers, answered=not what[0])
         except BadMessage:
@@ -269,7 +269,7 @@ class Asked:
             return
         except ClientError as error:
             self._denied = error
-        except Exception as error:  # a thread's own end would leave the records waiting for ever
+        except Exception as error:  # otherwise the records would wait for ever
             log.exception("schema %s", shown(what[1]))
             self._denied = DeniedError(f"schema {shown(what[1])}: {error!r}")
         else:

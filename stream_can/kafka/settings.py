@@ -1,4 +1,4 @@
-"""Everything that ``stream-can run`` can be told, with its bounds and its help."""
+"""The settings of ``stream-can run``, with bounds and help texts."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ FORMATS_OF = {
     "protobuf_message": ("protobuf",),
     "protobuf_label_message": ("protobuf",),
 }
-"""Settings that say nothing about other formats than these."""
+"""Settings with a meaning only for certain formats."""
 NEEDED = {
     "schema_registry_user": "schema_registry",
     "schema_registry_password": "schema_registry_user",
     "schema_registry_ca": "schema_registry",
     "output_subject": "schema_registry",
 }
-"""Settings that say nothing without another."""
+"""Settings that need another one."""
 OWN_TOPICS = {"state_topic": "state", "sent_topic": "sent", "dead_letters": "dead-letters"}
-"""Topics of the application: what follows its name, where none is given."""
+"""Suffixes of the application's topics, where they are not named."""
 
 
 _is = described
 
 
 class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """Everything that ``stream-can run`` can be told; `options` lists it with its help."""
+    """The settings of ``stream-can run``; `options` lists them with their help texts."""
 
     secret_names: ClassVar[tuple[str, ...]] = ("schema_registry_password",)
     files: ClassVar[tuple[str, ...]] = (
@@ -144,7 +144,7 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
         if bool(self.input) != bool(self.output):
             raise ValueError("input and output: give both, or neither where servers alone correct")
         if not self.input and self.id is None:
-            force_setattr(self, "id", "id")  # as servers have it
+            force_setattr(self, "id", "id")  # servers use "id"
         for name, kind in OWN_TOPICS.items():
             if not getattr(self, name):
                 force_setattr(self, name, f"{self.application_id}-{kind}")
@@ -175,13 +175,13 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
         self._check_formats()
 
     def require_input(self) -> None:
-        """Raise SettingsError for a command that reads predictions, where no topic of them is
-        named."""
+        """Raise SettingsError where a command reads predictions and the settings name no topic of
+        predictions."""
         if not self.input:
             raise SettingsError("input: name the topic of predictions, and output, where they go")
 
     def _check_formats(self) -> None:
-        """Raise ValueError where the settings of formats and registry do not belong together."""
+        """Raise ValueError where the settings of formats and registry are inconsistent."""
         formats = self.formats
         if "avro" in formats and not (self.schema_registry or self.avro_schema):
             raise ValueError("format avro: needs schema_registry or, without one, avro_schema")
@@ -207,7 +207,7 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
 
     @property
     def formats(self) -> tuple[Format, Format]:
-        """Formats of predictions and labels."""
+        """Formats of predictions and of labels."""
         return self.format, self.labels_format or self.format
 
     @property
@@ -217,17 +217,17 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
 
     @property
     def name(self) -> str:
-        """The instance: as given, else the host's name."""
+        """Name of this process: as given, else the host's name."""
         return self.instance or socket.gethostname()
 
     @property
     def requests_topic(self) -> str:
-        """The topic of label requests; as many partitions as the input."""
+        """Topic of label requests; it has as many partitions as the input."""
         return f"{self.application_id}-label-requests"
 
     @property
     def secrets(self) -> list[str]:
-        """Values that no log may show."""
+        """Values that must not appear in logs."""
         proxy = urlsplit(str(self.client.get("proxy_url") or "")).password
         found = [value for name, value in self.client.items() if "password" in name]
         found += [proxy, self.schema_registry_password, *passwords_in(self.schema_registry or "")]

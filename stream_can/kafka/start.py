@@ -1,4 +1,4 @@
-"""With what the correctors of an application between topics begin, and what reads its messages."""
+"""Initial correctors and message readers of an application between topics."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ __all__ = ["KafkaStart"]
 
 
 class KafkaStart(Start):
-    """Makes the correctors that begin.
+    """Creates initial correctors.
 
     Parameters
     ----------
     settings
-        Either names its classes or the file that has them.
+        The settings; they name the classes or a file with them.
 
     Raises
     ------
     SettingsError, SnapshotMismatch, ValueError
-        What is given does not make a Corrector.
+        The settings do not make a Corrector.
     """
 
     _given: Settings
@@ -31,7 +31,7 @@ class KafkaStart(Start):
 
     @property
     def state_bytes(self) -> int:
-        """Most bytes of a corrector, as a record of the topic of states."""
+        """Maximum size of a corrector as a record of the topic of states."""
         values = self._given.segments_mb or SEGMENTS_MB if self.segments else 0
         sets = 0 if self._given.sets is None else 10_000 + 16 * len(self.classes)
         return len(self.snapshot) + 200 + int(values * (1 << 20)) + sets

@@ -1,8 +1,8 @@
-"""States: what a learner writes for those that correct, and for the learner after it.
+"""States: written by the learner for the processes that correct, and for the next learner.
 
-They lie in one compacted topic: correctors and the index in partition 0, what the learner alone has
-to know in partition 1. All of one state is one transaction, and its number is the offset of its
-index, which comes last.
+They are in one compacted topic: correctors and index in partition 0, the learner's own memory in
+partition 1. A state is written in one transaction; its number is the offset of its index, which
+comes last.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ __all__ = [
 ]  # fmt: skip
 
 CORRECTORS, MEMORY = 0, 1
-"""The partitions of the topic."""
+"""Partitions of the topic."""
 INDEX = b"index"
-"""The key of the index; of the memory, too, in its own partition."""
+"""Key of the index, and of the memory in its own partition."""
 STATE_HEADER, MARK_HEADER = "stream-can-state", "stream-can-mark"
-"""Headers: by which state a record was made, and of which birth of the application it is."""
+"""Headers: number of the state by which a record was made, and identifier of the application's
+beginning."""
 NEXT_HEADER = "stream-can-next"
-"""The header of a sent batch: the next offset of the input. Of a stretch of dead letters and
-tombstones a batch without rows says it."""
+"""Header of a sent batch: the next input offset. A stretch of dead letters and tombstones is
+covered by a batch without rows."""
 
 
 class LanePlace(msgspec.Struct, array_like=True, frozen=True):
-    """Where the corrector of a model and version lies."""
+    """Position of the corrector of a model and version."""
 
     model: str | None
     version: str | None
     offset: int
     after: str | None = None
-    """The version that it went on from."""
+    """The version from which it was started."""
 
     @property
     def name(self) -> Name:
@@ -53,71 +54,71 @@ class LanePlace(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Begin(msgspec.Struct, array_like=True, frozen=True):
-    """Where the corrector lies with which a model begins; None: all that have none of their own."""
+    """Position of the initial corrector of a model; of the common one where the model is None."""
 
     model: str | None
     offset: int
 
 
 class Index(msgspec.Struct):
-    """The index of a state: what correctors have to know."""
+    """Index of a state: everything that correcting needs."""
 
     index: Literal[1]
     mark: str
-    """Drawn by lot where the application began."""
+    """Random identifier of the application's beginning."""
     identity: dict[str, Any]
-    """The settings that say what is learned of what."""
+    """Settings that determine the meaning of what is learned."""
     inputs: dict[int, int]
-    """Partition of the input -> the next offset that is not learned."""
+    """Next offset to learn of each input partition."""
     lanes: list[LanePlace]
     begins: list[Begin]
     listed: list[str]
-    """Models with a table; where ``only_listed`` all others are refused."""
+    """Models with a table; with ``only_listed`` all others are refused."""
     only_listed: bool
     max_lanes: int
     full: bool
-    """Whether no model or version may begin now, since so many did within an hour."""
+    """Whether no model or version may begin now, because too many began within an hour."""
     memory: int
-    """Where the memory lies."""
+    """Position of the memory."""
     time: float
     """When it was written, in seconds since 1970."""
     until: float | None = None
-    """See :meth:`stream_can.kafka.behind.Behind.until`; None where nothing is left."""
+    """See :meth:`stream_can.kafka.behind.Behind.until`; None where all is learned."""
 
     def to_bytes(self) -> bytes:
-        """The index, versioned and checksummed."""
+        """Encode the index, versioned and checksummed."""
         return snapshot.encode(msgspec.to_builtins(self), {})
 
 
 class Play(NamedTuple):
-    """Rows that were played together between two states, as far as they are recent."""
+    """Recent rows that were played together between two states."""
 
     rows: int
-    """How many were played."""
+    """Number of rows played."""
     ends: dict[int, int]
-    """The next offset of each partition of sent batches, where it moved."""
+    """Next offset of each partition of sent batches that moved."""
 
 
 class Memory(NamedTuple):
-    """The memory of a learner: what it has to know beside the correctors."""
+    """Memory of a learner: its knowledge beside the correctors."""
 
     learner: bytes
     """The memory of :meth:`Learner.state`."""
     number: int
     """Number of the next row."""
     sent: dict[int, int]
-    """The next offset of each partition of sent batches."""
+    """Next offset of each partition of sent batches."""
     labels: dict[int, int]
-    """And of labels."""
+    """Next offset of each partition of labels."""
     begun: dict[int, int]
-    """From which offset of each partition of sent batches on ``plays`` has them."""
+    """First offset of each partition of sent batches that ``plays`` cover."""
     plays: Sequence[Play]
-    """The last ones, as far as recent predictions are of them."""
+    """The last plays, as far as they contain recent predictions."""
     times: dict[int, float]
-    """Latest time of the rows of each partition of sent batches, in seconds."""
+    """Latest row time of each partition of sent batches, in seconds."""
 
     def to_bytes(self) -> bytes:
-        """The memory, compressed and checksummed."""
+        """Encode the memory, compressed and checksummed."""
         partitions = sorted(self.sent)
         at = {p: k for k, p in enumerate(partitions)}
         moved = np.zeros((len(self.plays), len(partitions)), np.int32)
@@ -147,12 +148,12 @@ class _MemoryHead(msgspec.Struct):
 
 
 def read_index(data: bytes) -> Index:
-    """The index that :meth:`Index.to_bytes` wrote; SnapshotMismatch where it did not."""
+    """Decode :meth:`Index.to_bytes`; SnapshotMismatch where the bytes are invalid."""
     return snapshot.of_kind(data, "index", "index of a state", Index)[0]
 
 
 def read_memory(data: bytes) -> Memory:
-    """The memory that :meth:`Memory.to_bytes` wrote; SnapshotMismatch where it did not."""
+    """Decode :meth:`Memory.to_bytes`; SnapshotMismatch where the bytes are invalid."""
     try:
         data = zlib.decompress(data)
     except zlib.error as error:
@@ -170,23 +171,23 @@ def read_memory(data: bytes) -> Memory:
 
 
 def corrector_key(name: Name) -> bytes:
-    """The key of a model's and version's corrector."""
+    """Key of the corrector of a model and version."""
     return b"corrector " + msgspec.json.encode(name)
 
 
 def begin_key(model: str | None) -> bytes:
-    """The key of that with which a model begins."""
+    """Key of the initial corrector of a model."""
     return b"begin " + msgspec.json.encode(model)
 
 
 def headers_by(number: int, mark: str) -> list[Header]:
-    """The headers of a sent batch: the state that corrected its rows, and of which birth of the
-    application that is."""
+    """Headers of a sent batch: the state that corrected it, and the identifier of the application's
+    beginning."""
     return [(STATE_HEADER, b"%d" % number), (MARK_HEADER, mark.encode())]
 
 
 def header_of(headers: Sequence[tuple[str, bytes | None]], name: str) -> str | None:
-    """The text of a header; None where there is none."""
+    """Text of a header; None where it is missing."""
     found: Mapping[str, bytes | None] = dict(headers)
     value = found.get(name)
     return None if value is None else value.decode(errors="replace")

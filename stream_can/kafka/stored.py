@@ -1,4 +1,4 @@
-"""The newest state that a topic holds, read from it."""
+"""Read the newest state of a topic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["StoredState", "newest_index", "newest_state"]
 
 @dataclass
 class StoredState:
-    """A state as it was read."""
+    """A state read from its topic."""
 
     number: int
     index: Index
@@ -34,12 +34,12 @@ class StoredState:
 
 
 def newest_index(readers: Readers, topic: str) -> tuple[Any, Index] | None:
-    """The record of the newest index, and what it says; None before the first.
+    """Return the record of the newest index and its content; None before the first state.
 
     Raises
     ------
     DeniedError
-        It cannot be read, as one of a newer release.
+        It cannot be read, for example because a newer release wrote it.
     """
     if not readers.partitions(topic):
         raise DeniedError(f"topic {topic!r} does not exist, or may not be read")
@@ -53,14 +53,14 @@ def newest_index(readers: Readers, topic: str) -> tuple[Any, Index] | None:
 
 
 def newest_state(readers: Readers, topic: str) -> StoredState | None:
-    """The newest state of a topic; None before the first.
+    """Return the newest state of a topic; None before the first.
 
     Raises
     ------
     DeniedError
         It cannot be read.
     RebuildError
-        Another one took its place meanwhile.
+        A newer state superseded it meanwhile.
     """
     found = newest_index(readers, topic)
     if found is None:

@@ -1,4 +1,4 @@
-"""The topics of an application: who may do what with each, and how it is made."""
+"""The topics of an application: required rights and configuration."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ DAY_MS = 24 * 3600 * 1000
 
 
 class Topic(NamedTuple):
-    """Needs of an application of a topic."""
+    """Requirements of a topic."""
 
     rights: frozenset[str]
     partitions: int | None
-    """How many it has; None: as many as the input."""
+    """Number of partitions; None: as many as the input."""
     configs: dict[str, str]
-    """With which it is made."""
+    """Configuration for creating it."""
     compacted: bool | None = None
-    """Whether it has to be; None where that is all the same."""
+    """Whether it must be compacted; None where either is fine."""
     record_bytes: int = 0
-    """Most bytes of one record, where that is known."""
+    """Maximum size of a record, where known."""
     any_number: bool = False
     """Whether it may have any number of partitions."""
     appended: bool = False
-    """Whether its records have to have the time at which they were written."""
+    """Whether its records must carry the time of writing."""
 
 
 def topics_of(
@@ -38,10 +38,10 @@ def topics_of(
     serves: bool = False,
     state_bytes: int,
 ) -> dict[str, Topic]:
-    """The topics of an application, but for the input, by name; with the rights of a process that
-    does these things: corrects its input, learns, or answers requests."""
+    """The topics of an application except the input, by name, with the rights of a process that
+    corrects the input, learns, or answers requests."""
     s = settings
-    of = None if s.input else 1  # partitions; without an input there may be any number
+    of = None if s.input else 1  # number of partitions; any where there is no input
     state, dead_letters = s.state_topic, s.dead_letters
     larger = {"max.message.bytes": str(2 * MESSAGE_BYTES)}
     largest = {"max.message.bytes": str(max(MESSAGE_BYTES, 2 * state_bytes))}

@@ -1,4 +1,4 @@
-"""A process of ``stream-can run`` or ``learn``: what it does with its topics, and what it shows."""
+"""Worker: a process of ``stream-can run`` or ``learn``, its loops and its status page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Worker"]
 log = logging.getLogger(__name__)
 
 JOIN_SECONDS = 8.0
-"""For the learner to end, once the worker has."""
+"""Seconds for the learner to end after the worker."""
 
 
 class Worker:
@@ -41,11 +41,11 @@ class Worker:
     Parameters
     ----------
     settings
-        What to run; see `Settings`.
+        The settings.
     corrects
-        Whether it corrects partitions of the input; else it learns and does nothing else.
+        Whether it corrects partitions of the input; otherwise it only learns.
     reset
-        Whether all that was learned is forgotten first.
+        Whether to forget all knowledge first.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Worker:
 
     def __init__(self, settings: Settings, *, corrects: bool = True, reset: bool = False) -> None:
         self.settings, self._reset = settings, reset
-        starts = [KafkaStart(settings) for _ in range(2)]  # each asks a registry by itself
+        starts = [KafkaStart(settings) for _ in range(2)]  # each has its own registry client
         self.start = starts[0]
         self.health = Health(settings.live_seconds)
         self.metrics = Metrics(
@@ -91,8 +91,8 @@ class Worker:
     # -- start and stop --------------------------------------------------------------------------
 
     def check(self) -> int:
-        """Check topics, rights and sizes, and whether the newest state is of these settings; the
-        number of partitions.
+        """Check topics, rights and sizes, and that the newest state matches the settings; return
+        the number of partitions.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Worker:
         return self.work.known
 
     def run(self) -> None:
-        """Work until `stop`; then commit what is done and leave the groups.
+        """Work until `stop`; then commit and leave the groups.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class Worker:
             See `EXIT_CODES`.
         """
         s = self.settings
-        if s.http_port is not None:  # before the brokers answer: waiting for them is alive
+        if s.http_port is not None:  # before the brokers answer: waiting for them counts as alive
             self.port = Port(
                 s.http_host, s.http_port, self.health, self.metrics.registry, self.look.json
             )
@@ -145,7 +145,7 @@ class Worker:
                 self.port.close()
 
     def _beside(self, loop: Loop) -> None:
-        """Learn beside a worker, which goes on where this cannot."""
+        """Learn beside a worker, which continues where learning fails."""
         try:
             loop.run()
         except StreamCANError as error:
@@ -160,14 +160,14 @@ class Worker:
         self.metrics.cannot_learn()
 
     def stop(self) -> None:
-        """End `run` after the records at hand. May be called from any thread."""
+        """End `run` after the current records. May be called from any thread."""
         for loop in self._loops:
             loop.stop()
 
-    # -- what is shown ---------------------------------------------------------------------------
+    # -- status ----------------------------------------------------------------------------------
 
     def _on_terminal(self) -> str:
-        """Dead letters, and how much it helps, where this process learns."""
+        """Dead letters, and the effect so far where this process learns."""
         dead = sum(one.counts["dead_letters"] for one in dict(self.metrics.partitions).values())
         said = f", {dead} dead letters" if dead else ""
         learning = None if self.learns is None else self.learns.learning

@@ -1,4 +1,4 @@
-"""A corrector with memory: predictions go by under their ids, labels come back by id."""
+"""A corrector with memory: predictions are kept under their ids until their labels arrive."""
 
 from stream_can.learner.kinds import Recent
 from stream_can.learner.lane import Taught

@@ -1,4 +1,4 @@
-"""Dense: a `Corrector` as a learner uses it. Rows are probability vectors, labels are classes."""
+"""Dense: the learner's adapter of a `Corrector`. Rows are vectors, labels classes."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ Array = NDArray[np.float64]
 
 
 class DenseRows(NamedTuple):
-    """Rows, and what they give of the declared columns."""
+    """Rows with their values of the declared columns."""
 
     raw: Array
     texts: Texts | None
     made: Sequence[bytes] | None = None
-    """Blob of each row as another corrector made it, see :attr:`Recent.blob`."""
+    """For each row the blob that another corrector made, see :attr:`Recent.blob`."""
 
 
 class DeclaredClasses:
-    """Classes that are declared, all of which each row has."""
+    """Declared classes; every row has a probability for each."""
 
     classes: tuple[Any, ...]
     n_named = 0
 
     def names_from(self, n: int) -> tuple[Any, ...]:
-        """None: all are declared."""
+        """Return nothing: all classes are declared."""
         return ()
 
     def fits(self, lane: SentLane) -> bool:
-        """Whether rows are of these classes."""
+        """Whether the rows of a sent batch have these classes."""
         return lane.classes == self.classes
 
     def told_row(self, row: bytes) -> Array:
-        """A row that a label brings."""
+        """Decode a row that came with a label."""
         return np.frombuffer(row)
 
     def load_rows(self, lane: SentLane, places: NDArray[np.int64]) -> Array:
-        """Rows of a sent batch as those of a call."""
+        """Read rows of a sent batch as rows of a call."""
         return lane.raw[places]
 
 
 class Dense(DeclaredClasses):
-    """A corrector, its rows and its labels."""
+    """Adapter of a `Corrector`."""
 
     labels_per_row: LabelsPerRow = "one"
 
@@ -75,7 +75,7 @@ class Dense(DeclaredClasses):
     # ---- rows
 
     def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> DenseRows:
-        """The n rows of a call with what they give of the columns, checked; P may be None."""
+        """Check the n rows of a call and their column values; P may be None."""
         m = len(self.classes)
         raw = np.empty((0, m)) if P is None else as_float64(P, self.corrector._index)
         texts = None if columns is None else self.corrector._texts(columns)
@@ -83,22 +83,22 @@ class Dense(DeclaredClasses):
         if fits and len(raw) != n:
             raise InvalidPrediction(f"{n} ids for {len(raw)} rows")
         if not fits or any(one is not None and len(one) != n for one in texts or ()):
-            self.corrector.correct_many(raw, segments=columns)  # which says why
+            self.corrector.correct_many(raw, segments=columns)  # raises with the reason
         return DenseRows(raw, texts)
 
     def row(self, p: Any) -> Array:
-        """One row as the rows of a call, checked."""
+        """Check one row; return it like the rows of a call."""
         raw = as_float64(p, self.corrector._index)
         if raw.shape != (len(self.classes),):
-            self.corrector.correct_one(raw)  # which says what is wrong
+            self.corrector.correct_one(raw)  # raises with the reason
         return raw[None]
 
     def made(self, rows: DenseRows, blobs: Sequence[bytes]) -> DenseRows:
-        """The rows of a call as another corrector made them."""
+        """Mark the rows of a call as corrected elsewhere."""
         return rows._replace(made=blobs)
 
     def cut(self, rows: DenseRows, numbers: Sequence[int]) -> DenseRows:
-        """Some of them."""
+        """Select rows."""
         texts, made = rows.texts, rows.made
         if texts is not None:
             texts = [None if one is None else [one[i] for i in numbers] for one in texts]
@@ -107,43 +107,43 @@ class Dense(DeclaredClasses):
         return DenseRows(rows.raw[numbers], texts, made)
 
     def width_of(self, rows: DenseRows, i: int) -> int:
-        """All have the same."""
+        """Bytes of a row's blob; the same for all rows."""
         return self.width
 
     def raw(self, rows: DenseRows, i: int) -> bytes:
-        """One of them as a blob begins with it."""
+        """The first part of a row's blob."""
         row: Array = rows.raw[i]
         return row.tobytes()
 
     def raw_of(self, blob: bytes) -> bytes:
-        """The row of a blob."""
+        """Decode the row of a blob."""
         return blob[: 8 * len(self.classes)]
 
     def given(self, rows: DenseRows, i: int) -> Given | None:
-        """Values of the columns in one of the rows."""
+        """Column values of one row."""
         if rows.texts is None:
             return None
         return tuple([None if one is None else one[i] for one in rows.texts])
 
     def blank(self, n: int) -> Array:
-        """Room for what is sent of n rows."""
+        """Allocate the output of n rows."""
         return np.empty((n, len(self.classes)))
 
     def put(self, room: Array, numbers: Sequence[int] | None, sent: Array) -> None:
-        """Write some of the rows, or all, as they are sent."""
+        """Write the output of some rows, or of all."""
         room[slice(None) if numbers is None else numbers] = sent
 
     # ---- labels
 
     def label(self, label: Any, id: Any) -> int:
-        """The index of a class."""
+        """Return the index of a class."""
         index = self.corrector._index
         if label not in index:
             raise UnknownClass(f"label of {id!r}: {label!r} is none of the classes")
         return index[label]
 
     def held(self, y: int) -> Any:
-        """A label for a snapshot: the class."""
+        """Return the class, as a snapshot stores the label."""
         return self.classes[y]
 
     def news(self, known: int | None, y: int) -> News:
@@ -153,7 +153,7 @@ class Dense(DeclaredClasses):
     # ---- the corrector
 
     def run(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:
-        """Correct rows and learn labels, in order."""
+        """Correct rows and learn labels, in stream order."""
         raw, corrector = rows.raw, self.corrector
         if rows.made is not None:
             return self._observe(rows, labels)
@@ -174,7 +174,7 @@ class Dense(DeclaredClasses):
         return Made(sent, blobs_of(raw, sent, receipts), sets)
 
     def _observe(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:
-        """Rows that were corrected elsewhere go by, and labels between them."""
+        """Observe rows that were corrected elsewhere, and learn the labels between them."""
         assert rows.made is not None
         m, data = len(self.classes), self._of_this_width(rows.made)
         if labels:
@@ -185,14 +185,15 @@ class Dense(DeclaredClasses):
         return Made(sent, blobs_of(data), None)
 
     def _of_this_width(self, blobs: Sequence[bytes]) -> NDArray[np.float32]:
-        """Blobs as float32, shape (n, width / 4): of a receipt of another size nothing is known."""
+        """Blobs as float32, shape (n, width / 4); a receipt of another size becomes an unknown
+        one."""
         width, both = self.width, self.both
         unknown = np.full((width - both) // 4, np.nan, np.float32).tobytes()
         every = [one if len(one) == width else one[:both] + unknown for one in blobs]
         return np.frombuffer(b"".join(every), np.float32).reshape(len(every), width // 4)
 
     def _learn_one(self, one: JoinedLabel) -> None:
-        """One label and no rows: the same bits, in less time."""
+        """Learn a single label without rows: the same bits, in less time."""
         y, entry, row, given = one.y, one.entry, one.row, one.given
         corrector = self.corrector
         label, m = self.classes[y], len(self.classes)
@@ -216,10 +217,9 @@ class Dense(DeclaredClasses):
         labels: Sequence[JoinedLabel],
         made: NDArray[np.float32] | None = None,
     ) -> tuple[Array, NDArray[np.float32] | None]:
-        """Rows and labels through the corrector; what it makes of them, and receipts.
+        """Play rows and labels; return the corrected rows and their receipts.
 
-        ``made`` are the receipts of the rows where they were corrected elsewhere: then it makes
-        none.
+        ``made`` are the receipts of rows that were corrected elsewhere: then none are made.
         """
         raw, texts, _ = rows
         corrector = self.corrector
@@ -236,7 +236,7 @@ class Dense(DeclaredClasses):
                 earlier.append(row)
                 columns.append(given)
             elif entry is not None and entry.at >= 0 and made is None:
-                of[i] = -2 - entry.at  # behind the earlier rows
+                of[i] = -2 - entry.at  # one of the earlier rows
             elif entry is not None and entry.at >= 0:
                 assert made is not None
                 of[i] = len(earlier)
@@ -279,44 +279,45 @@ class Dense(DeclaredClasses):
         return played.rows, played.receipts
 
     def successor(self) -> Dense:
-        """The kind that a new version of the classifier begins with."""
+        """The adapter with which a new version of the classifier starts."""
         return Dense(self.corrector.successor())
 
     # ---- scores
 
     def new_judged(self) -> Judged:
-        """Scores and alarm of no labels yet."""
+        """Empty scores and an alarm without labels."""
         return Judged(Scores(), Scores(), Alarm())
 
     def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
-        """More labelled predictions."""
+        """Score more labelled predictions."""
         m = len(self.classes)
         both = np.frombuffer(b"".join([one.both for one in pending])).reshape(len(pending), 2, m)
         P, sent = np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
         y = np.array([one.y for one in pending], np.int64)
-        times = 1000 * np.array([one.time for one in pending], np.float64)  # NaN of None
+        times = 1000 * np.array([one.time for one in pending], np.float64)  # None becomes NaN
         raw_scores, sent_scores = judged.raw.add_checked(P, y), judged.sent.add_checked(sent, y)
         judged.alarm.learn_scored(raw_scores, sent_scores, times)
 
     def copied(self, judged: Judged) -> Judged:
-        """The same, for somebody else."""
+        """An independent copy."""
         raw, sent, alarm = judged
         return Judged(raw + Scores(), sent + Scores(), Alarm.from_bytes(alarm.to_bytes()))
 
     # ---- what a snapshot holds
 
     def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
-        """From their sums."""
+        """Restore scores from their sums."""
         if alarm is None:
             raise ValueError("no alarm")
         return Judged(_scores(raw), _scores(sent), Alarm.from_bytes(alarm))
 
     def load_blobs(self, data: NDArray[Any], of: Dense) -> list[bytes]:
-        """Rows, rows as sent and receipts, float32 of shape (n, width / 4) of the other kind."""
+        """Restore rows, sent rows and receipts, float32 of shape (n, width / 4) of the adapter
+        ``of``."""
         n, m = len(data), len(self.classes)
         if data.dtype != np.float32 or data.shape[1] < 4 * m:
             raise ValueError("the size of recent predictions")
-        if data.shape[1] != of.width // 4:  # of a state with other settings
+        if data.shape[1] != of.width // 4:  # stored under other settings
             was, data = data, np.full((n, of.width // 4), np.nan, np.float32)
             data[:, : 4 * m] = was[:, : 4 * m]
         rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
@@ -328,14 +329,14 @@ class Dense(DeclaredClasses):
             fits = (shares >= 0) & (shares <= 1.001)
         if not (fits | np.isnan(shares)).all() or np.isinf(receipts).any():
             raise ValueError("a receipt")
-        if of.sets != self.sets:  # of the sets of another promise nothing is known
+        if of.sets != self.sets:  # sets of another promise: unknown
             was, data = data, np.full((n, self.width // 4), np.nan, np.float32)
             data[:, : 4 * m + known] = was[:, : 4 * m + known]
         every, width = data.astype("<f4").tobytes(), self.width
         return [every[at : at + width] for at in range(0, n * width, width)]
 
     def load_pending(self, one: Unscored) -> Unscored:
-        """A labelled prediction."""
+        """Check a labelled prediction of a snapshot."""
         both, y, m = one.both, one.y, len(self.classes)
         if len(both) != 16 * m or not isinstance(y, int) or not 0 <= y < m:
             raise ValueError("scores")
@@ -343,14 +344,14 @@ class Dense(DeclaredClasses):
         return one
 
     def load_known(self, known: Any) -> int | None:
-        """The label of a recent prediction."""
+        """Check the label of a recent prediction of a snapshot."""
         if known is not None and (type(known) is not int or not 0 <= known < len(self.classes)):
             raise ValueError("the label of a recent prediction")
         return known
 
 
 def blobs_of(*arrays: NDArray[Any]) -> list[bytes]:
-    """The bytes of each row of all, one behind the other."""
+    """Concatenate the bytes of row i of every array, for each i."""
     if len(arrays[0]) < 2:
         return [b"".join([x.tobytes() for x in arrays])] * len(arrays[0])
     data = np.concatenate([np.ascontiguousarray(x).view(np.uint8) for x in arrays], axis=1)
@@ -366,7 +367,7 @@ def _scores(sums: NDArray[Any]) -> Scores:
 
 
 def require_rows(rows: Array) -> None:
-    """Raise where rows of a snapshot are none."""
+    """Raise where a row of a snapshot is no probability vector."""
     for i, why in bad_rows(np.ascontiguousarray(rows)).items():
         raise ValueError(f"row {i}: {why}")
 
@@ -381,7 +382,7 @@ def _values(columns: Sequence[str], given: Given | None) -> dict[str, str | None
 
 
 def _named(columns: Sequence[str], texts: Texts | None) -> Mapping[str, Any] | None:
-    """As a corrector takes them."""
+    """Column values as a corrector takes them."""
     if texts is None:
         return None
     return {n: texts_ for n, texts_ in zip(columns, texts, strict=True) if texts_ is not None}

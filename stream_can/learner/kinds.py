@@ -1,4 +1,4 @@
-"""Kind: a corrector as a learner uses it, whatever its rows and labels are."""
+"""Kind: the interface through which a learner uses a corrector of any sort."""
 
 from __future__ import annotations
 
@@ -26,195 +26,195 @@ __all__ = [
 Id = str | int | bytes
 LabelsPerRow = Literal["one", "several"]
 Reason = Literal["random", "margin"]
-"""Why a label is wanted."""
+"""Reason why a label is requested."""
 Given = tuple[str | None, ...]
-"""Values of the declared columns in a row."""
+"""Column values of a row."""
 
 
 class Recent(msgspec.Struct, gc=False):
-    """A prediction that waits for its label, or has had it."""
+    """A kept prediction, labelled or not."""
 
     id: Id | None
     number: int
     size: int
     columns: Given | None
     at: int = -1
-    """Which row of the run at hand it is."""
+    """Number of its row within the current run."""
     blob: bytes = b""
-    """The row, what was sent, and the receipt, one behind the other; nothing in the run."""
+    """Row, sent row and receipt, concatenated; empty during the run."""
     asked: Reason | None = None
-    """Why its label is wanted."""
+    """Why its label is requested."""
     fair: bool = True
-    """Whether its label was not asked for because of what is in the row."""
+    """Whether the request was declined because of the row's content."""
     known: Any = None
-    """Its label, the column of the class, of several labels their bytes; None before it came."""
+    """Its label: the index of the class, or several labels as bytes; None before it arrives."""
     time: float = math.nan
-    """When it was made, in seconds, where somebody said so."""
+    """Time of the prediction in seconds, where given."""
     lane: int = -1
-    """The serial number of its lane."""
+    """Serial number of its lane."""
     scored: bytes = b""
-    """How it foretold its label, where that is known when this is learned alone."""
+    """Rank and probability of its label, where they are known only while it is learned."""
 
 
 class Unscored(NamedTuple):
-    """A labelled prediction that is not scored yet."""
+    """A labelled prediction that has not been scored yet."""
 
     both: bytes
-    """The beginning of its blob: the row as it came and as it was sent."""
+    """The beginning of its blob: the row and the sent row."""
     y: Any
     time: float | None
-    """When it was made, in seconds."""
+    """Time of the prediction in seconds."""
 
 
 class JoinedLabel(msgspec.Struct, gc=False):
-    """A label of the run at hand."""
+    """A label of the current run."""
 
     y: Any
     entry: Recent | None
-    """Its prediction, where that is kept."""
+    """Its prediction, where kept."""
     row: bytes | None
-    """The row that it brings, where that is not the one kept."""
+    """The row that came with the label, where it differs from the kept one."""
     given: Given | None
-    """Values of the columns that it brings."""
+    """The column values that came with the label."""
     due: int
 
 
 class Made(NamedTuple):
-    """Results of the rows of a run."""
+    """Output of a run."""
 
     sent: Any
     blobs: list[bytes]
-    """Blobs of the rows: the row, what was sent, and the receipt."""
+    """Blobs of the rows: row, sent row and receipt."""
     sets: list[list[Any]] | None
-    """Names of each row's prediction set; of several labels those that it is said to have."""
+    """Names in each row's prediction set; of several labels the ones decided on."""
 
 
 class News(NamedTuple):
-    """The part of a label that is not known yet."""
+    """The new part of a label."""
 
     y: Any
-    """None where that is nothing."""
+    """None where nothing is new."""
     known: Any
-    """Everything that is known with it."""
+    """Everything known after it."""
     differs: bool
-    """Whether it contradicts what is known."""
+    """Whether the label contradicts what is known."""
 
 
 class Judged(NamedTuple):
     """Scores and alarm of labelled predictions."""
 
     raw: Any
-    """Scores as they came."""
+    """Scores of the raw rows."""
     sent: Any
-    """Scores as they were sent."""
+    """Scores of the sent rows."""
     alarm: Any
-    """Whether the classifier became worse; None of several labels."""
+    """Alarm of a worse classifier; None for several labels."""
 
 
 class Kind(Protocol):
-    """A corrector with what a learner has to know of its rows and labels.
+    """Adapter between a learner and one sort of corrector.
 
-    Rows of a call, labels and what is sent are what the kind makes them; a learner hands them on.
+    The types of rows, labels and outputs belong to the adapter; the learner only passes them on.
     """
 
     corrector: Any
     classes: tuple[Any, ...]
     columns: tuple[str, ...]
     sets: float | None
-    """Share that prediction sets promise."""
+    """Coverage that prediction sets promise."""
     makes_sets: bool
-    """Whether each row has names beside it."""
+    """Whether every row gets names: its prediction set or its decided labels."""
     width: int
-    """Bytes of a row, of what was sent, and of the receipt; 0 where rows differ, see `width_of`."""
+    """Bytes of row, sent row and receipt; 0 where rows differ in length, see `width_of`."""
     both: int
-    """Bytes of the first two."""
+    """Bytes of row and sent row."""
     labels_per_row: LabelsPerRow
 
     def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> Any:
-        """The n rows of a call with what they give of the columns, checked; P may be None."""
+        """Check the n rows of a call and their column values; P may be None."""
 
     def row(self, p: Any) -> Any:
-        """One row as the rows of a call, checked."""
+        """Check one row; return it like the rows of a call."""
 
     def made(self, rows: Any, blobs: Sequence[bytes]) -> Any:
-        """The rows of a call as another corrector made them: they are observed, not corrected.
+        """Mark the rows of a call as corrected elsewhere: they are observed, not corrected.
 
         Raises
         ------
         ValueError
-            The kind does not know how.
+            This adapter does not support it.
         """
 
     def cut(self, rows: Any, numbers: Sequence[int]) -> Any:
-        """Some of them."""
+        """Select rows."""
 
     def width_of(self, rows: Any, i: int) -> int:
-        """Bytes of one of them, of what is sent of it at most, and of the receipt."""
+        """Upper bound in bytes of the row, sent row and receipt of one row."""
 
     def raw(self, rows: Any, i: int) -> bytes:
-        """One of them as a blob begins with it."""
+        """The first part of a row's blob."""
 
     def raw_of(self, blob: bytes) -> bytes:
-        """The row of a blob."""
+        """Decode the row of a blob."""
 
     def given(self, rows: Any, i: int) -> Given | None:
-        """Values of the columns in one of the rows."""
+        """Column values of one row."""
 
     def blank(self, n: int) -> Any:
-        """Room for what is sent of n rows."""
+        """Allocate the output of n rows."""
 
     def put(self, room: Any, numbers: Sequence[int] | None, sent: Any) -> None:
-        """Write some of the rows, or all, as they are sent."""
+        """Write the output of some rows, or of all."""
 
     def label(self, label: Any, id: Any) -> Any:
-        """Check a label as somebody wrote it, or as :meth:`held` made it."""
+        """Check a label as given by a user, or as returned by :meth:`held`."""
 
     def held(self, y: Any) -> Any:
-        """A label for a snapshot."""
+        """Return a label as a snapshot stores it."""
 
     def news(self, known: Any, y: Any) -> News:
-        """The part of a label beside what is known of its prediction."""
+        """Compare a label with what is known of its prediction."""
 
     def run(self, rows: Any, labels: Sequence[JoinedLabel]) -> Made:
-        """Correct rows and learn labels, in order."""
+        """Correct rows and learn labels, in stream order."""
 
     def new_judged(self) -> Judged:
-        """Scores and alarm of no labels yet."""
+        """Empty scores and an alarm without labels."""
 
     def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
-        """More labelled predictions."""
+        """Score more labelled predictions."""
 
     def copied(self, judged: Judged) -> Judged:
-        """The same, for somebody else."""
+        """An independent copy."""
 
     def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
-        """From their sums; ValueError where that cannot be."""
+        """Restore scores from their sums; ValueError where they are invalid."""
 
     def names_from(self, n: int) -> tuple[Any, ...]:
-        """Names of classes that have numbers from ``n`` on, where they have them as they come."""
+        """Names of the classes numbered from ``n`` on, where classes are numbered as they
+        appear."""
 
     @property
     def n_named(self) -> int:
-        """How many such names there are."""
+        """Number of such names."""
 
     def fits(self, lane: Any) -> bool:
-        """Whether the rows of a sent batch are of these classes; names that are new have numbers
-        from now on."""
+        """Whether the rows of a sent batch have these classes; numbers new names."""
 
     def load_rows(self, lane: Any, places: Any) -> Any:
-        """Rows of a sent batch as those of a call; ValueError where they are none."""
+        """Read rows of a sent batch as rows of a call; ValueError where they are invalid."""
 
     def told_row(self, row: bytes) -> Any:
-        """A row that a label brings, as :meth:`raw` has it, for another learner."""
+        """Decode a row that came with a label, encoded by :meth:`raw`, for another learner."""
 
     def load_blobs(self, data: NDArray[Any], of: Any) -> list[bytes]:
-        """Load blobs of a snapshot, written by a kind of these classes; ValueError where not."""
+        """Restore blobs written under the adapter ``of``; ValueError where they are invalid."""
 
     def load_pending(self, one: Unscored) -> Unscored:
-        """Load an unscored prediction of a snapshot; ValueError where it is none."""
+        """Check an unscored prediction of a snapshot; ValueError where it is invalid."""
 
     def load_known(self, known: Any) -> Any:
-        """Load known labels of a snapshot; ValueError where they are none."""
+        """Check the known labels of a snapshot; ValueError where they are invalid."""
 
     def successor(self) -> Kind:
-        """The kind that a new version of the classifier begins with."""
+        """The adapter with which a new version of the classifier starts."""

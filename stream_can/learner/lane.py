@@ -1,4 +1,4 @@
-"""A model and version: its corrector, and the predictions that wait for labels."""
+"""Lane: the corrector of one model and version, with the predictions that await labels."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ Name = tuple[str | None, str | None]
 ONLY: Name = (None, None)
 
 OVERHEAD = 480
-"""Bytes of a prediction that waits, beside its numbers, its id and its columns."""
+"""Overhead in bytes of a kept prediction, beside its numbers, id and columns."""
 TOGETHER = 256
-"""Labelled predictions that are scored at a time."""
+"""Number of labelled predictions scored together."""
 
 
 class Taught(NamedTuple):
     """A prediction whose label was learned."""
 
     label: int
-    """Which of the labels of the call; -1 for one that was held."""
+    """Index of the label within the call; -1 for a held label."""
     name: Name
     prediction: Recent
-    """With the label, in ``known``; and, in ``blob``, the row, what was sent, and the receipt."""
+    """The prediction: its label in ``known``; row, sent row and receipt in ``blob``."""
     time: float | None = None
-    """When the label was made, in seconds, where it says so."""
+    """Time of the label in seconds, where given."""
 
 
 class Call(NamedTuple):
-    """The rows of a call of the learner, and what is made of them."""
+    """Rows of one call of the learner, and their results."""
 
     n: int
     rows: Any
-    """As the kind of the correctors has them."""
+    """Rows in the adapter's type."""
     sent: Any
-    """Room for what is sent."""
+    """Output, written by the lanes."""
     sets: list[list[Any]] | None
     asked: list[Reason | None]
     active: dict[Lane, None]
-    """The lanes that have rows or labels of the call."""
+    """Lanes with rows or labels in this call."""
     taught: list[Taught]
 
 
 class Lane:
-    """A corrector and its memory.
+    """A corrector with its memory.
 
-    What goes by is gathered, in order, until :meth:`run` hands it to the corrector in one call.
+    Rows and labels are collected in order until :meth:`run` passes them to the corrector at once.
     """
 
     def __init__(
@@ -74,43 +74,43 @@ class Lane:
         after: str | None = None,
     ) -> None:
         self.serial = -1
-        """Given to it by its learner."""
+        """Serial number, assigned by the learner."""
         self.name, self.kind, self.asks = name, kind, asks
         self.after = after
-        """The version of its model that it went on from."""
+        """Version of the same model from which this one was started."""
         self.begun, self.last = begun, last
-        """The numbers of the first row that may be its own, and of its last one."""
+        """Numbers of the first row that can belong to it and of its last row."""
         self.recent: dict[Id, Recent] = {}
         self.requests: dict[Id, Reason] = {}
-        """The ids whose labels are wanted, and why."""
+        """Ids with open label requests, and the reasons."""
         self.judged: Judged = kind.new_judged()
         self.pending: list[Unscored] = []
-        """Labelled predictions that are not scored yet."""
+        """Labelled predictions that have not been scored yet."""
         self._numbers: list[int] = []
         self._entries: list[Recent] = []
         self._labels: list[JoinedLabel] = []
 
     @property
     def tells(self) -> bool:
-        """Whether rows at hand are run before a label of theirs: it has to be known what the row
-        was asked for."""
+        """Whether collected rows must run before a label of theirs: a request is decided in the
+        run."""
         return self.kind.sets is not None and self.asks is not None
 
-    # ---- what goes by
+    # ---- collect
 
     def predict(self, number: int, entry: Recent) -> None:
-        """A row of the call, by its number."""
+        """Add a row of the call, given its number."""
         numbers, id = self._numbers, entry.id
         self.last, entry.at = entry.number, len(numbers)
         numbers.append(number)
         self._entries.append(entry)
         if id is not None:
             if self.requests:
-                self.requests.pop(id, None)  # that of an earlier prediction
+                self.requests.pop(id, None)  # the request of an earlier prediction
             self.recent[id] = entry
 
     def raw_of(self, entry: Recent, call: Call) -> bytes:
-        """A kept row as it came."""
+        """Return a kept row, uncorrected."""
         if entry.at >= 0:
             return self.kind.raw(call.rows, self._numbers[entry.at])
         return self.kind.raw_of(entry.blob)
@@ -118,18 +118,18 @@ class Lane:
     def learn(
         self, y: Any, entry: Recent | None, row: bytes | None = None, given: Given | None = None
     ) -> None:
-        """A label, of a kept prediction, of a row that it brings, or of none."""
+        """Add a label: of a kept prediction, of a row that came with it, or without a row."""
         if entry is not None and entry.id is not None and self.recent.get(entry.id) is entry:
             self.requests.pop(entry.id, None)
         self._labels.append(JoinedLabel(y, entry, row, given, len(self._numbers)))
 
     def run(self, call: Call) -> None:
-        """Correct the rows and learn the labels that went by since the last call, in order."""
+        """Correct the collected rows and learn the collected labels, in order."""
         numbers, labels = self._numbers, self._labels
         if not numbers and not labels:
             return
         whole = len(numbers) == call.n
-        if not numbers:  # those of the call may be of other classes
+        if not numbers:  # the rows of the call may have other classes
             rows = self.kind.rows(0, None, None)
         else:
             rows = call.rows if whole else self.kind.cut(call.rows, numbers)
@@ -149,7 +149,7 @@ class Lane:
         self._numbers, self._entries, self._labels = [], [], []
 
     def abandon(self) -> list[Recent]:
-        """Leave the run; its predictions, of which nothing was made."""
+        """Discard the run; return its predictions, which have no results."""
         left = [entry for entry in self._entries if entry.at >= 0]
         for entry in left:
             self.forget(entry)
@@ -157,7 +157,7 @@ class Lane:
         return left
 
     def forget(self, entry: Recent) -> None:
-        """Let no label find a prediction any more."""
+        """Remove a prediction, so that no label finds it."""
         id = entry.id
         if id is not None and self.recent.get(id) is entry:
             del self.recent[id]
@@ -165,7 +165,7 @@ class Lane:
                 self.requests.pop(id, None)
 
     def _ask(self, asks: LabelRequests, rows: Any, asked: list[Reason | None]) -> None:
-        """Ask for the labels of some rows of the run: those that a label could name."""
+        """Request labels for some rows of the run; only rows with an id can be labelled."""
         entries, known = self._entries, []
         for i, entry in enumerate(entries):
             entry.fair = False
@@ -184,7 +184,7 @@ class Lane:
     # ---- scores
 
     def _score(self, entry: Recent, label: JoinedLabel) -> None:
-        """A labelled prediction; they are scored some at a time, always the same ones."""
+        """Queue a labelled prediction; queues are scored at fixed lengths."""
         time = None if math.isnan(entry.time) else entry.time
         both = entry.scored or entry.blob[: self.kind.both]
         self.pending.append(Unscored(both, label.y, time))
@@ -192,14 +192,14 @@ class Lane:
             self.judge()
 
     def judge(self) -> None:
-        """Score what waits for that."""
+        """Score the queued predictions."""
         if self.pending:
             self.kind.judge(self.judged, self.pending)
             self.pending = []
 
     @property
     def now(self) -> Judged:
-        """A copy, with what is not scored yet."""
+        """A copy of scores and alarm that includes the queue."""
         found = self.kind.copied(self.judged)
         if self.pending:
             self.kind.judge(found, self.pending)
@@ -207,22 +207,22 @@ class Lane:
 
 
 class Learned(Protocol):
-    """Anything that says how much it has learned."""
+    """Anything with an effective sample size."""
 
     @property
     def effective_sample_size(self) -> float:
-        """The decayed number of labels."""
+        """Decayed number of labels."""
 
 
 def predecessor(name: Name, correctors: Mapping[Name, Learned]) -> Name | None:
-    """Find the version that a new one goes on from: that of its model with most labels of late,
-    of several alike the newest."""
+    """Find the version from which a new one starts: the one of its model with the most recent
+    labels; the newest if several are equal."""
     found = [other for other in correctors if other[0] == name[0]]
     return max(reversed(found), key=lambda one: correctors[one].effective_sample_size, default=None)
 
 
 def size_of(id: Id, numbers: int, given: Given | None) -> int:
-    """Bytes of a prediction whose row and receipt have so many, as ``recent_mb`` counts."""
+    """Size in bytes of a kept prediction, as ``recent_mb`` counts it."""
     much = OVERHEAD + numbers + (len(id) if type(id) is bytes else length_of(id))
     for text in given or ():
         much += 0 if text is None else len(text)
@@ -230,7 +230,7 @@ def size_of(id: Id, numbers: int, given: Given | None) -> int:
 
 
 def length_of(id: Id) -> int:
-    """The bytes of an id."""
+    """Length of an id in bytes."""
     if isinstance(id, int):
         return 8
     return len(id) if isinstance(id, bytes) or id.isascii() else len(id.encode())

@@ -1,4 +1,4 @@
-"""Labels that come later than their predictions, or before them."""
+"""Labels that arrive after their predictions, or before them."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ from stream_can.learner.lane import Name, length_of
 __all__ = ["Held", "HeldLabels", "LateLabel"]
 
 MOST_HELD = 100_000
-"""Labels that wait for their prediction; the oldest is given up for another."""
+"""Maximum number of held labels; beyond it the oldest is released."""
 MOST_ID_BYTES = 32 << 20
-"""Most bytes of ids of labels that wait, and of those that came without their prediction."""
+"""Maximum bytes of ids of held labels, and of labels whose prediction is unknown."""
 
 
 class LateLabel(msgspec.Struct, gc=False):
     """A label among the rows of :meth:`Learner.play`."""
 
     id: Any
-    """A text, an integer or bytes, of its prediction; None where nothing says which it is."""
+    """Id of its prediction: text, integer or bytes; None where unknown."""
     label: Any
-    """The name of its class."""
+    """Name of the class."""
     due: int = 0
-    """Before which of the rows it comes; their number is behind the last."""
+    """Index of the row before which it arrives; the number of rows for after the last."""
     of: int | None = None
-    """The row that brings it as its own label, right behind which it comes."""
+    """Index of the row to which it belongs, where it arrived with it."""
     row: Any = None
-    """The classifier's own prediction, shape (m,), where the label brings it."""
+    """The classifier's own prediction, shape (m,), where the label carries it."""
     columns: dict[str, Any] | None = None
-    """Values of the declared columns that it brings beside the row."""
+    """Column values that came with ``row``."""
     model: str | None = None
     version: str | None = None
     time: float | None = None
-    """When it was made, in seconds."""
+    """Time of the label in seconds."""
 
 
 class Held(msgspec.Struct, array_like=True):
-    """A label that came before its prediction."""
+    """A label that arrived before its prediction."""
 
     time: Annotated[float, Meta(ge=-1e300, le=1e300)]
     id: Any
     label: Any
     lane: Name | None
     number: int = 0
-    """In which order they came."""
+    """Order of arrival."""
 
 
 class HeldLabels:
-    """The labels that wait for their prediction."""
+    """Labels that wait for their predictions."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[Id, Name | None], Held] = OrderedDict()
         self._number = self._bytes = 0
         self._due: list[tuple[float, int, Held]] = []
-        """A heap of those by time, also of some that are held no more."""
+        """A heap ordered by time; may contain labels that have been taken."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -70,13 +70,13 @@ class HeldLabels:
         self._number += 1
         self._held[one.id, one.lane] = one
         heapq.heappush(self._due, (one.time, one.number, one))
-        if len(self._due) > 2 * len(self._held) + 1000:  # mostly of those that were taken
+        if len(self._due) > 2 * len(self._held) + 1000:  # most are taken already
             self._due = [(one.time, one.number, one) for one in self._held.values()]
             heapq.heapify(self._due)
         self._bytes += length_of(one.id)
 
     def take_excess(self) -> Held | None:
-        """The oldest label, where there are too many, which waits no longer."""
+        """Remove and return the oldest label where there are too many."""
         if len(self._held) <= MOST_HELD and self._bytes <= MOST_ID_BYTES:
             return None
         return self._pop(next(iter(self._held)))
@@ -87,11 +87,11 @@ class HeldLabels:
         return one
 
     def has(self, id: Id, lane: Name | None) -> bool:
-        """Whether a label of this id is held that names just this lane, or none."""
+        """Whether a label of this id is held for exactly this lane, or for none."""
         return (id, lane) in self._held
 
     def take(self, id: Id, lane: Name) -> Held | None:
-        """The first label that waits for a prediction of this id, which waits no longer."""
+        """Remove and return the first held label for a prediction of this id."""
         if not self._held:
             return None
         model, version = lane
@@ -101,10 +101,10 @@ class HeldLabels:
         return None if one is None else self._pop((one.id, one.lane))
 
     def take_due(self, before: float) -> Held | None:
-        """The oldest label, where it is of a time before this one."""
+        """Remove and return the oldest label if it is older than a time."""
         while self._due:
             time, _, one = self._due[0]
-            waits = self._held.get((one.id, one.lane)) is one  # else it was taken meanwhile
+            waits = self._held.get((one.id, one.lane)) is one  # otherwise taken meanwhile
             if waits and time >= before:
                 return None
             heapq.heappop(self._due)
@@ -113,5 +113,5 @@ class HeldLabels:
         return None
 
     def all(self) -> list[Held]:
-        """Labels that wait, the oldest first."""
+        """Held labels, oldest first."""
         return [msgspec.structs.replace(one, number=0) for one in self._held.values()]

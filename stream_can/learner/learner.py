@@ -1,4 +1,4 @@
-"""Learner: a corrector with memory. Predictions go by under their ids; labels come back by id."""
+"""Learner: a corrector with memory. Predictions are kept under their ids until labels arrive."""
 
 from __future__ import annotations
 
@@ -47,86 +47,86 @@ Array = NDArray[np.float64]
 Outcome = Literal["learned", "repeated", "held", "unknown"]
 
 MOST_MB = 2**40
-"""More than any machine has."""
+"""An upper bound no machine reaches."""
 MOST_LONE = 100_000
-"""Labels without a prediction that are known again."""
+"""Maximum number of labels without a prediction that are remembered."""
 MOST_ALARMS = 20
-"""Models and versions, those with most labels, that have an alarm each."""
+"""Maximum number of models and versions with an alarm each; those with most labels."""
 MOST_PENDING = 4 * TOGETHER
-"""Labelled predictions of all models that a state holds unscored: with very many models it would be
-far larger than its topic takes."""
+"""Maximum number of unscored predictions that a state stores for all models together: with very
+many models it would otherwise be far larger than a topic accepts."""
 
 
 PLAIN_IDS = {bytes, str, type(None)}
-"""Types of ids of which each is one."""
+"""Types of ids that need no conversion."""
 
 Correctors = Corrector | MultiLabelCorrector | SparseCorrector
-"""Correctors that a learner takes."""
+"""Correctors that a learner accepts."""
 
 
 class Corrected(NamedTuple):
     """Results of rows and labels."""
 
     rows: Array
-    """The rows, corrected, shape (n, m)."""
+    """Corrected rows, shape (n, m)."""
     sets: list[list[Any]] | None
     """Names of the classes in each row's prediction set, the likeliest first; of several labels
-    those that it is said to have, see `MultiLabelCorrector.decide`; None where the corrector
-    makes none."""
+    those decided on, see `MultiLabelCorrector.decide`; None where the corrector makes none."""
     asked: list[Reason | None]
-    """Why the label of each row is wanted, "random" or "margin"; None where it is not."""
+    """Why the label of each row is requested, "random" or "margin"; None where it is not."""
     outcomes: list[Outcome]
     """Outcome of each label, see :meth:`Learner.label`."""
     taught: list[Taught]
-    """Predictions that each label was learned with, for counting."""
+    """The predictions with which labels were learned, for statistics."""
 
 
 class Live(NamedTuple):
     """The corrector of a model and version."""
 
     corrector: Correctors
-    """The learner's own, to look at."""
+    """The learner's own object; do not change it."""
     after: str | None
-    """The version of its model that it went on from."""
+    """Version of the same model from which it was started."""
 
 
 def kind_of(corrector: Correctors) -> Kind:
-    """A corrector as a learner uses it."""
+    """Wrap a corrector in its adapter."""
     if isinstance(corrector, SparseCorrector):
         return Sparse(corrector)
     return Several(corrector) if isinstance(corrector, MultiLabelCorrector) else Dense(corrector)
 
 
 class Learner:
-    """A corrector with memory: it keeps rows and receipts until their labels come.
+    """A corrector with memory: it keeps rows and receipts until their labels arrive.
 
-    Predictions go by under an id; a label that names the id finds its prediction, however late,
-    and what was sent is judged. The first label of an id counts. What is corrected and learned is,
-    to the bit, what the bare `Corrector` makes of the same rows, receipts and labels.
+    Predictions are passed with an id; a label with the same id finds its prediction, however late,
+    and the row that was sent is judged. The first label of an id counts. All results equal, to the
+    bit, those of the bare `Corrector` given the same rows, receipts and labels.
 
-    With models and versions each pair has a corrector of its own. A new version begins as the
-    :meth:`Corrector.successor` of the version of its model with most labels of late; a label that
-    names no model teaches each that has predicted its id. One object serves all threads.
+    Each model and version has its own corrector. A new version starts as the
+    :meth:`Corrector.successor` of the version of its model with the most recent labels; a label
+    without a model teaches every model that has predicted its id. An object may be shared by
+    threads.
 
     Parameters
     ----------
     corrector
-        What corrects, a `Corrector`, a `MultiLabelCorrector` or a `SparseCorrector`, also one that
-        has learned; it is the learner's from here on. With models what each of them begins with.
-        With a `SparseCorrector` rows are {class: probability}, what comes back is a `SparseRow`
-        each, and there are no models, columns or requests.
+        The corrector, a `Corrector`, `MultiLabelCorrector` or `SparseCorrector`, new or trained;
+        the learner takes ownership. Where models are named, each starts as a copy of it. With a
+        `SparseCorrector` a row is {class: probability}, the result is a `SparseRow`, and models,
+        columns and requests are not supported.
     recent_mb
-        Memory for the latest predictions that have an id, in MiB, ids included: 16 m bytes, 4 for
-        each number of a receipt, the id, its columns, and 480; the oldest go. 0 keeps none.
-    ask
-        Ask for the labels of about this share of the predictions, see `LabelRequests`. Then labels
-        that were asked for because of their row teach no sets and are not scored.
+        Memory for the latest predictions with an id, in MiB, ids included: 16 m bytes each, 4 for
+        each number of a receipt, the id, its columns, and 480; the oldest are dropped. 0 keeps
+        none. ask
+        Request the labels of about this share of the predictions, see `LabelRequests`. Labels that
+        were requested because of their row then teach no sets and are not scored.
     label_wait
-        How many seconds a label waits for its prediction where it comes first, by the times of
-        the predictions that go by; then it teaches the class mix alone. 0 for not at all.
+        How many seconds a label waits for its prediction if it arrives first, measured by the times
+        of later predictions; then it teaches the class mix alone. 0: it does not wait.
     max_lanes
-        Models and versions that are kept: when one more begins, the one whose last prediction is
-        oldest is dropped, with its predictions; if it comes again, it starts over.
+        Maximum number of models and versions: when another begins, the one with the oldest last
+        prediction is dropped together with its predictions; if it returns, it starts over.
 
     Raises
     ------
@@ -167,40 +167,40 @@ class Learner:
         self._lock = threading.RLock()
         self._default = kind
         self._start: Kind | None = kind
-        """The first kind, until a model begins."""
+        """Adapter of the initial corrector, until a model begins."""
         self._begin = corrector.to_bytes()
         self._starts: dict[Name, Kind] = {}
-        """Kinds that models begin with in place of that."""
+        """Initial adapters of models that were given their own."""
         self._mixed = False
-        """Whether some have other classes."""
+        """Whether models have different classes."""
         self._ask, self._wait = ask, float(label_wait)
         self._asked = ask is not None
-        """Whether labels of recent predictions may have been asked for."""
+        """Whether labels of kept predictions may have been requested."""
         self._mb, self._bound = float(recent_mb), int(recent_mb * (1 << 20))
         self._most_id_bytes = min(max(self._bound, 1 << 20), MOST_ID_BYTES)
-        """Most bytes of ids of labels without a prediction that are known again."""
+        """Maximum bytes of ids of remembered labels without a prediction."""
         self._lanes: dict[Name, Lane] = {}
         self._serials: dict[int, Lane] = {}
-        """The same by their serial numbers, by which predictions name them: numbers, since the
-        garbage collector looks at each reference again and again."""
+        """Lanes by serial number, by which predictions refer to them: numbers, because the garbage
+        collector visits every reference repeatedly."""
         self._order: deque[Recent] = deque()
-        """The latest predictions that have an id, oldest first."""
+        """The latest predictions with an id, oldest first."""
         self._held = HeldLabels()
         self._lone: OrderedDict[tuple[Id, Name | None], Any] = OrderedDict()
-        """The latest labels that came without their prediction."""
+        """The latest labels that arrived without their prediction."""
         self._events: _Events | None = None
-        """Events since they were last taken, where they are kept."""
+        """Events since they were last taken, where they are recorded."""
         self._size = self._number = self._lone_bytes = self._named = 0
         self._begun = -1
-        """The serial number of the last lane."""
+        """Serial number of the newest lane."""
         self._clock, self._until = -math.inf, math.inf
         self._changed = self._dropped = 0
         self._max_lanes = int(max_lanes)
 
     @classmethod
     def of(cls, corrector: Correctors, correctors: Mapping[Name, Any], **options: Any) -> Self:
-        """A learner that has a corrector for these (model, version) already; others begin with
-        ``corrector``, or as a successor in their model."""
+        """Create a learner with correctors for these (model, version); others begin with
+        ``corrector``, or as a successor within their model."""
         self = cls(corrector, **options)
         for name, one in correctors.items():
             asks = None if self._ask is None else LabelRequests(self._ask)
@@ -210,19 +210,18 @@ class Learner:
 
     @one_at_a_time
     def start(self, corrector: Correctors, model: str | None, version: str | None = None) -> None:
-        """Say with what a model and version begins, in place of what all begin with.
+        """Set the corrector with which a model and version begins, instead of the common one.
 
-        It may have other classes. Rows and labels of models of other classes come in calls of their
-        own, and a new version begins as the successor of one with its classes. Where the model has
-        begun already, nothing changes.
+        It may have other classes. Rows and labels of models with different classes come in separate
+        calls, and a new version starts as the successor of one with its classes. A model that has
+        begun already is left unchanged.
 
         Parameters
         ----------
         corrector
-            Of the same kind and with the same columns as the others; it is the learner's from here
-            on.
+            Of the same sort and with the same columns as the others; the learner takes ownership.
         model, version
-            Whose it is.
+            The model and version.
 
         Raises
         ------
@@ -254,21 +253,21 @@ class Learner:
         version: str | None = None,
         time: float | None = None,
     ) -> Array:
-        """Correct a prediction, shape (m,), and keep it for its label.
+        """Correct a prediction, shape (m,), and keep it until its label arrives.
 
         Parameters
         ----------
         id
-            What its label will name: a text, an integer or bytes. Of several predictions of one id
-            the latest waits; one whose id is None waits for nothing.
+            The id that its label will name: text, integer or bytes. The latest prediction of an id
+            is the one that is labelled; a prediction whose id is None is not kept.
         p
             Probabilities as for :meth:`Corrector.process_one`.
         columns
             {column: value} of the declared columns.
         model, version
-            Whose prediction it is.
+            The model and version that predicted.
         time
-            When it was made, in seconds since 1970, for ``label_wait`` and for what an alarm says.
+            Time of the prediction in seconds since 1970, for ``label_wait`` and the alarm.
 
         Returns
         -------
@@ -277,7 +276,7 @@ class Learner:
         Raises
         ------
         InvalidPrediction, ValueError, TypeError
-            Row, columns or id cannot be used; nothing has changed.
+            The row, the columns or the id are invalid; nothing has changed.
         """
         rows = self._kind_of((model, version)).row(p)
         row: Array = self._play(
@@ -314,27 +313,26 @@ class Learner:
         version: str | None = None,
         time: float | None = None,
     ) -> Outcome:
-        """Learn the label of a prediction; the first one of an id counts.
+        """Learn the label of a prediction; the first label of an id counts.
 
         Parameters
         ----------
         id, label
-            The id of the prediction, None where nothing says which it is, and the name of the
-            class.
+            Id of the prediction, None where unknown, and name of the class.
         row, columns
-            The classifier's own prediction and its columns, for an id that is not kept any more.
-            Where they differ from what is kept, they are what is learned.
+            The classifier's own prediction and its columns, for an id that is no longer kept.
+            Where they differ from what is kept, they are learned instead.
         model, version
-            Whose prediction it is of; without them, or one of them, that of every model and version
-        that has predicted the id.
+            The model and version that predicted; without one of them, every model and version that
+            has predicted the id.
         time
-            When the label was made, in seconds, for ``label_wait``.
+            Time of the label in seconds, for ``label_wait``.
 
         Returns
         -------
-        "learned" with its prediction; "repeated", which teaches nothing; "held" until its
-        prediction comes; "unknown": the prediction is not kept, and where there are no models the
-        label teaches the class mix alone. Of those the latest 100,000 are known again.
+        "learned" with its prediction; "repeated": it teaches nothing; "held" until its prediction
+        comes; "unknown": the prediction is not kept, and without models the label teaches the
+        class mix alone. The latest 100,000 unknown ids are recognised when repeated.
 
         Raises
         ------
@@ -380,22 +378,22 @@ class Learner:
         lanes: Sequence[Name] | None = None,
         times: Sequence[float | None] | None = None,
     ) -> Corrected:
-        """Correct rows and learn labels between them: :meth:`correct` and :meth:`label` in their
-        order, with the same bits, in one call.
+        """Correct rows and learn labels between them in one call: :meth:`correct` and :meth:`label`
+        in stream order, with the same bits.
 
         Parameters
         ----------
         ids, P, columns, times
             As for :meth:`correct_many`; P may be None where there are no rows.
         labels
-            In the order in which they came; each says before which row that was.
+            In order of arrival; ``due`` of each says before which row.
         lanes
             (model, version) of each row.
 
         Raises
         ------
         InvalidPrediction, UnknownClass, ValueError, TypeError
-            As there; nothing has changed.
+            As for those; nothing has changed.
         """
         return self._play(list(ids), P, labels, columns, lanes, times)
 
@@ -437,7 +435,7 @@ class Learner:
         call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [])
         try:
             outcomes = self._take(call, ids, names, name, times, taken)
-        except BaseException:  # such as Ctrl-C: what was not finished is not kept
+        except BaseException:  # e.g. Ctrl-C: unfinished rows are not kept
             self._abandon([entry for lane in call.active for entry in lane.abandon()])
             raise
         return Corrected(call.sent, call.sets, call.asked, outcomes, call.taught)
@@ -451,7 +449,7 @@ class Learner:
         times: Sequence[float | None] | None,
         taken: list[_Taken],
     ) -> list[Outcome]:
-        """The rows and labels of a call, in their order."""
+        """Process rows and labels of a call, in order."""
         seen: list[Recent] = []
         outcomes: list[Outcome] = []
         n, at = len(ids), 0
@@ -481,7 +479,7 @@ class Learner:
         times: Sequence[float | None] | None,
         seen: list[Recent],
     ) -> None:
-        """Rows of a call, a run of the same model and version at a time."""
+        """Process rows of a call, one run of the same model and version at a time."""
         while first < last:
             end = last
             if names is not None:
@@ -494,7 +492,7 @@ class Learner:
             first = end
 
     def _labels(self, labels: Sequence[LateLabel], n: int) -> list[_Taken]:
-        """The labels of a call, checked."""
+        """Check the labels of a call."""
         taken, due = list[_Taken](), 0
         for one in labels:
             if type(one.id) not in PLAIN_IDS:
@@ -515,17 +513,17 @@ class Learner:
         return taken
 
     def _kind_of(self, name: Name) -> Kind:
-        """The kind of a model's and version's rows."""
+        """The adapter of a model and version."""
         lane = self._lanes.get(name)
         return lane.kind if lane is not None else self._starts.get(name, self._like)
 
     def _kind_of_label(self, one: LateLabel, n: int) -> Kind:
-        """The kind of a label in a call with n rows, where models have classes of their own: of
-        those whose it may be, one that has its class."""
+        """The adapter for a label in a call with n rows, where models have different classes: among
+        the models it can belong to, one that has its class."""
         name = (one.model, one.version)
         lanes = [lane for lane in self._lanes.values() if name == ONLY or is_of(lane.name, name)]
         kinds = [lane.kind for lane in lanes if one.id in lane.recent]
-        if n or not kinds:  # rows of the call may be of others
+        if n or not kinds:  # rows of the call may have other classes
             kinds += [self._kind_of(name), *[lane.kind for lane in lanes]]
             starts = self._starts.items()
             kinds += [kind for of, kind in starts if name == ONLY or is_of(of, name)]
@@ -538,7 +536,7 @@ class Learner:
         return kinds[0]
 
     def _y(self, taken: _Taken, lane: Lane) -> Any:
-        """A label as a lane has it; None where it has no such class."""
+        """Return a label in the lane's terms; None where the lane lacks the class."""
         if not self._mixed:
             return taken.y
         try:
@@ -548,11 +546,11 @@ class Learner:
 
     @property
     def _like(self) -> Kind:
-        """The kind of all rows and labels."""
+        """The adapter for all rows and labels."""
         return self._default
 
     def _lane(self, name: Name, call: Call) -> Lane:
-        """The lane of a model and version; a new one begins as its predecessor's successor."""
+        """Return the lane of a model and version; start a new one from its predecessor."""
         found = self._lanes.get(name)
         if found is not None:
             return found
@@ -590,7 +588,7 @@ class Learner:
             lane.run(call)
 
     def _now(self, time: float, call: Call) -> None:
-        """A prediction of this time comes: what waited for others long enough waits no longer."""
+        """Advance the clock to a prediction's time; release labels that have waited long enough."""
         self._clock = max(self._clock, min(time, self._until))
         while (late := self._held.take_due(self._clock - self._wait)) is not None:
             self._let_go(late, call)
@@ -605,10 +603,10 @@ class Learner:
         times: Sequence[float | None] | None,
         seen: list[Recent],
     ) -> None:
-        """Rows of a call, of one model and version."""
+        """Process rows of one model and version."""
         kind, rows, order, serial = lane.kind, call.rows, self._order, lane.serial
         base = size_of(0, kind.width, None) - length_of(0)
-        held = len(self._held) > 0  # none come here
+        held = len(self._held) > 0  # none are added in here
         given, time = None, None
         call.active[lane] = None
         for i in range(first, last):
@@ -637,20 +635,20 @@ class Learner:
             order.append(entry)
             self._size += size
             if held and (late := self._held.take(id, lane.name)) is not None:
-                with contextlib.suppress(UnknownClass):  # of another model's
+                with contextlib.suppress(UnknownClass):  # of another model
                     self._teach(lane, entry, kind.label(late.label, id), call, time=late.time)
             if self._size > self._bound:
                 self._forget()
 
     def _forget(self) -> None:
-        """Let the oldest predictions go until the others fit."""
+        """Drop the oldest predictions until the rest fits."""
         while self._size > self._bound:
             entry = self._order.popleft()
             self._size -= entry.size
             self._serials[entry.lane].forget(entry)
 
     def _abandon(self, left: Sequence[Recent]) -> None:
-        """Leave out predictions of a call that was broken off."""
+        """Discard predictions of an interrupted call."""
         gone = {entry.number for entry in left}
         self._keep([one for one in self._order if one.number not in gone])
         self._events = None
@@ -661,17 +659,17 @@ class Learner:
         self._lanes[lane.name] = self._serials[lane.serial] = lane
 
     def _keep(self, order: Iterable[Recent]) -> None:
-        """Keep these of the recent predictions alone."""
+        """Keep only these of the recent predictions."""
         self._order = deque(order)
         self._size = sum(entry.size for entry in self._order)
 
     def _label(self, taken: _Taken, k: int, rows: list[Recent], call: Call) -> Outcome:
-        """The k-th label of a call; ``rows`` are those of the call that came before it."""
+        """Process the k-th label of a call; ``rows`` are the rows of the call before it."""
         one, y, row, given = taken.one, taken.y, taken.row, taken.given
         id, name = one.id, (one.model, one.version)
         if one.of is not None:
             its = rows[one.of]
-            of = self._serials.get(its.lane)  # none where it was dropped since
+            of = self._serials.get(its.lane)  # None: dropped meanwhile
             mine = None if of is None else self._y(taken, of)
             learned = (
                 of is not None
@@ -727,7 +725,7 @@ class Learner:
         given: Given | None = None,
         time: float | None = None,
     ) -> bool:
-        """A label of a prediction has come; False where it says nothing new."""
+        """Learn the label of a kept prediction; return False where it is not new."""
         new, known, differs = lane.kind.news(entry.known, y)
         self._changed += differs
         if new is None:
@@ -748,19 +746,19 @@ class Learner:
         row: bytes | None = None,
         given: Given | None = None,
     ) -> None:
-        """A label without its prediction."""
+        """Learn a label without a kept prediction."""
         call.active[lane] = None
         lane.learn(y, None, row, given)
 
     def _let_go(self, late: Held, call: Call) -> None:
-        """A label whose prediction did not come."""
+        """Release a label whose prediction did not arrive."""
         self._alone(late.id, late.lane, late.label, call)
 
     def _alone(self, id: Id | None, named: Name | None, told: Any, call: Call) -> None:
-        """A label without its prediction: where one corrector is all there is, the class mix."""
+        """Learn a label without its prediction: a single corrector learns the class mix."""
         y, known, differs = self._news_of_lone(id, named, told)
         self._changed += differs
-        if id is not None and known is not None:  # of several labels one may say nothing
+        if id is not None and known is not None:  # of several labels some may be unknown
             if (id, named) not in self._lone:
                 self._lone_bytes += length_of(id)
             self._lone[id, named] = known
@@ -771,37 +769,37 @@ class Learner:
             self._learn(self._lane(ONLY, call), y, call)
 
     def _news_of_lone(self, id: Id | None, named: Name | None, told: Any) -> News:
-        """Compare a label without its prediction with an earlier one of its id: the news for the
-        class mix, for a snapshot, and whether the two differ."""
+        """Compare a label without a prediction to an earlier one of its id: what is new, as a
+        snapshot stores it, and whether they differ."""
         before, like = None if id is None else self._lone.get((id, named)), self._like
         try:
             known = None if before is None else like.label(before, id)
             new, known, differs = like.news(known, like.label(told, id))
-        except UnknownClass:  # of a model of other classes
+        except UnknownClass:  # of a model with other classes
             return News(None, told if before is None else before, before not in (None, told))
         return News(new, before if known is None else like.held(known), differs)
 
-    # ---- what came
+    # ---- events
 
     @one_at_a_time
     def keep_events(self) -> SentBatch:
-        """Keep from here on what comes, for :meth:`take_events`; the recent predictions so far."""
+        """Start recording events for :meth:`take_events`; return the recent predictions so far."""
         self._events, self._named = _Events([], [], [], {}), self._like.n_named
         return self._recent()
 
     @one_at_a_time
     def stop_events(self) -> None:
-        """Keep none of what comes any more, until :meth:`keep_events` is called again."""
+        """Stop recording events until :meth:`keep_events` is called again."""
         self._events = None
 
     @one_at_a_time
     def take_events(self) -> Events:
-        """Take the events since the last call, or since :meth:`keep_events`: from it and the state
-        at that time :meth:`play_events` makes this one."""
+        """Take the events since the last call or :meth:`keep_events`. With the state of that time
+        :meth:`play_events` reproduces the present one."""
         if self._events is None:
             raise ValueError(
-                "take_events: keep_events comes first, also after a call that was broken off;"
-                " what they are behind is the state at that time"
+                "take_events: call keep_events first, also after an interrupted call, and store the"
+                " state with it: the events start from there"
             )
         taken, self._events = self._events, _Events([], [], [], {})
         sent = self._batch_of(taken.rows, taken.dropped, self._named)
@@ -815,7 +813,7 @@ class Learner:
         Raises
         ------
         SnapshotMismatch
-            The predictions are of other classes or columns, or not those that come next.
+            The predictions have other classes or columns, or do not follow the last one.
         """
         with saved.refused():
             numbers = events.sent.numbers
@@ -826,28 +824,28 @@ class Learner:
     def play_sent(
         self, events: Events, *, without: Collection[Name] = (), until: float = math.inf
     ) -> Corrected:
-        """Observe rows that other correctors sent, keep them as they were sent, and learn labels
-        between them: so one learner serves many that correct.
+        """Observe rows that other correctors sent, keep them as sent, and learn the labels between
+        them: one learner serves many processes that correct.
 
-        Each of those corrects with a corrector of this learner as :attr:`correctors` has them now
-        and then, by ``correct_many(P, receipt=True)``. A label is judged by the row and the receipt
-        that were sent. The result has the rows as they were sent; no sets.
+        Each of those processes corrects by ``correct_many(P, receipt=True)`` with a snapshot from
+        :attr:`correctors`, renewed now and then. A label is judged by the row and receipt that were
+        sent. The result has the rows as sent, without sets.
 
         Parameters
         ----------
         events
-            The predictions, whose numbers are theirs; the labels, and what begins. Rows of other
-            classes than those of their model here are passed over.
+            Predictions, which keep their numbers; labels, and starts of models. Rows whose classes
+            differ from those of their model here are skipped.
         without
-            Models and versions whose rows are passed over.
+            Models and versions whose rows are skipped.
         until
-            Labels wait for predictions as if no row had been later than this, in seconds: where
-            other correctors are behind, what they are about to send is older.
+            Upper bound in seconds of the clock by which labels wait: other correctors may be
+            behind, and their next rows older.
 
         Raises
         ------
         SnapshotMismatch
-            The predictions are of other columns.
+            The predictions have other columns.
         """
         self._until = until
         try:
@@ -859,14 +857,14 @@ class Learner:
     def _play_batch(
         self, events: Events, *, sent: bool, without: Collection[Name] = ()
     ) -> Corrected:
-        """Predictions of a batch and the labels between them; ``sent``: as they were corrected."""
+        """Process a batch and the labels between its rows; ``sent``: keep rows as corrected."""
         batch = events.sent
         self._require_columns(batch)
         places = batch.places()
         blobs = [_rows_of(lane) for lane in batch.lanes] if sent else []
         labels, starts, first = deque(events.labels), deque(events.starts), 0
         found = list[Corrected]()
-        # Models of other classes come in other calls, and so does what starts over.
+        # Models with different classes need separate calls, and so does one that starts over.
         cuts = {*batch.cuts(), *(due for due, *_ in starts if due > 0), len(batch)}
         if sent:
             cuts.update(batch.lane_cuts(self._others_of(batch, without)))
@@ -885,7 +883,7 @@ class Learner:
             same = all(
                 self._kind_of(one.name).fits(one) and one.name not in without for one in those
             )
-            if not same and sent:  # of what another model of this name made: passed over
+            if not same and sent:  # of another model of this name: skipped
                 none = [msgspec.structs.replace(one, due=0, of=None) for one in some]
                 played = self._play([], None, none, None, ONLY, None)
                 self._number += last - first
@@ -915,7 +913,7 @@ class Learner:
         return found[0] if len(found) == 1 else _joined(found)
 
     def _others_of(self, batch: SentBatch, without: Collection[Name]) -> set[int]:
-        """Which lanes of a batch are passed over: these, and those of other classes than here."""
+        """Indices of the lanes of a batch to skip: those given, and those with other classes."""
         return {
             k
             for k, lane in enumerate(batch.lanes)
@@ -931,7 +929,7 @@ class Learner:
         labels: Sequence[LateLabel],
         made: Sequence[bytes] | None,
     ) -> Corrected:
-        """Some rows of a batch, all of the same classes, and the labels between them."""
+        """Process some rows of a batch, all of the same classes, and the labels between them."""
         names = [batch.lanes[k].name for k in batch.of[first:last].tolist()]
         columns = {name: values[first:last] for name, values in batch.columns.items()}
         return self._play(
@@ -970,7 +968,7 @@ class Learner:
         saved.require(known, "columns that are not declared")
 
     def _told(self, taken: _Taken, first: int) -> LateLabel:
-        """A label of the call whose first row comes behind so many others, for another learner."""
+        """Encode a label of a call for another learner; ``first`` rows come before the call's."""
         one, names = taken.one, self.segments
         return LateLabel(
             one.id, taken.told, first + one.due,
@@ -984,18 +982,18 @@ class Learner:
 
     @one_at_a_time
     def to_bytes(self) -> bytes:
-        """Correctors, predictions that wait, scores, requests and held labels, versioned and
+        """Serialise correctors, kept predictions, scores, requests and held labels, versioned and
         checksummed."""
         return saved.joined(self.state(), self._recent().to_bytes())
 
     @one_at_a_time
     def state(self, *, without: Collection[Name] = ()) -> State:
-        """The state but for the rows of recent predictions, which lie in sent batches.
+        """The state without the rows of recent predictions, which are in sent batches.
 
         Parameters
         ----------
         without
-            Models and versions whose corrector is left out.
+            Models and versions whose correctors are left out.
         """
         if sum(len(lane.pending) for lane in self._lanes.values()) > MOST_PENDING:
             for lane in self._lanes.values():
@@ -1027,21 +1025,21 @@ class Learner:
         ask: float | Literal["as before"] | None = "as before",
         **settings: Any,
     ) -> Self:
-        """The learner that :meth:`to_bytes` wrote; it goes on bit for bit.
+        """Load :meth:`to_bytes`; the learner continues bit for bit.
 
         Parameters
         ----------
         data
-            What ``to_bytes`` returned.
+            The result of ``to_bytes``.
         classes, **settings
             As for ``from_bytes`` of its corrector.
         recent_mb, ask
-            In place of the snapshot's.
+            Replace the snapshot's.
 
         Raises
         ------
         SnapshotMismatch
-            The bytes are truncated, corrupt, of another version or none of a learner, or of other
+            The bytes are truncated, corrupt, of another version, not of a learner, or of other
             classes or columns.
         """
         state, recent = saved.parts(data)
@@ -1063,30 +1061,30 @@ class Learner:
         whole: bool = True,
         **settings: Any,
     ) -> Self:
-        """The learner of a :meth:`state`; it goes on bit for bit.
+        """Load a :meth:`state`; the learner continues bit for bit.
 
         Parameters
         ----------
         state
-            What ``state`` returned, with each corrector.
+            The result of ``state``, with every corrector.
         sent
-            What was sent before it, in order, as :meth:`take_events` gave it: of the predictions
-            that are kept each; others are passed over.
+            The batches sent before it, in order, as :meth:`take_events` returned them. They must
+            contain every kept prediction; others are skipped.
         classes, **settings, recent_mb, ask
             As for :meth:`from_bytes`.
         max_lanes
-            In place of the state's.
+            Replaces the state's.
         under
-            Called with each model and version and its corrector; what it returns goes on in place
-            of that, as it was or under other settings.
+            Called with each model and version and its corrector; its result replaces the corrector,
+            for example under other settings.
         whole
-            Whether all predictions that were kept have to be there; else the oldest may be missing,
-            and are not kept any more.
+            Whether every kept prediction must be found; otherwise the oldest may be missing, and
+            are dropped.
 
         Raises
         ------
         SnapshotMismatch
-            As there; or a prediction that is kept is in none of the batches.
+            As above; or a kept prediction is in none of the batches.
         """
         head, arrays = saved.opened(state.memory)
         with saved.refused():
@@ -1103,7 +1101,7 @@ class Learner:
                 data = state.correctors[one.lane]
                 lane, kind = self._restored(one, number, data, arrays, classes, settings, under)
                 stored[lane] = kind
-                if isinstance(lane.kind, Sparse):  # names have the numbers that it gave them
+                if isinstance(lane.kind, Sparse):  # names keep their numbers
                     self._default = lane.kind
             for name, of in head.starts:
                 own = saved.corrector(of, None, settings)
@@ -1132,7 +1130,7 @@ class Learner:
         settings: dict[str, Any],
         under: Callable[[Name, Any], Any] | None,
     ) -> tuple[Lane, Kind]:
-        """A lane of a state, which has no recent predictions yet, and its kind as it was stored."""
+        """Restore a lane without recent predictions, and its adapter as stored."""
         stored = kind_of(saved.corrector(data))
         own = stored.classes != self.classes
         corrector = saved.corrector(data, None if own else classes, settings)
@@ -1158,7 +1156,7 @@ class Learner:
         stored: dict[Lane, Kind],
         whole: bool,
     ) -> None:
-        """Keep the recent predictions of a state again."""
+        """Restore the recent predictions of a state."""
         last = -1
         kept = list[tuple[Lane, Recent]]()
         for batch in sent:
@@ -1208,7 +1206,7 @@ class Learner:
             self._recall_one(lane, entry, flags, known)
 
     def _recall_one(self, lane: Lane, entry: Recent, flags: int, known: Any) -> None:
-        """Keep a prediction again, with what its state says of it."""
+        """Restore one prediction with the state's marks."""
         told, id = saved.told_by(flags), entry.id
         assert id is not None
         self._asked = self._asked or flags != saved.USUAL
@@ -1222,16 +1220,16 @@ class Learner:
         self._order.append(entry)
         self._size += entry.size
 
-    # ---- to look inside
+    # ---- inspection
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The names of the classes, in the order of the columns of a row."""
+        """Names of the classes, in column order."""
         return self._like.classes
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """The declared columns."""
+        """Names of the declared columns."""
         return self._like.columns
 
     @property
@@ -1241,19 +1239,19 @@ class Learner:
 
     @property
     def listed(self) -> Sparse | None:
-        """What checks rows of the likeliest of very many classes, and numbers these; None where
-        classes are declared."""
+        """The adapter that checks and numbers rows of very many classes; None where classes are
+        declared."""
         return self._like if isinstance(self._like, Sparse) else None
 
     @property
     def sets(self) -> float | None:
-        """The share of rows whose set holds the true class; None where no sets are made."""
+        """Coverage that prediction sets promise; None without sets."""
         return self._like.sets
 
     @property
     def train_prior(self) -> Array:
-        """The training prior, shape (m,), of what every model begins with; of several labels the
-        share of training rows that had each; of very many classes nothing, shape (0,)."""
+        """The training prior of the initial corrector, shape (m,); of several labels the share of
+        training rows with each; of very many classes empty, shape (0,)."""
         corrector = self._like.corrector
         if isinstance(corrector, SparseCorrector):
             return np.empty(0)
@@ -1266,14 +1264,14 @@ class Learner:
 
     @property
     def ask(self) -> float | None:
-        """The share of labels that are asked for; None for none."""
+        """The share of labels requested; None without requests."""
         return self._ask
 
     @property
     @one_at_a_time
     def models(self) -> list[Name]:
-        """(model, version) of each corrector, (None, None) without, in the order of their first
-        predictions."""
+        """(model, version) of each corrector, (None, None) without models, in the order of their
+        first predictions."""
         return list(self._lanes)
 
     @one_at_a_time
@@ -1284,7 +1282,7 @@ class Learner:
     @property
     @one_at_a_time
     def live(self) -> dict[Name, Live]:
-        """The corrector of each (model, version); before the first prediction the start."""
+        """The corrector of each (model, version); before the first prediction the initial one."""
         if not self._lanes:
             return {ONLY: Live(self._default.corrector, None)}
         return {name: Live(lane.kind.corrector, lane.after) for name, lane in self._lanes.items()}
@@ -1292,7 +1290,7 @@ class Learner:
     @property
     @one_at_a_time
     def episodes(self) -> dict[Name, Episode]:
-        """Episodes of each (model, version) that is worse than before."""
+        """Open episodes of each (model, version) that is worse than before."""
         alarms = {name: lane.judged.alarm for name, lane in self._lanes.items()}
         found = {name: one.episode for name, one in alarms.items() if one is not None}
         return {name: one for name, one in found.items() if one is not None}
@@ -1300,16 +1298,16 @@ class Learner:
     @property
     @one_at_a_time
     def scores(self) -> dict[Name, tuple[Any, Any]]:
-        """`Scores` of labelled predictions as they came and as they were sent, of each (model,
-        version), (None, None) without; of several labels `LabelScores`."""
+        """Raw and sent `Scores` of labelled predictions for each (model, version), (None, None)
+        without models; of several labels `LabelScores`."""
         found = {name: lane.now for name, lane in self._lanes.items()}
         return {name: (now.raw, now.sent) for name, now in found.items()}
 
     @property
     @one_at_a_time
     def alarms(self) -> dict[Name, Alarm]:
-        """Alarms of the (model, version) with most labels, 20 of them: whether the classifier
-        became worse; of several labels there are none."""
+        """Alarms of the 20 (model, version) with most labels: whether the classifier became worse;
+        none for several labels."""
         found = {
             name: lane.now for name, lane in self._lanes.items() if lane.judged.alarm is not None
         }
@@ -1319,13 +1317,13 @@ class Learner:
     @property
     @one_at_a_time
     def requests(self) -> dict[Name, dict[Id, Reason]]:
-        """Ids whose labels are wanted and have not come, and why, of each (model, version)."""
+        """Ids with open label requests and the reasons, for each (model, version)."""
         return {name: dict(lane.requests) for name, lane in self._lanes.items()}
 
     @property
     @one_at_a_time
     def correctors(self) -> dict[Name, bytes]:
-        """The snapshot of each corrector; before the first prediction of what all begin with."""
+        """The snapshot of each corrector; before the first prediction of the initial one."""
         if not self._lanes:
             return {ONLY: self._begin}
         return {name: lane.kind.corrector.to_bytes() for name, lane in self._lanes.items()}
@@ -1333,15 +1331,15 @@ class Learner:
     @property
     @one_at_a_time
     def requested(self) -> set[int]:
-        """The numbers of the predictions whose labels are wanted and have not come."""
+        """Numbers of the predictions with open label requests."""
         every = self._lanes.values()
         return {lane.recent[id].number for lane in every for id in lane.requests}
 
     @property
     @one_at_a_time
     def open_requests(self) -> tuple[int, float | None]:
-        """How many labels are wanted and have not come, and when the oldest of their predictions
-        was made, in seconds."""
+        """Number of open label requests, and the time of the oldest prediction among them, in
+        seconds."""
         those = [lane.recent[id].time for lane in self._lanes.values() for id in lane.requests]
         known = [one for one in those if not math.isnan(one)]
         return len(those), min(known, default=None)
@@ -1353,52 +1351,52 @@ class Learner:
 
     @property
     def recent_mb(self) -> float:
-        """As given."""
+        """The setting."""
         return self._mb
 
     @property
     def max_lanes(self) -> int:
-        """As given."""
+        """The setting."""
         return self._max_lanes
 
     @property
     def changed_labels(self) -> int:
-        """Labels that said otherwise than an earlier one of their prediction; they count for
+        """Number of labels that contradicted an earlier one of their prediction; they teach
         nothing."""
         return self._changed
 
     @property
     def dropped(self) -> int:
-        """Models and versions that were dropped for others, see ``max_lanes``."""
+        """Number of models and versions dropped, see ``max_lanes``."""
         return self._dropped
 
     @property
     @one_at_a_time
     def waiting(self) -> int:
-        """Predictions that a label finds."""
+        """Number of predictions that a label can still find."""
         return sum(len(lane.recent) for lane in self._lanes.values())
 
     @property
     @one_at_a_time
     def held(self) -> int:
-        """Labels that wait for their prediction."""
+        """Number of labels that wait for their predictions."""
         return len(self._held)
 
     @property
     def clock(self) -> float:
-        """The latest time of a prediction, in seconds; -inf where none said when it was made."""
+        """The latest time of a prediction, in seconds; -inf without times."""
         return self._clock
 
     @property
     @one_at_a_time
     def oldest(self) -> int:
-        """The number of the oldest prediction that is kept; of the next one where none is."""
+        """Number of the oldest kept prediction; of the next one where none is kept."""
         return self._order[0].number if self._order else self._number
 
     @property
     @one_at_a_time
     def bytes_kept(self) -> int:
-        """Bytes of the recent predictions, as ``recent_mb`` counts them."""
+        """Bytes of the kept predictions, as ``recent_mb`` counts them."""
         return self._size
 
 
@@ -1406,19 +1404,19 @@ _known_of = operator.attrgetter("known")
 
 
 def is_of(lane: Name, named: Name) -> bool:
-    """Whether what a label names may be this model and version."""
+    """Whether a label for ``named`` can belong to this model and version."""
     return named[0] in (None, lane[0]) and named[1] in (None, lane[1])
 
 
 class _Taken(msgspec.Struct, gc=False):
-    """A label of a call, checked."""
+    """A checked label of a call."""
 
     one: LateLabel
     y: Any
     row: bytes | None
     given: Given | None
     told: Any
-    """The label for a snapshot."""
+    """The label as a snapshot stores it."""
 
 
 class _Events(NamedTuple):
@@ -1428,11 +1426,11 @@ class _Events(NamedTuple):
     labels: list[LateLabel]
     starts: list[tuple[int, Name, bytes]]
     dropped: dict[int, Lane]
-    """Lanes of the rows that are gone."""
+    """Lanes that were dropped but have rows here."""
 
 
 def _rows_as_one(blobs: Sequence[bytes]) -> NDArray[np.float32]:
-    """Blobs of rows, shape (n, words of the longest); zeros behind those that are shorter."""
+    """Stack blobs, shape (n, words of the longest), zero-padded."""
     width = max(map(len, blobs))
     return np.frombuffer(b"".join([one.ljust(width, b"\0") for one in blobs]), "<f4").reshape(
         len(blobs), width // 4
@@ -1446,7 +1444,7 @@ def _rows_of(lane: SentLane) -> list[bytes]:
 
 
 def _joined(found: Sequence[Corrected]) -> Corrected:
-    """Join the results of several calls; rows of several classes stay apart."""
+    """Join the results of several calls; rows of different classes stay separate."""
     return Corrected(
         np.concatenate([one.rows for one in found])
         if len({one.rows.shape[1] for one in found}) == 1

@@ -1,4 +1,4 @@
-"""The order in which a learner plays what several partitions hold."""
+"""The order in which a learner processes the contents of several partitions."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def in_order(
     labels: Mapping[int, Sequence[LateLabel]],
     number: int = 0,
 ) -> Events:
-    """Merge partitions by time: who reads the same offsets plays the same.
+    """Merge partitions by time: the same offsets always give the same order.
 
-    Each partition stays in its own order: the key of a row or a label is the latest time that its
-    partition has had so far, also where its own is earlier or missing. At equal keys rows come
-    before labels, then that of the lower partition, then that which came first there.
+    Each partition keeps its own order: the key of a row or label is the latest time seen so far in
+    its partition, even where its own is earlier or missing. At equal keys rows come before labels,
+    then lower partitions first, then the order within the partition.
 
     Parameters
     ----------
     sent, labels
-        Of each partition what it holds from one state on, in order.
+        For each partition its content after a state, in order.
     number
-        Of the first row; they are numbered again.
+        Number of the first row; rows are renumbered.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def in_order(
     label_keys = np.concatenate(
         [np.empty(0), *(_latest([_times(labels[p])]) for p in sorted(labels))]
     )
-    rows = np.argsort(row_keys, kind="stable")  # partitions lie one behind the other already
+    rows = np.argsort(row_keys, kind="stable")  # partitions are concatenated
     order = np.argsort(label_keys, kind="stable")
     due = np.searchsorted(row_keys[rows], label_keys[order], side="right").tolist()
     told = [
@@ -57,8 +57,8 @@ def in_order(
 def places_in_order(
     sent: Mapping[int, Sequence[SentBatch]], known: Mapping[int, Sequence[bool]]
 ) -> list[tuple[int, int | None]]:
-    """Partition of each row in the order of :func:`in_order`, and its number there; None where
-    ``known`` says that those of its batch say nothing."""
+    """Partition and number of each row in the order of :func:`in_order`; None where ``known`` says
+    that its batch is not available."""
     found = [
         (p, number if says else None)
         for p in sorted(sent)
@@ -69,7 +69,7 @@ def places_in_order(
 
 
 def _row_keys(sent: Mapping[int, Sequence[SentBatch]]) -> NDArray[np.float64]:
-    """The keys of all rows, one partition behind the other."""
+    """Keys of all rows, partitions concatenated."""
     keys = [_latest([one.times for one in sent[p]]) for p in sorted(sent)]
     return np.concatenate([np.empty(0), *keys])
 
@@ -79,18 +79,18 @@ def _times(labels: Iterable[LateLabel]) -> NDArray[np.float64]:
 
 
 def _latest(times: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """The latest of the times of a partition so far."""
+    """Running maximum of the times of a partition."""
     every = np.concatenate([np.empty(0), *times])
     latest: NDArray[np.float64] = np.maximum.accumulate(np.where(np.isnan(every), -np.inf, every))
     return latest
 
 
 def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -> SentBatch:
-    """One batch of the rows of several, in this order."""
+    """Merge rows of several batches, in the given order, into one."""
     places: dict[tuple[Name, tuple[Any, ...], int], int] = {}
     of = [np.empty(0, np.int32)]
     within: list[list[NDArray[np.float32]]] = []
-    counts: list[int] = []  # rows in each
+    counts: list[int] = []  # rows of each batch
     at = [np.empty(0, np.int64)]
     for batch in batches:
         numbers, begun = np.empty(len(batch.lanes), np.int32), np.empty(len(batch.lanes), np.int64)

@@ -1,4 +1,4 @@
-"""Snapshots of a learner: their content, written and read."""
+"""Snapshots of a learner: content, encoding, decoding."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ __all__ = [
 
 
 class State(NamedTuple):
-    """A learner but for the rows of its recent predictions."""
+    """A learner without the rows of its recent predictions."""
 
     start: bytes
-    """Snapshot of what every model begins with."""
+    """Snapshot of the initial corrector."""
     correctors: dict[Name, bytes]
-    """Snapshots of those there are."""
+    """Snapshots of the models' correctors."""
     memory: bytes
     """The learner's memory beside the correctors."""
     lanes: Sequence[Name]
-    """The models and versions there are."""
+    """The models and versions."""
 
 
 Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
@@ -55,7 +55,7 @@ Count = Annotated[int, Meta(ge=0, le=2**62)]
 
 
 class LaneHead(msgspec.Struct):
-    """The head of a model and version: everything but its arrays."""
+    """Head of a model and version: everything but its arrays."""
 
     lane: tuple[str | None, str | None]
     begun: Count
@@ -67,7 +67,7 @@ class LaneHead(msgspec.Struct):
 
 
 class SavedHead(msgspec.Struct):
-    """The head of a learner's memory: everything but its arrays."""
+    """Head of a learner's memory: everything but its arrays."""
 
     memory: Literal[1]
     recent_mb: float
@@ -79,18 +79,18 @@ class SavedHead(msgspec.Struct):
     number: Count
     """Number of the next row."""
     oldest: Count
-    """From which row on those that have an id are kept."""
+    """Number of the first row that may be kept."""
     lanes: list[LaneHead]
     flags: bytes
-    """Flags of these, see :func:`flags_of`."""
+    """Flags of the kept predictions, see :func:`flags_of`."""
     known: list[Any]
-    """Labels of these."""
+    """Their labels."""
     held: list[Held]
     lone: list[tuple[Any, tuple[str | None, str | None] | None, Any]]
-    """Labels that came without their prediction."""
+    """Labels that arrived without their prediction."""
     changed: Count
     starts: list[tuple[tuple[str | None, str | None], bytes]]
-    """Snapshots that models begin with which have not begun, where somebody said so."""
+    """Snapshots of the own initial correctors of models that have not begun."""
 
 
 class _Whole(msgspec.Struct):
@@ -107,13 +107,13 @@ REASONS: tuple[Reason | None, ...] = None, "random", "margin"
 
 
 def flags_of(entries: Iterable[Recent]) -> bytes:
-    """A byte for each prediction: 4 where its label was not asked for because of its row, and 1 or
-    2 for why it was."""
+    """Encode a byte for each prediction: 4 where its request was declined because of its row, plus
+    1 or 2 for the reason of its request."""
     return bytes([4 * entry.fair + REASONS.index(entry.asked) for entry in entries])
 
 
 USUAL = 4
-"""Flags where no labels are asked for."""
+"""Flags where labels are not requested."""
 
 
 def told_by(flags: int) -> dict[str, Any]:
@@ -144,19 +144,19 @@ def memory(head: SavedHead, lanes: Iterable[Lane]) -> bytes:
 
 
 def opened(data: bytes) -> tuple[SavedHead, dict[str, NDArray[Any]]]:
-    """Decode :func:`memory`; SnapshotMismatch where the bytes are none."""
+    """Decode :func:`memory`; SnapshotMismatch where the bytes are invalid."""
     return snapshot.of_kind(data, "memory", "memory of a learner", SavedHead)
 
 
 def joined(state: State, recent: bytes) -> bytes:
-    """A state and its sent batch in one piece."""
+    """Join a state and its sent batch."""
     correctors = list(state.correctors.items())
     head = _Whole(2, state.start, correctors, state.memory, recent)
     return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), {})
 
 
 def parts(data: bytes) -> tuple[State, bytes]:
-    """Decode :func:`joined`; SnapshotMismatch where the bytes are none."""
+    """Decode :func:`joined`; SnapshotMismatch where the bytes are invalid."""
     head, _ = snapshot.of_kind(data, "learner", "learner", _Whole)
     correctors = dict(head.correctors)
     return State(head.start, correctors, head.memory, list(correctors)), head.recent
@@ -164,7 +164,7 @@ def parts(data: bytes) -> tuple[State, bytes]:
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """Raise errors of the content as SnapshotMismatch."""
+    """Turn errors of the content into SnapshotMismatch."""
     try:
         yield
     except (ValueError, KeyError, TypeError) as error:
@@ -174,7 +174,7 @@ def refused() -> Iterator[None]:
 
 
 def require(fits: Any, what: str) -> None:
-    """ValueError where something does not fit."""
+    """Raise ValueError where a condition is not met."""
     if not fits:
         raise ValueError(what)
 
@@ -184,7 +184,7 @@ def corrector(
     classes: int | Iterable[Hashable] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Corrector | MultiLabelCorrector | SparseCorrector:
-    """The corrector of a snapshot, of its kind."""
+    """Restore the corrector of a snapshot, of whichever sort."""
     more = dict(settings or {})
     if snapshot.is_of_kind(data, "sparse"):
         if classes not in (None, "any"):
@@ -196,6 +196,6 @@ def corrector(
 
 
 def pending(head: LaneHead, kind: Kind) -> list[Unscored]:
-    """Labelled predictions that are not scored yet; ValueError where they are none."""
+    """Restore unscored predictions; ValueError where they are invalid."""
     require(len(head.pending) < TOGETHER, "scores")
     return [kind.load_pending(Unscored(*one)) for one in head.pending]

@@ -1,4 +1,4 @@
-"""Sent batches: predictions as they came and as they were sent, in bytes for whoever learns."""
+"""Sent batches: raw and sent predictions in bytes, for the process that learns."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ __all__ = ["Events", "SentBatch", "SentLane", "read_labels", "read_sent", "write
 
 
 class SentLane(NamedTuple):
-    """The part of a batch of one model and version."""
+    """The rows of one model and version in a batch."""
 
     name: Name
     classes: tuple[Any, ...]
     rows: NDArray[np.float32]
-    """Rows as bytes, one behind the other: the m numbers of float64 that came, the m of float64
-    that were sent, and the receipt, of float32; shape (n, bytes / 4). Of very many classes each as
-    `SparseBlob`, zeros behind it."""
+    """Rows as bytes: m raw probabilities (float64), m sent ones (float64) and the receipt
+    (float32), shape (n, bytes / 4). Of very many classes a `SparseBlob` each, zero-padded."""
     named: tuple[Any, ...] = ()
-    """Of very many classes those that have had a number since the batch before, in the order of
-    these; ``classes`` are none then."""
+    """Of very many classes: names numbered since the batch before, in the order of their numbers;
+    ``classes`` is empty then."""
 
     @property
     def raw(self) -> NDArray[np.float64]:
-        """The rows as they came, shape (n, m)."""
+        """Raw rows, shape (n, m)."""
         return self._float64(0)
 
     @property
     def sent(self) -> NDArray[np.float64]:
-        """The rows as they were sent, shape (n, m)."""
+        """Sent rows, shape (n, m)."""
         return self._float64(2 * len(self.classes))
 
     @property
     def receipts(self) -> NDArray[np.float32]:
-        """The receipts, shape (n, numbers of a receipt)."""
+        """Receipts, shape (n, numbers of a receipt)."""
         return self.rows[:, 4 * len(self.classes) :]
 
     def _float64(self, at: int) -> NDArray[np.float64]:
@@ -56,44 +55,44 @@ class SentBatch:
     """Predictions, in the order in which they were corrected."""
 
     ids: list[Any]
-    """None where no label can name it."""
+    """Ids; None for a row that no label can name."""
     numbers: NDArray[np.int64]
-    """Running numbers of the rows, ascending, shape (n,)."""
+    """Consecutive numbers of the rows, ascending, shape (n,)."""
     times: NDArray[np.float64]
-    """When each was made, in seconds; NaN where that was not said."""
+    """Times in seconds, NaN where missing."""
     lanes: list[SentLane]
-    """The models and versions that they are of."""
+    """Models and versions of the rows."""
     of: NDArray[np.int32]
-    """Which of these each row is of, shape (n,)."""
+    """Index into ``lanes`` for each row, shape (n,)."""
     columns: dict[str, list[str | None]]
-    """Values of the declared columns, row by row."""
+    """Values of the declared columns, one per row."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def places(self) -> NDArray[np.int64]:
-        """Which row of its lane each row is, shape (n,)."""
+        """Index of each row within its lane, shape (n,)."""
         places = np.empty(len(self), np.int64)
         for k, lane in enumerate(self.lanes):
             places[self.of == k] = np.arange(len(lane.rows))
         return places
 
     def cuts(self) -> list[int]:
-        """Before which rows those of models of other classes begin."""
+        """Indices of the rows at which classes change."""
         classes = [lane.classes for lane in self.lanes]
         of = np.array([classes.index(one) for one in classes], np.int32)[self.of]
         cuts: list[int] = (np.flatnonzero(np.diff(of)) + 1).tolist()
         return cuts
 
     def lane_cuts(self, lanes: Collection[int]) -> list[int]:
-        """Before which rows those of some of the lanes begin or end."""
+        """Indices of the rows at which the given lanes begin or end."""
         if not lanes:
             return []
         cuts: list[int] = (np.flatnonzero(np.diff(np.isin(self.of, [*lanes]))) + 1).tolist()
         return cuts
 
     def part(self, first: int, last: int) -> SentBatch:
-        """Some of the rows, from one to before another."""
+        """The rows from ``first`` to before ``last``."""
         every, places = self.of[first:last], self.places()[first:last]
         used = np.unique(every).tolist()
         lanes = [
@@ -107,8 +106,8 @@ class SentBatch:
         )  # fmt: skip
 
     def pieces(self, most: int) -> Iterator[tuple[bytes, int]]:
-        """The batch as bytes, in parts of no more than so many where they have several rows; with
-        each, how many of the rows it and those before it have."""
+        """Encode the batch in parts of at most ``most`` bytes where they have several rows; yield
+        each part with the number of rows up to its end."""
         waiting = [(0, len(self))]
         while waiting:
             first, last = waiting.pop()
@@ -120,7 +119,7 @@ class SentBatch:
                 waiting += [(half, last), (first, half)]
 
     def to_bytes(self) -> bytes:
-        """The batch, versioned and checksummed; `read_sent` reads it."""
+        """Encode the batch, versioned and checksummed, for `read_sent`."""
         arrays: dict[str, NDArray[Any]] = {"numbers": self.numbers, "times": self.times}
         if len(self.lanes) > 1:
             arrays["of"] = self.of
@@ -139,7 +138,7 @@ class SentBatch:
 
 
 class _SentHead(msgspec.Struct):
-    """The head of a batch: everything but its arrays."""
+    """Head of a batch: everything but its arrays."""
 
     sent: Literal[1]
     ids: list[Any]
@@ -148,23 +147,23 @@ class _SentHead(msgspec.Struct):
 
 
 class Events(NamedTuple):
-    """Input of a learner: predictions, and the labels that came between them."""
+    """Input of a learner: predictions and the labels between them."""
 
     sent: SentBatch
     labels: list[LateLabel]
-    """In the order in which they came; each says before which of the rows."""
+    """In order of arrival; ``due`` of each says before which row."""
     starts: list[tuple[int, Name, bytes]] = []  # noqa: RUF012
-    """With what models begin, where :meth:`Learner.start` said so: before which of the rows it did,
-    and the snapshot of the corrector."""
+    """Own initial correctors of models, see :meth:`Learner.start`: index of the row before which,
+    the model and version, and the snapshot."""
 
 
 def read_sent(data: bytes) -> SentBatch:
-    """The batch that :meth:`SentBatch.to_bytes` wrote.
+    """Decode :meth:`SentBatch.to_bytes`.
 
     Raises
     ------
     SnapshotMismatch
-        The bytes are truncated, corrupt, of another version or of something else.
+        The bytes are truncated, corrupt, of another version or of another kind.
     """
     head, arrays = snapshot.of_kind(data, "sent", "sent batch", _SentHead)
     n = len(head.ids)
@@ -178,7 +177,7 @@ def read_sent(data: bytes) -> SentBatch:
         _require(of.dtype == np.int32 and of.shape == (n,), "models")
         _require(len(head.lanes) > 0 or n == 0, "models")
         lanes = []
-        counts = np.bincount(of, minlength=len(head.lanes))  # refuses numbers below 0
+        counts = np.bincount(of, minlength=len(head.lanes))  # raises for numbers below 0
         _require(len(counts) == len(head.lanes), "models")
         for k, (lane, classes, named) in enumerate(head.lanes):
             rows = arrays[f"rows.{k}"]
@@ -203,7 +202,7 @@ def _require(fits: Any, what: str) -> None:
 
 
 def columns_of(names: Sequence[str], given: Sequence[Given | None]) -> dict[str, list[str | None]]:
-    """Values of the declared columns, column by column; nothing where no row gives any."""
+    """Values of the declared columns, by column; empty where no row has any."""
     if all(one is None for one in given):
         return {}
     return {
@@ -218,7 +217,7 @@ class _Labels(msgspec.Struct):
 
 
 def write_labels(labels: Sequence[LateLabel]) -> bytes:
-    """Labels as bytes, checksummed; `read_labels` reads them."""
+    """Encode labels, checksummed, for `read_labels`."""
     told = []
     for one in labels:
         label, row = one.label, one.row
@@ -231,12 +230,12 @@ def write_labels(labels: Sequence[LateLabel]) -> bytes:
 
 
 def read_labels(data: bytes) -> list[LateLabel]:
-    """The labels that :func:`write_labels` wrote.
+    """Decode :func:`write_labels`.
 
     Raises
     ------
     SnapshotMismatch
-        As of `read_sent`.
+        As for `read_sent`.
     """
     head, _ = snapshot.of_kind(data, "labels", "labels", _Labels)
     for one in head.labels:

@@ -1,4 +1,4 @@
-"""Several: a `MultiLabelCorrector` as a learner uses it."""
+"""Several: the learner's adapter of a `MultiLabelCorrector`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 
 class Several(DeclaredClasses):
-    """A corrector of several labels a row. A label is a row of 1, 0 and -1, as m bytes."""
+    """Adapter of a `MultiLabelCorrector`. A label is a row of 1, 0 and -1, as m bytes."""
 
     columns: tuple[str, ...] = ()
     sets: float | None = None
@@ -35,7 +35,7 @@ class Several(DeclaredClasses):
     # ---- rows
 
     def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> Array:
-        """The n rows of a call, checked; P may be None."""
+        """Check the n rows of a call; P may be None."""
         if columns:
             raise ValueError(f"columns: {next(iter(columns))!r} was not declared; declared: ()")
         if P is None:
@@ -46,46 +46,46 @@ class Several(DeclaredClasses):
         return raw
 
     def row(self, p: Any) -> Array:
-        """One row as the rows of a call, checked."""
+        """Check one row; return it like the rows of a call."""
         return self.corrector._row_of(p)
 
     def made(self, rows: Array, blobs: Sequence[bytes]) -> Array:
-        """Rows of several labels are corrected where they are learned."""
+        """Raise: rows of several labels are corrected where they are learned."""
         raise ValueError("rows of several labels that another corrector sent")
 
     def cut(self, rows: Array, numbers: Sequence[int]) -> Array:
-        """Some of them."""
+        """Select rows."""
         return rows[numbers]
 
     def width_of(self, rows: Array, i: int) -> int:
-        """All have the same."""
+        """Bytes of a row's blob; the same for all rows."""
         return self.width
 
     def raw(self, rows: Array, i: int) -> bytes:
-        """One of them as a blob begins with it."""
+        """The first part of a row's blob."""
         row: Array = rows[i]
         return row.tobytes()
 
     def raw_of(self, blob: bytes) -> bytes:
-        """The row of a blob."""
+        """Decode the row of a blob."""
         return blob[: 8 * self.corrector.m]
 
     def given(self, rows: Array, i: int) -> Given | None:
-        """No columns are declared."""
+        """Return None: no columns are declared."""
         return None
 
     def blank(self, n: int) -> Array:
-        """Room for what is sent of n rows."""
+        """Allocate the output of n rows."""
         return np.empty((n, self.corrector.m))
 
     def put(self, room: Array, numbers: Sequence[int] | None, sent: Array) -> None:
-        """Write some of the rows, or all, as they are sent."""
+        """Write the output of some rows, or of all."""
         room[slice(None) if numbers is None else numbers] = sent
 
     # ---- labels
 
     def label(self, label: Any, id: Any) -> bytes:
-        """{label: whether the row has it}, the names of those it has, or an array of 1, 0, -1."""
+        """Check {label: whether the row has it}, names of its labels, or an array of 1, 0, -1."""
         corrector = self.corrector
         if isinstance(label, bytes) and len(label) == corrector.m:  # from a snapshot
             label = np.frombuffer(label, np.int8)
@@ -107,11 +107,11 @@ class Several(DeclaredClasses):
         return row.tobytes()
 
     def held(self, y: bytes) -> bytes:
-        """A label for a snapshot."""
+        """Return a label as a snapshot stores it."""
         return y
 
     def news(self, known: bytes | None, y: bytes) -> News:
-        """The news of a label: of each class the first word counts."""
+        """Compare a label with the known one: for each class the first word counts."""
         now = np.frombuffer(y, np.int8)
         if known is None:
             return News(y, y, False) if (now >= 0).any() else News(None, None, False)
@@ -125,7 +125,7 @@ class Several(DeclaredClasses):
     # ---- the corrector
 
     def run(self, rows: Array, labels: Sequence[JoinedLabel]) -> Made:
-        """Correct rows and learn labels, in order."""
+        """Correct rows and learn labels, in stream order."""
         m = self.corrector.m
         earlier: list[bytes] = []
         of = np.full(len(labels), -1, np.int64)
@@ -136,7 +136,7 @@ class Several(DeclaredClasses):
                 of[i] = len(earlier)
                 earlier.append(label.row)
             elif entry is not None and entry.at >= 0:
-                of[i] = -2 - entry.at  # behind the earlier rows
+                of[i] = -2 - entry.at  # one of the earlier rows
             elif entry is not None:
                 of[i] = len(earlier)
                 earlier.append(entry.blob[: 8 * m])
@@ -155,17 +155,17 @@ class Several(DeclaredClasses):
         return Made(played.rows, blobs_of(rows, played.rows, played.receipts), sets)
 
     def successor(self) -> Several:
-        """The kind that a new version of the classifier begins with."""
+        """The adapter with which a new version of the classifier starts."""
         return Several(self.corrector.successor())
 
     # ---- scores
 
     def new_judged(self) -> Judged:
-        """Scores of no labels yet; there is no alarm."""
+        """Empty scores; there is no alarm."""
         return Judged(LabelScores(self.corrector.m), LabelScores(self.corrector.m), None)
 
     def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
-        """More labelled predictions."""
+        """Score more labelled predictions."""
         m = self.corrector.m
         both = np.frombuffer(b"".join([one.both for one in pending])).reshape(len(pending), 2, m)
         Y = np.frombuffer(b"".join([one.y for one in pending]), np.int8).reshape(-1, m)
@@ -173,19 +173,19 @@ class Several(DeclaredClasses):
         judged.sent.add_checked(both[:, 1], Y)
 
     def copied(self, judged: Judged) -> Judged:
-        """The same, for somebody else."""
+        """An independent copy."""
         none = LabelScores(self.corrector.m)
         return Judged(judged.raw + none, judged.sent + none, None)
 
     # ---- what a snapshot holds
 
     def load_judged(self, raw: NDArray[Any], sent: NDArray[Any], alarm: bytes | None) -> Judged:
-        """From their sums."""
+        """Restore scores from their sums."""
         m = self.corrector.m
         return Judged(LabelScores.from_sums(raw, m), LabelScores.from_sums(sent, m), None)
 
     def load_blobs(self, data: NDArray[Any], of: Several) -> list[bytes]:
-        """Rows, rows as sent and receipts, float32 of shape (n, 6 m)."""
+        """Restore rows, sent rows and receipts, float32 of shape (n, 6 m)."""
         n, m = len(data), self.corrector.m
         if data.dtype != np.float32 or data.shape != (n, 6 * m):
             raise ValueError("the size of recent predictions")
@@ -197,7 +197,7 @@ class Several(DeclaredClasses):
         return [every[at : at + width] for at in range(0, n * width, width)]
 
     def load_pending(self, one: Unscored) -> Unscored:
-        """A labelled prediction."""
+        """Check a labelled prediction of a snapshot."""
         both = one.both
         if len(both) != 16 * self.corrector.m:
             raise ValueError("scores")
@@ -208,7 +208,7 @@ class Several(DeclaredClasses):
         return one._replace(y=known)
 
     def load_known(self, known: Any) -> bytes | None:
-        """The labels of a recent prediction."""
+        """Check the labels of a recent prediction of a snapshot."""
         if known is None:
             return None
         right = isinstance(known, bytes) and len(known) == self.corrector.m
@@ -218,6 +218,6 @@ class Several(DeclaredClasses):
 
 
 def _require_rows(rows: Array) -> None:
-    """Raise where rows of a snapshot are none."""
+    """Raise where a row of a snapshot has a value outside [0, 1]."""
     if (found := outside(np.array(rows, order="C"))) is not None:
         raise ValueError(f"row {found[0]}: {rows[found]} is no probability")

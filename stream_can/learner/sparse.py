@@ -1,4 +1,4 @@
-"""Sparse: a `SparseCorrector` as a learner uses it."""
+"""Sparse: the learner's adapter of a `SparseCorrector`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from stream_can.trust.alarm import Alarm
 __all__ = ["Sparse", "SparseBlob"]
 
 PROMOTED = 5
-"""Classes that a corrected row may have more than it came with."""
+"""Maximum number of classes a corrected row has beyond its own."""
 
 
 class SparseBlob:
-    """A row, what was sent, and the receipt, from and to bytes.
+    """A row, the sent row and the receipt, to and from bytes.
 
-    Words of 4 bytes: k, then the k classes and their probabilities (float64); the number of classes
-    that were sent, they, their probabilities and the rest (float64); 3 (k + 1) numbers of the
+    Words of 4 bytes: k, the k classes and their probabilities (float64); the number of classes
+    sent, those classes, their probabilities and the rest (float64); 3 (k + 1) numbers of the
     receipt (float32).
     """
 
@@ -46,7 +46,7 @@ class SparseBlob:
 
     @staticmethod
     def raw(rows: Rows, i: int) -> bytes:
-        """The first part, of a row of a call."""
+        """Encode the first part for a row of a call."""
         k = int(rows.ks[i])
         return (
             k.to_bytes(4, "little") + rows.ids[i, :k].astype("<i4").tobytes()
@@ -59,7 +59,7 @@ def _float64(words: NDArray[np.int32], at: int, n: int) -> NDArray[np.float64]:
 
 
 class Sparse:
-    """A corrector of very many classes. A row is {class: probability}; a label is its number."""
+    """Adapter of a `SparseCorrector`. A row is {class: probability}; a label is its number."""
 
     classes: tuple[Any, ...] = ()
     columns: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Sparse:
     makes_sets = False
     labels_per_row: LabelsPerRow = "one"
     width = both = 0
-    """Rows differ in length."""
+    """0: rows differ in length."""
 
     def __init__(self, corrector: SparseCorrector) -> None:
         self.corrector = corrector
@@ -78,24 +78,24 @@ class Sparse:
         return self.corrector.names is None
 
     def checked(self, row: Mapping[Any, float]) -> Rows:
-        """A row that is right; classes that are new have a number from now on.
+        """Check a row; number its new classes.
 
         Raises
         ------
         InvalidPrediction
-            It is none.
+            The row is invalid.
         """
         return self.corrector._row(row)
 
     def number(self, name: Any) -> int:
-        """The number of a class; a name that is new has one from now on; UnknownClass."""
+        """Return the number of a class, numbering a new name; UnknownClass where it is invalid."""
         (number,) = self.corrector._ids_of([name], "label", add=True, error=UnknownClass)
         return number
 
     # ---- rows
 
     def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> Rows:
-        """The n rows of a call, checked; P may be None. Names that are new have numbers then."""
+        """Check the n rows of a call and number new names; P may be None."""
         if columns:
             raise ValueError(f"columns: {next(iter(columns))!r} was not declared; declared: ()")
         given = [] if P is None else list(P)
@@ -120,40 +120,40 @@ class Sparse:
         return rows
 
     def row(self, p: Any) -> list[Any]:
-        """One row as the rows of a call."""
+        """Return one row like the rows of a call."""
         return [p]
 
     def made(self, rows: Rows, blobs: Sequence[bytes]) -> Rows:
-        """Rows of very many classes are corrected where they are learned."""
+        """Raise: rows of very many classes are corrected where they are learned."""
         raise ValueError("rows of very many classes that another corrector sent")
 
     def cut(self, rows: Rows, numbers: Sequence[int]) -> Rows:
-        """Some of them."""
+        """Select rows."""
         return Rows(rows.ids[numbers], rows.P[numbers], rows.ks[numbers])
 
     def width_of(self, rows: Rows, i: int) -> int:
-        """Bytes of a row, of what may be sent of it, and of its receipt."""
+        """Upper bound in bytes of the row, sent row and receipt."""
         k = int(rows.ks[i])
         return 4 * (1 + 3 * k + 3 + 3 * (k + PROMOTED) + 3 * (k + 1))
 
     def raw(self, rows: Rows, i: int) -> bytes:
-        """One of them as a blob begins with it."""
+        """The first part of a row's blob."""
         return SparseBlob.raw(rows, i)
 
     def raw_of(self, blob: bytes) -> bytes:
-        """The row of a blob."""
+        """Decode the row of a blob."""
         return blob[: 4 * SparseBlob(blob).raw_words]
 
     def given(self, rows: Rows, i: int) -> Given | None:
-        """No columns are declared."""
+        """Return None: no columns are declared."""
         return None
 
     def blank(self, n: int) -> list[Any]:
-        """Room for what is sent of n rows."""
+        """Allocate the output of n rows."""
         return [None] * n
 
     def put(self, room: list[Any], numbers: Sequence[int] | None, sent: list[Any]) -> None:
-        """Write some of the rows, or all, as they are sent."""
+        """Write the output of some rows, or of all."""
         if numbers is None:
             room[:] = sent
         else:
@@ -163,14 +163,14 @@ class Sparse:
     # ---- labels
 
     def label(self, label: Any, id: Any) -> int:
-        """The number of a class; a name that is new has one then."""
+        """Return the number of a class, numbering a new name."""
         try:
             return self.number(label)
         except UnknownClass as error:
             raise UnknownClass(f"label of {id!r}: {error}") from None
 
     def held(self, y: int) -> Any:
-        """A label for a snapshot: the class."""
+        """Return the class, as a snapshot stores the label."""
         return self.corrector._names_of([y])[0]
 
     def news(self, known: int | None, y: int) -> News:
@@ -180,7 +180,7 @@ class Sparse:
     # ---- the corrector
 
     def run(self, rows: Rows, labels: Sequence[JoinedLabel]) -> Made:
-        """Correct rows and learn labels, in order."""
+        """Correct rows and learn labels, in stream order."""
         made, at = Made([], [], None), 0
         for one in labels:
             self._process(rows, at, one.due, made)
@@ -208,7 +208,7 @@ class Sparse:
             )  # fmt: skip
 
     def _learn(self, one: JoinedLabel, made: Made) -> None:
-        """A label; how it was foretold is written beside it."""
+        """Learn a label; record its rank and probability beside it."""
         model, y = self.corrector._model, np.array([one.y], np.int64)
         entry = one.entry
         if one.row is None and entry is None:
@@ -228,7 +228,7 @@ class Sparse:
         model.learn(ids, P, ks, y, known)
 
     def _foretold(self, blob: SparseBlob, y: int) -> bytes:
-        """The rank and the probability of a label, raw and sent, as 4 float64."""
+        """Rank and probability of a label, raw and sent, as 4 float64."""
         P = blob.P.tolist()
         raw = rank_of(blob.ids.tolist(), P, y) or (-1.0, unlisted(P, self.corrector.m))
         sent = rank_of(blob.sent_ids.tolist(), blob.sent_P.tolist(), y)
@@ -238,19 +238,19 @@ class Sparse:
         return np.array([*raw, *sent], "<f8").tobytes()
 
     def successor(self) -> Sparse:
-        """There are no versions."""
+        """Raise: there are no versions."""
         raise ValueError("a version of a classifier of very many classes")
 
     # ---- scores
 
     def new_judged(self) -> Judged:
-        """Scores and alarm of no labels yet."""
+        """Empty scores and an alarm without labels."""
         return Judged(SparseScores(), SparseScores(), Alarm())
 
     def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
-        """More labelled predictions."""
+        """Score more labelled predictions."""
         found = np.frombuffer(b"".join([one.both for one in pending]), "<f8").reshape(-1, 2, 2)
-        times = 1000 * np.array([one.time for one in pending], np.float64)  # NaN of None
+        times = 1000 * np.array([one.time for one in pending], np.float64)  # None becomes NaN
         raw, sent = (
             scores.add_checked(found[:, side, 0], found[:, side, 1])
             for side, scores in enumerate((judged.raw, judged.sent))
@@ -258,7 +258,7 @@ class Sparse:
         judged.alarm.learn_scored(raw, sent, times)
 
     def copied(self, judged: Judged) -> Judged:
-        """The same, for somebody else."""
+        """An independent copy."""
         raw, sent, alarm = judged
         none = SparseScores()
         return Judged(raw + none, sent + none, Alarm.from_bytes(alarm.to_bytes()))
@@ -266,7 +266,7 @@ class Sparse:
     # ---- what a snapshot holds
 
     def names_from(self, n: int) -> tuple[Any, ...]:
-        """Names of the classes that have numbers from ``n`` on."""
+        """Names of the classes numbered from ``n`` on."""
         return () if self.numbered else tuple(self.corrector.names_of(range(n, self.n_named)))
 
     @property

@@ -1,1 +1,1 @@
-"""Bytes to rows, ids, labels and columns, and back."""
+"""Messages: bytes to rows, ids, labels and columns, and back."""

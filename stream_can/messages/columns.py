@@ -1,8 +1,8 @@
-"""The values of columns that come with a prediction's message: where they stand, what they are.
+"""Values of columns in a prediction's message.
 
-The name of a column is its place: a field of the message, ``customer.country`` inside of one, or
-``header:NAME`` for a header of the record. A value is a string, an integer or a boolean of JSON, or
-a header's text. What is missing, null, or none of these (a measurement, an object) is not given;
+A column's name is its place: a field of the message, ``customer.country`` for a nested one, or
+``header:NAME`` for a header of the record. A value is a JSON string, integer or boolean, or a
+header's text. A missing, null or unsuitable value (a measurement, an object) counts as not given;
 the prediction is corrected all the same.
 """
 
@@ -23,31 +23,31 @@ if TYPE_CHECKING:
 __all__ = ["Columns", "Given", "Table", "header_bytes", "length", "table"]
 
 Given = tuple[str | None, ...]
-"""Values of the columns in one row; None where it gives none."""
+"""Column values of one row; None where it has none."""
 Table = dict[str, list[str | None]]
-"""Values of many rows, column by column."""
+"""Values of many rows, by column."""
 
 LONGEST = 1000
-"""Characters of a value. Each travels with its labels; what is longer is a text, and no name."""
+"""Maximum length of a value. Each travels with its labels; a longer text is hardly a category."""
 
 _integer = re.compile(rb"-?[0-9]+").fullmatch
 _read_any = msgspec.json.Decoder().decode
 
 
 class Columns:
-    """Finds the values in messages.
+    """Extracts column values from messages.
 
     Parameters
     ----------
     names
-        The declared columns.
+        Names of the declared columns.
     others
-        The paths of the other fields, and what each is: none of them is a column.
+        Paths and meanings of the other fields; no column may share them.
 
     Raises
     ------
     ValueError
-        A name is no place in a message, or that of another field.
+        A name is not a valid place, or belongs to another field.
     """
 
     def __init__(self, names: Sequence[str], others: dict[str, str]) -> None:
@@ -67,10 +67,9 @@ class Columns:
             self._places.append(name.split("."))
 
     def read(self, find: Any, message: Any, headers: Headers) -> tuple[Given, str | None]:
-        """The values that a message gives, and what is wrong with the first that is none.
+        """Extract a message's column values; also describe the first invalid one.
 
-        ``find`` gets the JSON text of the value at a path out of the opened message, None where
-        there is none.
+        ``find`` returns the JSON text of the value at a path of the opened message, or None.
         """
         given: list[str | None] = []
         fault = None
@@ -90,8 +89,8 @@ class Columns:
 
 
 def _in_json(raw: bytes) -> str | None:
-    """Text of a JSON value as a column's; ValueError where it is none."""
-    if _integer(raw):  # of any length: msgspec makes floats of those beyond 64 bits
+    """Column text of a JSON value; ValueError where it is unsuitable."""
+    if _integer(raw):  # any length; msgspec turns integers beyond 64 bits into floats
         return "0" if raw == b"-0" else raw.decode()
     try:
         value = _read_any(raw)
@@ -112,13 +111,13 @@ def header_bytes(headers: Headers, name: str) -> bytes | None:
 
 
 def _in_header(headers: Headers, name: str) -> str | None:
-    """The text of a header."""
+    """Text of a header."""
     value = header_bytes(headers, name)
     return None if value is None else value.decode()
 
 
 def table(names: Sequence[str], rows: Sequence[Given | None]) -> Table:
-    """Values of rows, as a Corrector takes them."""
+    """Values of rows as a Corrector takes them."""
     return {
         name: [None if given is None else given[k] for given in rows]
         for k, name in enumerate(names)
@@ -126,5 +125,5 @@ def table(names: Sequence[str], rows: Sequence[Given | None]) -> Table:
 
 
 def length(given: Given | None) -> int:
-    """How many characters the values have together."""
+    """Total number of characters of the values."""
     return 0 if given is None else sum([len(text) for text in given if text is not None])

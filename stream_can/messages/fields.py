@@ -1,4 +1,4 @@
-"""Where in a message everything is."""
+"""Fields: where in a message each part is."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from stream_can.method.rows import Normalise
 __all__ = ["HEADER", "Fields", "fields_of", "put"]
 
 HEADER = "header:"
-"""Before the name of a header, where that takes the place of a field."""
+"""Prefix of a header's name, in place of a field."""
 
 
 OF_SEVERAL = {"probs": "scores", "raw": "scores_raw", "label": "labels"}
-"""Names of these fields where a row has several labels, unless they are named."""
+"""Default field names for rows with several labels."""
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where in a message everything is. Names are dotted paths: ``model.probs`` reaches inside."""
+    """Fields of a message. Names are dotted paths: ``model.probs`` is a nested field."""
 
     probs: str = "probs"
-    """The probabilities of a prediction."""
+    """Probabilities of a prediction."""
     raw: str = "probs_raw"
-    """The name, beside ``probs``, that keeps the original; a label may echo it. Empty: dropped."""
+    """Field beside ``probs`` that keeps the raw ones; a label may echo it. Empty: not kept."""
     label: str = "label"
-    """The class name of a label."""
+    """Class name of a label."""
     id: str | None = None
-    """Id that joins labels to predictions: a field, or ``header:NAME``; None is the key."""
+    """Id that joins labels to predictions: a field, or ``header:NAME``; None is the record's
+    key."""
     normalise: Normalise = "rounded"
-    """Which rows that do not sum to 1 are divided by their sum: those that rounding to the digits
-    they have explains, or all, as for scores."""
+    """Which rows that do not sum to 1 are divided by their sum: those explained by rounding to
+    their number of digits, or all, as for scores."""
     model: str | None = None
-    """Which model a prediction or label is of: a field, or ``header:NAME``; None: there is one."""
+    """Model of a prediction or label: a field, or ``header:NAME``; None for a single model."""
     version: str | None = None
-    """Which version of it, alike."""
+    """Its version, likewise."""
     digits: int | None = None
-    """Decimal places of the corrected probabilities; None: as many as read back equal."""
+    """Decimal places of the output; None: as many as needed to read back equal."""
 
     def __post_init__(self) -> None:
         for name in ("probs", "label", "id", "model", "version"):
@@ -71,13 +72,13 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def fields_of(labels_per_row: Literal["one", "several"], **given: Any) -> Fields:
-    """Fields with the names that they have unless they are given, which None is not."""
+    """Fields with the default names of the given sort of rows; None counts as not given."""
     names = OF_SEVERAL if labels_per_row == "several" else {}
     return Fields(**names | {name: value for name, value in given.items() if value is not None})
 
 
 def put(message: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set a value at a path of an object, making what is missing on the way."""
+    """Set a value at a path of an object, creating missing objects."""
     for name in path[:-1]:
         message = message.setdefault(name, {})
     message[path[-1]] = value

@@ -1,11 +1,11 @@
-"""The forms in which probabilities come, and in which the answer goes back.
+"""Forms of probabilities in messages, and of answers.
 
 - an array, in the order of the classes
 - an object {class: probability}
 - a list of {"label": class, "score": probability}
 - with two classes, one number: the probability of the second
 
-Object and list may hold the k largest only. What is left of 1 then goes to the other classes in
+Object and list may hold only the k largest. The rest of 1 then goes to the other classes in
 proportion to the training prior, and the answer is its own k largest.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["BadMessage", "Form", "Forms", "LabelScore", "Listed", "ListedForms",
 
 
 class BadMessage(StreamCANError, ValueError):
-    """A message cannot be read, or its output cannot be sent; the text names the field."""
+    """A message cannot be read, or its output not sent; the text names the field."""
 
     full_name = "stream_can.messages.BadMessage"
 
@@ -41,43 +41,43 @@ class LabelScore(msgspec.Struct, gc=False):
 
 
 Probs = list[float] | dict[str, float] | float | list[LabelScore]
-"""Probabilities in any of the forms, decoded."""
+"""Decoded probabilities, in any of the forms."""
 
 
 class Form(Protocol):
-    """How an answer is written."""
+    """The form of an answer."""
 
     def of(self, row: Any) -> Any:
-        """The row in this form."""
+        """Convert a row to this form."""
 
 
 class Number(msgspec.Struct, gc=False):
     """The probability of the second of two classes."""
 
     def of(self, row: list[float]) -> float:
-        """The row in this form."""
+        """Convert a row to this form."""
         return row[1]
 
 
 class Named(msgspec.Struct, gc=False):
-    """An object of all classes, in the order in which it came."""
+    """An object of all classes, in its original order."""
 
     columns: dict[str, int]
 
     def of(self, row: list[float]) -> dict[str, float]:
-        """The row in this form."""
+        """Convert a row to this form."""
         return {name: row[i] for name, i in self.columns.items()}
 
 
 class Largest(msgspec.Struct, gc=False):
-    """The k largest, beginning with the largest: an object, or a list of label and score."""
+    """The k largest in descending order: an object, or a list of label and score."""
 
     k: int
     names: Sequence[Any]
     as_object: bool
 
     def of(self, row: list[float]) -> Any:
-        """The row in this form."""
+        """Convert a row to this form."""
         best = nlargest(self.k, range(len(row)), key=row.__getitem__)
         if self.as_object:
             return {self.names[i]: row[i] for i in best}
@@ -90,7 +90,7 @@ class Listed(msgspec.Struct, gc=False):
     as_object: bool
 
     def of(self, row: dict[Any, float]) -> Any:
-        """The row in this form."""
+        """Convert a row to this form."""
         if self.as_object:
             return row
         largest = sorted(row.items(), key=itemgetter(1), reverse=True)
@@ -98,12 +98,12 @@ class Listed(msgspec.Struct, gc=False):
 
 
 class ListedForms:
-    """Reads the likeliest of very many classes.
+    """Parses rows of the likeliest of very many classes.
 
     Parameters
     ----------
     numbered
-        Whether classes are numbers, whose text JSON has as the key of an object.
+        Whether classes are numbers, which are text as the keys of a JSON object.
     """
 
     def __init__(self, *, numbered: bool) -> None:
@@ -111,14 +111,14 @@ class ListedForms:
         self.names_size = 0
 
     def read(self, probs: Probs) -> tuple[dict[Any, float], Listed]:
-        """The row of some probabilities by class, and the form that they came in.
+        """Return the row by class, and its form.
 
         Raises
         ------
         BadMessage
-            They name no classes, or one twice.
+            No classes are named, or one twice.
         UnknownClass
-            A class is no number where classes are numbers.
+            A class is not a number, but classes are numbers.
         """
         if isinstance(probs, dict):
             return {self.name_of(name): p for name, p in probs.items()}, Listed(as_object=True)
@@ -132,7 +132,7 @@ class ListedForms:
         return row, Listed(as_object=False)
 
     def name_of(self, name: Any) -> Any:
-        """The class of a name as JSON has it."""
+        """The class of a name in JSON."""
         if not self._numbered:
             return json_name(name)
         text = str(name)
@@ -142,16 +142,16 @@ class ListedForms:
 
 
 class Forms:
-    """Reads probabilities in every form.
+    """Parses probabilities in every form.
 
     Parameters
     ----------
     classes
-        The names of the classes in the order of the columns.
+        Names of the classes in column order.
     train
-        The training prior, shape (m,), for what the k largest leave; uniform where not given.
+        Training prior, shape (m,), for the rest beyond the k largest; uniform by default.
     several
-        Whether rows have several labels, each with a score of its own: then none may be missing.
+        Whether rows have several labels with a score each; then none may be missing.
     """
 
     def __init__(
@@ -170,18 +170,18 @@ class Forms:
 
     @property
     def names_size(self) -> int:
-        """Bytes that the names of all classes take in the longest of the forms."""
+        """Bytes of all class names in the longest of the forms."""
         return sum(len(msgspec.json.encode(name)) + 24 for name in self._names)
 
     def read(self, probs: Probs) -> tuple[list[float], Form | None]:
-        """The row of some probabilities, and the form they came in; None for an array.
+        """Return the row and its form, None for an array.
 
         Raises
         ------
         BadMessage
-            Where there are too many or too few.
+            There are too many or too few probabilities.
         UnknownClass
-            Where they name a class that there is not.
+            An unknown class is named.
         """
         if isinstance(probs, float):
             if self.m != 2 or self._several:
@@ -210,7 +210,7 @@ class Forms:
             raise UnknownClass(f"{name!r} is none of the {self.m} {self._what[1]}") from None
 
     def _filled(self, given: dict[int, float]) -> list[float]:
-        """The row of the probabilities of some columns; the others share what is left of 1."""
+        """Build a row from some columns; the others share the rest of 1."""
         m = self.m
         if len(given) == m:
             return [given[i] for i in range(m)]

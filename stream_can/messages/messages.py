@@ -1,9 +1,9 @@
-"""A message <-> a row, a label.
+"""Messages: bytes to rows and labels, and back.
 
 A prediction is a message with the probabilities in one field, in one of the forms of
-:mod:`stream_can.messages.forms`. It is written back as the same message with the corrected
-probabilities in that field, in the same form, and the original beside it; every other value stays
-as it is. How that is done is its format's: see :mod:`stream_can.messages.codecs`.
+:mod:`stream_can.messages.forms`. Its answer is the same message with the corrected probabilities in
+that field, in the same form, and the raw ones beside it; all other values are unchanged. The
+serialisation is the format's: see :mod:`stream_can.messages.codecs`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Row = array[float]
 else:
-    Row = array  # which Python 3.11 cannot subscript, as the site's generator would
+    Row = array  # Python 3.11 cannot subscript array, as the documentation would
 
 __all__ = ["BadMessage", "Fields", "Formats", "Label", "Messages", "Numbering", "Prediction"]
 
@@ -45,7 +45,7 @@ _read_any = msgspec.json.Decoder().decode
 
 
 class Formats(NamedTuple):
-    """Codecs of the topics: they read messages, and write outputs as predictions came."""
+    """Codecs of predictions, whose answers they write too, and of labels."""
 
     predictions: Codec = JsonCodec()
     labels: Codec = JsonCodec()
@@ -55,39 +55,39 @@ JSON = Formats()
 
 
 class Label(msgspec.Struct, gc=False):
-    """A label's message, read."""
+    """A parsed label message."""
 
     index: Any
-    """The column of the class; where rows have several labels, what `Learner.label` takes."""
+    """Index of the class; with several labels, the argument of `Learner.label`."""
     row: Row | None
-    """The raw prediction it is for, where it echoes one."""
+    """The raw prediction that it echoes, if any."""
     id: bytes | None
     number: int = -1
-    """Which of the rows of a batch is the one it brings; -1 where it brings none."""
+    """Index among a batch's rows of the one that it carries; -1 without one."""
     given: Given | None = None
-    """Values of the declared columns beside the row."""
+    """Values of the declared columns beside that row."""
     by_id: bool = False
-    """Whether its id alone says which lane it is for: then it teaches only with its prediction."""
+    """Whether it names no model: then it teaches only with its prediction."""
 
 
 class Numbering(Protocol):
-    """Numbers for very many classes, as they come."""
+    """Assigns numbers to very many classes as they appear."""
 
     @property
     def numbered(self) -> bool:
         """Whether classes are numbers themselves."""
 
     def checked(self, row: Mapping[Any, float]) -> Any:
-        """A row that is right, whose classes have numbers from now on; InvalidPrediction."""
+        """Check a row and number its classes; InvalidPrediction where it is invalid."""
 
     def number(self, name: Any) -> int:
-        """The number of a class; UnknownClass."""
+        """Return the number of a class; UnknownClass where it is invalid."""
 
 
 def _listed(
     codec: JsonCodec, forms: ListedForms, listed: Numbering, original: Raw, _: Forms, where: str
 ) -> Any:
-    """Read a row of the likeliest classes, which have numbers from now on."""
+    """Parse a row of the likeliest classes; number new ones."""
     row, form = codec.listed(original, forms, where)
     try:
         return listed.checked(row), form
@@ -96,30 +96,30 @@ def _listed(
 
 
 class Messages:
-    """Reads and writes the messages of one stream.
+    """Reads and writes the messages of a stream.
 
     Parameters
     ----------
     classes
-        The names of the classes in the order of the columns.
+        Names of the classes in column order.
     fields
-        Where everything is.
+        Fields of the messages.
     train
-        The training prior, shape (m,), for what the k largest leave; uniform where not given.
+        Training prior, shape (m,), for the rest beyond the k largest; uniform by default.
     columns
-        The declared columns; see ``stream_can.messages.columns``.
+        Names of the declared columns; see ``stream_can.messages.columns``.
     formats
-        In which the messages come.
+        Formats of the messages.
     several
-        Whether rows have several labels, each with a score of its own.
+        Whether rows have several labels with a score each.
     listed
-        Of very many classes, of which rows list the likeliest: what numbers them. There are no
-        ``classes`` then, and the format is JSON.
+        Of very many classes, whose rows list the likeliest: what numbers them. ``classes`` is empty
+        then, and the format JSON.
 
     Raises
     ------
     ValueError
-        Where two classes have the same name in JSON, such as 1 and "1", or a column is no place
+        Two classes have the same name in JSON, such as 1 and "1", or a column is not a valid place
         in a message.
 
     Examples
@@ -158,9 +158,9 @@ class Messages:
             self._row = partial(_listed, JsonCodec(), forms, listed)
             self._name_of = forms.name_of
         self.slack = 24 * self._m + self._forms.names_size
-        """Bytes that an output has at most, beyond twice those of its input."""
+        """Upper bound of an output's bytes beyond twice those of its input."""
         self.set_size = self._forms.names_size
-        """Bytes that a prediction set takes at most."""
+        """Upper bound of a prediction set's bytes."""
         self._index = ClassIndex(self.classes, "json")
         self.probs_path, raw = self.fields.probs.split("."), self.fields.raw
         self.raw_path = self.predictions.raw_path(self.probs_path, raw) if raw else None
@@ -175,25 +175,26 @@ class Messages:
         self._columns = Columns(columns, others) if columns else None
 
     def read(self, value: bytes, headers: Headers = ()) -> Prediction:
-        """Open the message of a prediction; ``headers`` are those of its record.
+        """Parse a prediction's message; ``headers`` are its record's.
 
-        The row has m numbers, not yet checked to be probabilities: that rule is the Corrector's.
+        The row has m numbers, which the Corrector checks later.
 
         Raises
         ------
         BadMessage
-            Where it is not JSON, or has no probabilities of one of the three forms.
+            It is not JSON, or has no probabilities in one of the forms.
         UnknownClass
-            Where an object of probabilities names a class that there is not.
+            An object of probabilities names an unknown class.
         """
         return self.read_opened(self._open(value, headers), headers)
 
     def open(self, value: bytes, headers: Headers = (), *, label: bool = False) -> Any:
-        """Open the message of a prediction, or a label, no further; BadMessage where it is none."""
+        """Open a message of a prediction or label without parsing it; BadMessage where that
+        fails."""
         return (self.labels if label else self.predictions).open(value, headers)
 
     def read_opened(self, message: Any, headers: Headers = ()) -> Prediction:
-        """:meth:`read` of a message that its format has opened."""
+        """:meth:`read` of an opened message."""
         original = self._probs(message, self.probs_path, answered=True)
         if original is None:
             raise BadMessage(f"no field {self._where!r}")
@@ -205,7 +206,7 @@ class Messages:
         return prediction
 
     def write(self, prediction: Prediction, row: NDArray[np.float64]) -> bytes:
-        """The message with ``row`` in place of its probabilities, and the original kept beside it.
+        """The message with ``row`` in place of its probabilities, and the raw ones beside it.
 
         ``row`` must be finite: JSON has no NaN.
         """
@@ -213,19 +214,19 @@ class Messages:
 
     def write_all(self, predictions: Sequence[Prediction], rows: Any) -> list[bytes]:
         """:meth:`write` for each prediction and row of ``rows``, shape (n, m); of very many classes
-        of the likeliest by name, and what all others have."""
+        rows by name, with the rest."""
         if self.listed is not None:
             write = JsonCodec().write_listed
             return write(predictions, rows, self.probs_path, self.fields.raw)
         return self.predictions.write_all(predictions, rows, self.probs_path, self.fields.raw)
 
     def finished(self, rows: Any) -> Any:
-        """Corrected rows as they are written: with so many digits.
+        """Round corrected rows to the output's digits.
 
         Raises
         ------
         StreamCANError
-            A row is not finite, of which JSON would say null.
+            A row is not finite, which JSON would write as null.
         """
         digits = self.fields.digits
         if self.listed is not None:
@@ -237,16 +238,15 @@ class Messages:
         return rows
 
     def largest(self, prediction: Prediction) -> int:
-        """Bytes that :meth:`write` makes at most, whatever the row."""
+        """Upper bound of the bytes of :meth:`write` for any row."""
         names = self._forms.names_size if isinstance(prediction.form, Largest) else 0
         return len(self.write(prediction, np.full(self._m, WIDEST))) + names
 
     def read_sent(
         self, value: bytes, key: bytes | None, headers: Headers = ()
     ) -> tuple[bytes, Row, Row | None, bytes | None] | None:
-        """Read an output: its id, the row as it was sent, the row that it was made of, where it has
-        that, and the JSON text of the reason for which its label is asked for, where it is; None
-        without an id.
+        """Parse an output: id, sent row, raw row and the JSON text of the reason for a label
+        request; None for what is missing.
 
         Raises
         ------
@@ -268,21 +268,21 @@ class Messages:
         return None if id is None else (id, sent, raw, None if asked is None else bytes(asked))
 
     def read_label(self, value: bytes, key: bytes | None = None, headers: Headers = ()) -> Label:
-        """Read the message of a label.
+        """Parse a label's message.
 
         Raises
         ------
         BadMessage
-            Where it is not JSON, has no label, or echoes a prediction that cannot be read.
+            It is not JSON, has no label, or echoes an unreadable prediction.
         UnknownClass
-            Where the label is none of the classes.
+            The label is not one of the classes.
         """
         return self.read_opened_label(self.labels.open(value, headers), key, headers)
 
     def read_opened_label(
         self, message: Any, key: bytes | None = None, headers: Headers = ()
     ) -> Label:
-        """:meth:`read_label` of a message that its format has opened."""
+        """:meth:`read_label` of an opened message."""
         codec = self.labels
         text = codec.find(message, self.label_path)
         if text is None:
@@ -300,12 +300,11 @@ class Messages:
         return label
 
     def label_of(self, index: Any) -> Any:
-        """A label that was read, as `Learner.label` takes it: the class of a column; of several
-        labels or very many classes it is that already."""
+        """Convert `Label.index` for `Learner.label`: from the index of a class to its name."""
         return index if self.several or self.listed is not None else self.classes[index]
 
     def label_in(self, message: Any) -> Any:
-        """The label in a prediction's message, as in `Label.index`; None where it has none, or
+        """The label in a prediction's message, as for `Label.index`; None where it is missing or
         null.
 
         Raises
@@ -317,8 +316,8 @@ class Messages:
         return None if text is None or bytes(text) == b"null" else self._class_of(text)
 
     def _class_of(self, text: Raw) -> Any:
-        """The index of the class that a label names, or several labels as `Learner.label` takes
-        them; BadMessage, UnknownClass where it does not."""
+        """Parse a class name to its index, or several labels for `Learner.label`; BadMessage,
+        UnknownClass."""
         try:
             label = _read_any(text)
         except UNREADABLE as error:
@@ -339,7 +338,7 @@ class Messages:
             ) from None
 
     def _listed_class(self, label: Any) -> Any:
-        """One of very many classes, which has a number from now on."""
+        """Parse one of very many classes; number a new one."""
         where = self.fields.label
         if not isinstance(label, str | int) or isinstance(label, bool):
             what = "null" if label is None else type(label).__name__
@@ -354,8 +353,8 @@ class Messages:
         return name
 
     def rows_of(self, rows: Sequence[Any]) -> tuple[Any, dict[int, str], int]:
-        """Rows that were read, in one piece; faults, {row: why}; and how many were divided by their
-        sum."""
+        """Stack parsed rows; also return faults, {row: reason}, and the number of rows divided by
+        their sum."""
         if self.listed is not None:
             return rows, {}, 0
         P, off = np.frombuffer(bytearray().join(rows)).reshape(-1, self._m), 0
@@ -367,7 +366,7 @@ class Messages:
         return P, bad, off
 
     def _labels_of(self, label: Any) -> list[Any] | dict[Any, bool]:
-        """A list of the labels that a row has, or {label: whether it has it}; null is not known."""
+        """Parse a list of labels, or {label: whether the row has it}; null means unknown."""
         where = self.fields.label
         if isinstance(label, dict):
             for name, has in label.items():
@@ -391,16 +390,16 @@ class Messages:
         return {name: has for name, has in has_it if has is not None}
 
     def names_in(self, message: Any) -> list[Any] | None:
-        """The classes that the probabilities of an opened message name; None where they do not."""
+        """Classes named by an opened message's probabilities; None where they name none."""
         return self.predictions.names(message, self.probs_path)
 
     def id_of(self, message: Any, key: bytes | None, headers: Headers = ()) -> bytes | None:
-        """The id that joins a prediction with its label: the record's key, a header, or the text of
-        its id field; None where it has none."""
+        """Id of a prediction: the record's key, a header, or the text of the id field; None without
+        one."""
         return key if self._by_key else self._id_in(self.predictions, message, headers)
 
     def id_of_label(self, message: Any, key: bytes | None, headers: Headers = ()) -> bytes | None:
-        """:meth:`id_of` for the opened message of a label."""
+        """:meth:`id_of` for a label's opened message."""
         return key if self._by_key else self._id_in(self.labels, message, headers)
 
     def _id_in(self, codec: Codec, message: Any, headers: Headers) -> bytes | None:
@@ -417,7 +416,7 @@ class Messages:
 
 
 def _bad_scores(P: NDArray[np.float64], labels: Sequence[Any]) -> dict[int, str]:
-    """Faults of rows of several labels: {row: why}."""
+    """Faults of rows with several labels: {row: reason}."""
     with np.errstate(invalid="ignore"):
         outside = ~((P >= 0) & (P <= 1))
     columns = outside.argmax(axis=1)

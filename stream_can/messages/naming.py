@@ -1,7 +1,7 @@
-"""Which model and which version a message is of.
+"""Model and version of messages.
 
-Both together name a lane: what corrects the predictions of one version of one model. Where neither
-is looked for, there is one lane, which has no name.
+Together they name a lane: the corrector of one version of a model. Without these fields there is a
+single lane without a name.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from stream_can.messages.records import Headers
 
 Names = tuple[str | None, str | None]
-"""Model and version, as far as they are given."""
+"""Model and version, each None where not given."""
 Find = Callable[[Any, Sequence[str]], Any]
-"""Gets the JSON text of the value at a path out of an opened message, None where there is none."""
+"""Returns the JSON text of the value at a path of an opened message, or None."""
 
 __all__ = ["UNNAMED", "LaneName", "Naming"]
 
 LONGEST = 200
-"""Characters of a name: it is part of keys, and stands in each entry of the lane."""
+"""Maximum length of a name: it is part of keys and of every entry of its lane."""
 MOST_KNOWN = 10_000
-"""Texts of names that are remembered."""
+"""Number of cached name texts."""
 
 
 class LaneName(NamedTuple):
-    """A model and its version; where one of them is not looked for it is empty."""
+    """A model and its version; empty where not configured."""
 
     model: str
     version: str
@@ -43,12 +43,12 @@ UNNAMED = LaneName("", "")
 
 
 class Naming:
-    """Finds the names in messages.
+    """Extracts model and version from messages.
 
     Parameters
     ----------
     fields
-        Those that say where ``model`` and ``version`` are: at least one of them does.
+        Fields with at least one of ``model`` and ``version``.
     """
 
     def __init__(self, fields: Fields) -> None:
@@ -57,13 +57,13 @@ class Naming:
         self._places = {what: place for what, place in given.items() if place is not None}
         places = tuple(self._places.values())
         self._columns = Columns(places, {})
-        # Fields of the message itself: their text says all, and comes again and again.
+        # Fields at the top level: their texts repeat and are cached.
         plain = not any(c in place for place in places for c in ".:")
         self._plain = [[place] for place in places] if plain else None
         self._known: dict[tuple[Any, ...], Names] = {}
 
     def of_prediction(self, find: Find, message: Any, headers: Headers) -> LaneName:
-        """The lane of a prediction's opened message; BadMessage where a name is missing."""
+        """Lane of a prediction's opened message; BadMessage where a name is missing."""
         model, version = self.of_label(find, message, headers)
         if model is None and self.has_model:
             raise BadMessage(f"no {self._places['model']!r}, which names the model")
@@ -72,12 +72,12 @@ class Naming:
         return LaneName(model or "", version or "")
 
     def of_label(self, find: Find, message: Any, headers: Headers) -> Names:
-        """Model and version that a label's opened message names, None where it does not.
+        """Model and version in a label's opened message, None where missing.
 
         Raises
         ------
         BadMessage
-            A name is empty, too long, or neither text, integer nor boolean.
+            A name is empty, too long, or not a text, integer or boolean.
         """
         if self._plain is None:
             return self._read(find, message, headers)

@@ -1,4 +1,4 @@
-"""Records -> the rows and labels they hold, or what is wrong with them."""
+"""Parse records into rows and labels, or errors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Array = NDArray[np.float64]
 BOTH_NULL = "key and value are both null; this letter's value is empty instead"
 
 Opened = Prediction | Label | StreamCANError | None
-"""A record, opened, or its error; None is a tombstone."""
+"""A parsed record or its error; None for a tombstone."""
 
 
 class Reading(NamedTuple):
-    """How the records of a partition are read: those parameters of a Task."""
+    """How the records of a partition are parsed."""
 
     labels_topic: str | None
     labelled: bool
@@ -39,26 +39,25 @@ def open_records(
     reading: Reading,
     given: Sequence[Any] | None = None,
 ) -> tuple[list[Opened], Array, int]:
-    """Open records.
+    """Parse records.
 
     Parameters
     ----------
     messages, reading
-        What reads them, and how.
+        The parser, and its options.
     given
-        The message of each record, or what is wrong with it, where they are opened already; none
-        is a tombstone.
+        Message of each record or its error, where opened already; None for a tombstone.
 
     Returns
     -------
-    What each says; the rows, checked, that predictions and labels number; and how many of these
-    were divided by their sum.
+    Content of each record; the checked rows, to which predictions and labels refer by number; and
+    the number of rows divided by their sum.
     """
     labels_topic, labelled, max_bytes = reading
     opened: list[Opened] = []
     rows: list[array[float]] = []
     open_prediction, open_label = messages.predictions.open, messages.labels.open
-    # Nearly every message is far below the limit; only the others are measured.
+    # Nearly all messages are far below the limit; only the others are measured.
     far_below = (math.inf if max_bytes is None else max_bytes - messages.slack - 200) / 2
     for i, record in enumerate(records):
         says: Prediction | Label | None = None
@@ -95,12 +94,12 @@ def open_records(
 
 
 def rows_at(P: Any, numbers: Sequence[int]) -> Any:
-    """Some of the rows that :func:`open_records` returned."""
+    """Select rows of :func:`open_records`."""
     return [P[i] for i in numbers] if isinstance(P, list) else P[numbers]
 
 
 def _of(given: Any) -> Any:
-    """A message that was opened already."""
+    """Return an opened message, or raise its error."""
     if isinstance(given, BadMessage):
         raise given
     return given
@@ -109,7 +108,7 @@ def _of(given: Any) -> Any:
 def check_size(
     record: Source, prediction: Prediction, messages: Messages, max_bytes: int | None
 ) -> None:
-    """BadMessage where the output of a prediction could be larger than a record may be."""
+    """Raise BadMessage where a prediction's output could exceed the size limit."""
     if max_bytes is None:
         return
     other = len(record.key or b"") + sum(len(k) + len(v or b"") for k, v in record.headers)

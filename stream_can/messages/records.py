@@ -1,4 +1,4 @@
-"""Records that are read, and records to send."""
+"""Input and output records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Headers = Sequence[Header]
 
 
 class Source(Protocol):
-    """A record with these attributes, as kafka-python's ConsumerRecord has them."""
+    """A record with the attributes of kafka-python's ConsumerRecord."""
 
     topic: str
     partition: int
@@ -28,7 +28,7 @@ class Source(Protocol):
 
 
 class Record(msgspec.Struct, gc=False):
-    """One record of the input, for whoever has no ConsumerRecord."""
+    """An input record from a source other than kafka-python."""
 
     topic: str
     partition: int
@@ -40,28 +40,28 @@ class Record(msgspec.Struct, gc=False):
 
 
 class Output(msgspec.Struct, gc=False):
-    """One record to send, to the partition that it came from."""
+    """An output record, for the partition of its input."""
 
     key: bytes | None
     value: bytes | None
     headers: list[Header]
     timestamp: int
     source: Source | None = None
-    """The record that it was made of."""
+    """Its input record."""
 
 
 def headers_of(record: Source) -> list[Header]:
-    """A record's headers, in a list of their own."""
+    """Headers of a record, as a new list."""
     return list(record.headers)
 
 
 def place(record: Source) -> str:
-    """Where a record is, for a message."""
+    """Position of a record, for messages."""
     return f"{record.topic}-{record.partition} offset {record.offset}"
 
 
 def error_headers(source: Source, error: StreamCANError) -> list[Header]:
-    """The headers by which Kafka Connect says where a dead letter came from and why it died."""
+    """Headers that describe a dead letter's origin and error, as Kafka Connect writes them."""
     values = {
         "topic": source.topic,
         "partition": str(source.partition),

@@ -1,1 +1,1 @@
-"""The mathematics: the compiled loop, and what it is told."""
+"""The mathematics: the compiled loop, its settings and its state."""

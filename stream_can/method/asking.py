@@ -1,4 +1,4 @@
-"""Which labels to ask for: half of a budget at random, half where the corrected row is torn."""
+"""Label requests: half of a budget at random, half for rows with a small margin."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from stream_can.method.uncertainty import margin
 __all__ = ["LabelRequest", "LabelRequests"]
 
 ROWS = 1000
-"""No id is asked for twice in so many."""
+"""Number of rows in which no id is requested twice."""
 SPAN, LEAST = 500, 3
-"""Over how many rows a part of the budget is kept: so many; more, where these allow less."""
+"""Minimum number of rows over which a part of the budget is kept, and minimum of requests."""
 PACE = 19.0
-"""How eagerly what is left of the budget is spent: it settles where a twentieth of it stays."""
+"""Gain of spending: the rest of the budget settles at a twentieth."""
 GAIN, MEMORY = 0.2, 0.99
-"""How far the threshold moves, in mean distances of scores from it; and how long these count."""
+"""Step of the threshold in mean distances of scores from it, and the horizon of that mean."""
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 class LabelRequest(NamedTuple):
-    """Why a label is asked for."""
+    """A label request with its reason."""
 
     reason: Literal["random", "margin"]
     probability: float
-    """With which a row was asked for at that moment, whatever was in it; 1 by margin."""
+    """Probability of a request at that moment, whatever the row; 1 for margin."""
 
 
 class AskingHead(msgspec.Struct):
-    """The head of a snapshot: everything but its arrays."""
+    """Head of a snapshot: everything but its arrays."""
 
     label_requests: Literal[2]
     """The format."""
@@ -53,35 +53,34 @@ class AskingHead(msgspec.Struct):
 
 
 class LabelRequests:
-    r"""Decides, row by row, whether to ask for the label of a prediction.
+    r"""Decides row by row whether to request the label of a prediction.
 
-    Half of the budget goes to rows drawn at random, half to those whose corrected row has the
-    smallest margin between the best and the second best class [1]_. The random half keeps the
-    labels a sample that scores can be taken from; do not score by the others.
+    Half of the budget goes to random rows, half to those whose corrected row has the smallest
+    margin between the best and second best class [1]_. The random half keeps the labels a fair
+    sample for scores; do not score by the others.
 
     Each half is a leaky bucket. Let s be its share of the rows and N = max(500, 3/s). A request
-    adds 1 to what is used; every row takes 1/N of it away:
+    adds 1 to its level; every row removes 1/N:
 
     $$ u \leftarrow (1 - 1/N)\, u, \qquad r = \min(1, \max(0, 19 (s - u/N))) $$
 
-    A row is asked for at random with probability r. It is asked for by margin where
-    $1 - (best - second best)$ reaches a threshold that follows the 1 - r quantile of it. So a half
-    begins faster, then settles at 95 % of its share; it never asks for more than (s + 1/N)(T + N)
-    of any T rows.
+    A row is requested at random with probability r. It is requested by margin if $1 - (best -
+    second best)$ reaches a threshold that follows its 1 - r quantile. So each half starts faster,
+    then settles at 95 % of its share; it never requests more than (s + 1/N)(T + N) of any T rows.
 
     Parameters
     ----------
     budget
-        Share of the rows to ask for, above 0 and at most 1.
+        Share of the rows to request, above 0 and at most 1.
     random_share
-        The part of the budget that is spent at random, in [0, 1].
+        Part of the budget spent at random, in [0, 1].
     seed
-        Another seed draws other rows. The draw is a hash of it and of the prediction's id.
+        Seed of the random draw, which is a hash of it and the prediction's id.
 
     Raises
     ------
     ValueError
-        Where an argument is out of range; the message names it.
+        An argument is out of range; the message names it.
 
     References
     ----------
@@ -110,34 +109,34 @@ class LabelRequests:
         self._margin = _Part(self.budget * (1 - self.random_share))
         self._rows, self._threshold, self._distance = 0, math.nan, 0.0
         self._asked: OrderedDict[int, int] = OrderedDict()
-        """Digest of each id asked for of late -> its row; oldest first."""
+        """Digest of each recently requested id -> its row; oldest first."""
 
     def ask_one(self, id: str | int | bytes, row: ArrayLike) -> LabelRequest | None:
-        """Whether to ask for the label of a prediction that just went by.
+        """Decide whether to request the label of the latest prediction.
 
         Parameters
         ----------
         id
-            Of the prediction, not of what it is about: where an id comes again, its draw is the
-            same, and it is not asked for twice in 1,000 rows.
+            Id of the prediction, not of its subject: a repeated id has the same draw, and is not
+            requested twice within 1,000 rows.
         row
             The corrected row, shape (m,).
 
         Returns
         -------
-        Why it is asked for; None where it is not.
+        The request; None for no request.
 
         Raises
         ------
         InvalidPrediction
-            Where ``row`` is no probability vector; it was not counted.
+            ``row`` is not a probability vector; it was not counted.
         """
         return self.ask_many([id], np.asarray(row)[None])[0]
 
     def ask_many(
         self, ids: Iterable[str | int | bytes], rows: ArrayLike
     ) -> list[LabelRequest | None]:
-        """:meth:`ask_one` for each id and row of ``rows``, shape (n, m), in order.
+        """Run :meth:`ask_one` on each id and row of ``rows``, shape (n, m), in order.
 
         All rows are checked before the first is counted.
         """
@@ -148,10 +147,10 @@ class LabelRequests:
         return [self._ask(_digest(id, self._key), s) for id, s in zip(ids, scores, strict=True)]
 
     def _ask(self, digest: int, score: float) -> LabelRequest | None:
-        """Whether to ask for the label of one row, at random or because it is torn.
+        """Decide on a request at random or by margin.
 
-        The threshold of "torn" follows the scores, so that the share of rows at or above it comes
-        to what is wanted. It moves with every row, also with one that is not asked for.
+        The threshold follows the scores so that the share of rows at or above it is as wanted. It
+        moves with every row, requested or not.
         """
         self._rows += 1
         drawn, wanted = self._random.next_rate(), self._margin.next_rate()
@@ -175,15 +174,15 @@ class LabelRequests:
         return request
 
     def _forget(self) -> None:
-        """Which ids were asked for before the last ``ROWS`` rows."""
+        """Forget requests before the last ``ROWS`` rows."""
         asked, last = self._asked, self._rows - ROWS
         while asked and next(iter(asked.values())) <= last:
             asked.popitem(last=False)
 
-    # ---- the whole state
+    # ---- snapshots
 
     def to_bytes(self) -> bytes:
-        """The whole state with its settings, versioned and checksummed."""
+        """Serialise the state with its settings, versioned and checksummed."""
         self._forget()
         head = {
             "label_requests": 2,
@@ -207,7 +206,7 @@ class LabelRequests:
         Raises
         ------
         SnapshotMismatch
-            Where the bytes are truncated, corrupt, of another version or none of label requests.
+            The bytes are truncated, corrupt, or of another version or kind.
         """
         head, arrays = snapshot.of_kind(data, "label_requests", "label requests", AskingHead)
         self = cls(head.budget, head.random_share, seed=head.seed)
@@ -226,7 +225,7 @@ class LabelRequests:
         return self
 
     def resumed(self, data: bytes) -> Self:
-        """Load :meth:`to_bytes` where it has these settings; else return ``self``."""
+        """Load :meth:`to_bytes` if it has the same settings; otherwise return ``self``."""
         other = type(self).from_bytes(data)
         return other if repr(other) == repr(self) else self
 
@@ -238,7 +237,7 @@ class LabelRequests:
 
 
 class _Part:
-    """A part of the budget, a leaky bucket."""
+    """A part of the budget, as a leaky bucket."""
 
     def __init__(self, share: float) -> None:
         self.share = share
@@ -247,15 +246,15 @@ class _Part:
         self.used = 0.0
 
     def next_rate(self) -> float:
-        """At which to ask for the row that now goes by; 0 where nothing is left."""
+        """Rate at which to request the present row; 0 where nothing is left."""
         self.used *= 1 - self.leak
         rate = PACE * (self.share - self.leak * self.used)
         return 0.0 if rate < 0 else min(rate, 1.0)
 
     def use(self, used: float) -> None:
-        """Take the budget that a snapshot has used.
+        """Restore the level from a snapshot.
 
-        A request is made where less than c = s N is used, so never more than c + 1 are.
+        Requests are made below c = s N, so the level never exceeds c + 1.
         """
         most = self.share / self.leak + 1 if self.leak else 0
         if not 0 <= used <= most:
@@ -264,7 +263,7 @@ class _Part:
 
 
 def _pairs(asked: NDArray[Any] | None, before: int, last: int) -> NDArray[np.int64]:
-    """Rows above ``before``, at most ``last``, and digests of ids, shape (n, 2); checked."""
+    """Check rows above ``before``, at most ``last``, with digests of ids, shape (n, 2)."""
     if asked is None or asked.dtype != np.int64 or asked.ndim != 2 or asked.shape[1] != 2:
         raise SnapshotMismatch("snapshot: label requests are no pairs of row and id")
     rows = asked[:, 0]
@@ -274,6 +273,6 @@ def _pairs(asked: NDArray[Any] | None, before: int, last: int) -> NDArray[np.int
 
 
 def _digest(id: str | int | bytes, key: bytes) -> int:
-    """64 bits of an id, the same in every process and on every machine."""
+    """64 bits of an id, equal in all processes and on all machines."""
     data = id if isinstance(id, bytes) else str(id).encode(errors="surrogatepass")
     return int.from_bytes(blake2b(data, digest_size=8, key=key).digest(), "little", signed=True)

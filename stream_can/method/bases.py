@@ -1,6 +1,6 @@
-"""The bases: one table says what there is of each, and everything that knows bases asks it.
+"""Bases: one table with the properties of each, used by everything else.
 
-To add one: an entry here, and its room in the kernel where its row or its step is of a new kind.
+To add one: an entry here, and code in the kernel if its row or step is of a new sort.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ __all__ = [
 MOST_LOG_B = 2.0
 MOST_T = 3.0
 MOST_C = 6.0
-"""Bound, + and -, of log b, the t of shared features, and the entries of c and A."""
+"""Bounds of log b, the t of shared features, and the entries of c and A."""
 
 MATRIX_LIMIT = 256
-"""Above this many classes ``matrix`` (2 m^2 numbers) is only used when asked for by name."""
+"""Number of classes above which ``matrix`` (2 m^2 numbers) must be requested by name."""
 
 
 class Base(NamedTuple):
-    """A way to recalibrate a row; it is a path by itself and with CAN behind it."""
+    """A way to recalibrate a row; a path by itself and with CAN after it."""
 
     name: str
     features: int = 0
-    """How many features have a weight: 0 changes nothing, 1 is b, 3 is b and the shared two."""
+    """Number of weighted features: 0 changes nothing, 1 is b, 3 is b and the two shared ones."""
     arrays: str = ""
-    """Arrays of its own, by their names in the state: log b and t, curvatures, c, H, A, G."""
+    """Its arrays, by name in the state: log b and t, curvatures, c, H, A, G."""
     optional: tuple[str, ...] = ()
-    """Whole names of arrays that it may do without."""
+    """Full names of optional arrays."""
     learns: bool = True
-    """Whether it takes a step on each label; else it is frozen once it is fitted."""
+    """Whether it learns from each label; otherwise it is frozen after a fit."""
     most_classes: int | None = None
-    """Above that it is no default."""
+    """Number of classes above which it is not a default."""
     segmented: bool = False
-    """Whether it has two features more for each column, and A where the base matrix is in use."""
+    """Whether it has two more features per column, and A if the base matrix is in use."""
 
     @property
     def paths(self) -> tuple[str, str]:
@@ -63,13 +63,12 @@ BASES = {
         Base("segmented", 3, "uKcH", ("A.segmented", "G.segmented"), segmented=True),
     )
 }
-"""Every base. ``fitted`` exists once ``fit`` has been called, ``segmented`` where columns are
-declared."""
+"""All bases. ``fitted`` exists after ``fit``, ``segmented`` where columns are declared."""
 
 FITTED_PATHS = BASES["fitted"].paths
-"""The paths that ``fit`` adds, behind the others."""
+"""Paths added by ``fit``, after the others."""
 SEGMENTED_PATHS = BASES["segmented"].paths
-"""The paths that columns add, behind those that were asked for."""
+"""Paths added by columns, after the requested ones."""
 
 PATHS = tuple(
     path
@@ -77,4 +76,4 @@ PATHS = tuple(
     for path in base.paths
     if path not in FITTED_PATHS + SEGMENTED_PATHS
 )
-"""The paths a corrector can be made of, in their order."""
+"""All paths of a corrector, in order."""

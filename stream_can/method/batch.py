@@ -1,4 +1,4 @@
-"""The paper's method on a matrix of predictions, of one label a row or of several."""
+"""The paper's method on a matrix of predictions, with one or several labels per row."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def batch_can(
     $$ L \leftarrow L^{\alpha}, \quad L \leftarrow L\, D_{\text{columns}}^{-1}\, \Lambda_q, \quad
        L \leftarrow D_{\text{rows}}^{-1} L $$
 
-    where the D hold the sums of the columns and of the rows and $\Lambda_q$ the prior, and the last
-    row is kept. One iteration needs only the column sums of the confident rows and O(n m) memory;
+    where the D hold the sums of columns and rows and $\Lambda_q$ the prior, and the last row is
+    kept. A single iteration needs only the column sums of the confident rows and O(n m) memory;
     more rewrite the confident rows each time, for every uncertain row.
 
     Parameters
@@ -49,7 +49,7 @@ def batch_can(
     P
         Predictions, shape (n, m): each row finite, >= 0, with a sum within 0.001 of 1.
     prior
-        Class prior, shape (m,), used as it is; :func:`laplace` makes one from training counts.
+        Class prior, shape (m,), used unchanged; :func:`laplace` makes one from training counts.
     iterations
         The paper's d, >= 1.
     alpha
@@ -57,22 +57,22 @@ def batch_can(
     uncertainty, k, threshold
         Rows with an uncertainty of at least ``threshold`` are corrected, as in :class:`Corrector`.
     sample
-        How many of the confident rows to use, drawn at random without replacement; all by default.
-        The speed of more than one iteration depends on it; take 500 or more.
+        Number of confident rows to use, drawn at random without replacement; all by default. It
+        determines the speed of several iterations; use 500 or more.
     seed
         For ``sample``: anything that ``numpy.random.default_rng`` takes.
 
     Returns
     -------
-    A new float64 array, shape (n, m): confident rows as they were, uncertain rows corrected. Where
-    no row is confident the identity matrix stands in for them, as in the code of the paper.
+    A new float64 array, shape (n, m): confident rows unchanged, uncertain rows corrected. Without a
+    confident row the identity matrix is used instead, as in the paper's code.
 
     Raises
     ------
     InvalidPrediction
-        Where a row is not a probability vector.
+        A row is not a probability vector.
     ValueError
-        Where another argument is out of range.
+        Another argument is out of range.
 
     References
     ----------
@@ -132,20 +132,19 @@ def multilabel_batch_can(
     sample: int | None = None,
     seed: int | np.random.Generator | None = None,
 ) -> Array:
-    r"""Classification with Alternating Normalization where a row has several labels, or none.
+    r"""Classification with Alternating Normalization where a row has any number of labels.
 
-    Each entry p is a row (p, 1 - p) of two classes, and the entries of all labels are one pool, as
+    Each entry p is a row (p, 1 - p) of two classes, and the entries of all labels form one pool, as
     in the authors' experiments on entity typing [1]_: entries with an entropy below ``threshold``
     are the confident rows of :func:`batch_can`, the others are corrected.
 
     Parameters
     ----------
     P
-        Probabilities, shape (n, m), each in [0, 1]: that label j is one of row i. Rows need not sum
-        to 1.
+        Probabilities, shape (n, m), each in [0, 1], that row i has label j. Rows need not sum to 1.
     positive
-        The share of entries that are labels of their row, in [0, 1]: in the training data, labels
-        over rows times m.
+        Share of entries that are labels of their row, in [0, 1]: in the training data, the number
+        of labels divided by rows times m.
     iterations, alpha, sample, seed
         As for :func:`batch_can`.
     threshold
@@ -153,12 +152,12 @@ def multilabel_batch_can(
 
     Returns
     -------
-    A new float64 array, shape (n, m): confident entries as they were, uncertain ones corrected.
+    A new float64 array, shape (n, m): confident entries unchanged, uncertain ones corrected.
 
     Raises
     ------
     InvalidPrediction
-        An entry is no probability; the text names it.
+        An entry is not a probability; the text names it.
     ValueError
         Another argument is out of range.
 
@@ -197,6 +196,6 @@ def _over(a: Array, b: Array) -> Array:
 
 
 def _rows_to_one(a: Array, otherwise: Array) -> Array:
-    """Rows divided by their sums; a row that sums to 0 carries nothing and is replaced."""
+    """Normalise rows; a row that sums to 0 has no information and is replaced."""
     total = a.sum(1, keepdims=True)
     return np.where(total > 0, _over(a, total), otherwise)

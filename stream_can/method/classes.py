@@ -1,4 +1,4 @@
-"""The names of the classes, and which column a label means, however it is written."""
+"""Names of classes, and the column of a label in any notation."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ ClassName = str | int | float | bool
 """Types of a class's name."""
 
 MOST_CLASSES = 2**24
-"""More than that is a mistake, and would only fail once memory is used up."""
+"""More is a mistake, and would only fail when memory is exhausted."""
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 
 
 class ClassIndex(dict[Any, int]):
-    """The column of a label: ``index[label]``.
+    """Maps labels to columns: ``index[label]``.
 
     Parameters
     ----------
     names
-        The classes in the order of the columns.
+        The classes in column order.
     written
-        How a label may be written. "exact": as the class itself. "json": as JSON has it; the class
-        1 is also "1" and 1.0, True is "true". "file": also as the formats of files change it, "1.0"
-        or "True"; by the number of its column where no class is named by a number; and a missing
-        label is -1.
+        Notation of labels. "exact": the class itself. "json": as in JSON; the class 1 is also "1"
+        and 1.0, True is "true". "file": also as file formats change it, "1.0" or "True"; a column
+        number where no class is named by a number; and -1 is a missing label.
 
     Raises
     ------
     ValueError
-        Where two classes are written the same.
+        Two classes have the same notation.
     UnknownClass
-        ``index[label]``, where it is none of the classes.
+        ``index[label]`` is not one of the classes.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class ClassIndex(dict[Any, int]):
             return
         numbers = {key: float(key) for key in keys if _NUMBER.fullmatch(key)}
         often = Counter(numbers.values())
-        # "1" and "1.0" as two classes: no number tells which one is meant, the text must.
+        # "1" and "1.0" as two classes: a number is ambiguous, only the text decides.
         self._numbers = {x: self[key] for key, x in numbers.items() if often[x] == 1}
         self._by_column = written == "file" and not numbers
 
@@ -82,14 +81,14 @@ class ClassIndex(dict[Any, int]):
         return f"{_shown(label)} is none of the {len(self._names)} classes: {preview(self._names)}"
 
     def column(self, label: Any) -> int:
-        """The same for a label of any type: one that cannot be a key is no class either."""
+        """The column of a label of any type; an unhashable label is unknown."""
         try:
             return self[label]
         except TypeError:
             raise UnknownClass(self._unknown(label)) from None
 
     def _other(self, label: Any) -> int | None:
-        """The column of a label that is no class's own text."""
+        """The column of a label that is not written like its class."""
         in_file = self._written == "file"
         if in_file and (label is None or label != label):
             return -1
@@ -113,7 +112,7 @@ class ClassIndex(dict[Any, int]):
 
 
 def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:
-    """The names of the classes, checked; 0..m-1 for an int."""
+    """Check names of classes; 0..m-1 for an int."""
     if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
         if not 1 <= classes <= MOST_CLASSES:
             raise ValueError(
@@ -133,14 +132,14 @@ def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:
 
 
 def class_name(name: Any) -> ClassName:
-    """The name of a class as a snapshot keeps it, so that it is the same before and after a save.
+    """Normalise a class name, so that saving does not change it.
 
     A numpy scalar, or a member of a str or int Enum, stands for its value.
 
     Raises
     ------
     ValueError
-        Where no snapshot could keep it: another type (a subclass of str, int or float included), an
+        A snapshot could not store it: another type (including subclasses of str, int or float), an
         int of more than 64 bits, half a surrogate pair, NaN.
     """
     if isinstance(name, np.generic):
@@ -175,7 +174,7 @@ def class_name(name: Any) -> ClassName:
 
 
 def _shown(name: Any) -> str:
-    """A label in a message; Python writes no int of more than 4,300 digits."""
+    """A label for a message; Python formats no int of more than 4,300 digits."""
     try:
         return repr(name)
     except ValueError:
@@ -185,10 +184,10 @@ def _shown(name: Any) -> str:
 
 
 def preview(names: Sequence[Any], most: int = 8) -> str:
-    """The first names of a long list, for a message."""
+    """The first names of a long list, for messages."""
     return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")
 
 
 def json_name(name: Any) -> str:
-    """A class as the key of a JSON object: 3 -> "3", True -> "true"."""
+    """A class as a key of a JSON object: 3 -> "3", True -> "true"."""
     return name if isinstance(name, str) else msgspec.json.encode(name).decode()

@@ -1,4 +1,4 @@
-"""The paths a prediction can take: a base, with or without CAN after it."""
+"""Paths of a prediction: a base, with or without CAN after it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = [
 
 
 def split(path: str) -> tuple[str, bool]:
-    """The base of a path and whether CAN follows it: ``"vector+can"`` -> ``("vector", True)``."""
+    """Split a path: ``"vector+can"`` -> ``("vector", True)``."""
     if path == "can":
         return "raw", True
     base, _, can = path.partition("+")
@@ -21,13 +21,13 @@ def split(path: str) -> tuple[str, bool]:
 
 
 def default_paths(m: int) -> tuple[str, ...]:
-    """All paths, without those of bases that are too large for m classes."""
+    """All paths, except those of bases too large for m classes."""
     small = {name for name, base in BASES.items() if m <= (base.most_classes or m)}
     return tuple(path for path in PATHS if split(path)[0] in small)
 
 
 def in_order(paths: Iterable[str]) -> tuple[str, ...]:
-    """Check the names of paths and bring them into the order of :data:`PATHS`."""
+    """Check the names of paths and sort them like :data:`PATHS`."""
     if isinstance(paths, str):
         raise ValueError(
             f"paths: expected a list of names, got the string {paths!r}; write [{paths!r}]"
@@ -44,21 +44,22 @@ def in_order(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def anchor(paths: tuple[str, ...]) -> str:
-    """The path that holds nearly all weight before labels say otherwise.
+    """The path that has nearly all weight before any label.
 
-    ``fitted`` where there is one, else ``temperature`` (it never changes the most likely class),
+    ``fitted`` if there is one, else ``temperature`` (it never changes the likeliest class), else
+    ``raw``, else the first.
     else ``raw``, else the first.
     """
     return next((name for name in ("fitted", "temperature", "raw") if name in paths), paths[0])
 
 
 def own(paths: Iterable[str]) -> tuple[str, ...]:
-    """Paths that were asked for: without what columns and ``fit`` added."""
+    """Paths requested by the user, without those of columns and ``fit``."""
     return tuple(path for path in paths if path not in FITTED_PATHS + SEGMENTED_PATHS)
 
 
 def segmented(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """The paths that are asked for and those that columns add to them."""
+    """Requested paths with those that columns add."""
     if len(paths) == 1 or "vector" not in {split(path)[0] for path in paths}:
         raise ValueError(
             f"paths: {', '.join(paths)}; segments need the base vector, which values are compared "

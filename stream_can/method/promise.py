@@ -1,4 +1,4 @@
-"""The promise of prediction sets, as users say it: a share of rows, such as 0.9."""
+"""The coverage of prediction sets as users give it, such as 0.9."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["miss_of", "names_in_sets"]
 
 
 def miss_of(promised: float) -> float:
-    """The share that sets may miss where they promise to hold the label in a share of the rows.
+    """The share that sets may miss, given their coverage.
 
     Parameters
     ----------
     promised
-        A share, in (0, 1).
+        Coverage, in (0, 1).
 
     Raises
     ------
     ValueError
-        It is none, or so near 0 or 1 that nothing is left of the other.
+        It is out of range, or so near 0 or 1 that its complement vanishes.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def miss_of(promised: float) -> float:
     0.1
     """
     given = isinstance(promised, Real) and not isinstance(promised, bool)
-    miss = round(1 - float(promised), 15) if given else 0.0  # not 0.09999999999999998 of 0.9
+    miss = round(1 - float(promised), 15) if given else 0.0  # 0.1, not 0.09999999999999998
     if not 0 < miss < 1:
         raise ValueError(
             f"sets: {promised!r}, expected the share that sets promise, above 0 and below 1: 0.9"
@@ -42,7 +42,7 @@ def miss_of(promised: float) -> float:
 def names_in_sets(
     inside: NDArray[np.bool_], rows: NDArray[np.floating[Any]], classes: Sequence[Any]
 ) -> list[list[Any]]:
-    """The names of the classes in the set of each row, the likeliest first; shapes (n, m)."""
+    """Names of the classes in the set of each row, the likeliest first; shapes (n, m)."""
     which, columns = inside.nonzero()
     order = np.lexsort((columns, -rows[which, columns], which))
     names = [classes[k] for k in columns[order].tolist()]

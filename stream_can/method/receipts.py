@@ -1,19 +1,17 @@
-"""Receipts: how they lie in memory, and what they give a label.
+"""Receipts: their layout in memory, and the numbers needed for a label.
 
-A receipt is what a row was mixed from as it was sent: float32, one flat array of R m + 1 numbers.
-First the R rows of m: anchor, mixture and tempered mixture; the row that follows the class mix,
-where there is one; with columns the mixture and the tempered one that know them; the calibrated row
-last. Behind them the top: the largest number of their mixture, before it was calibrated. See
-``Corrector.n_sent`` for R.
+A receipt holds the rows from which a sent row was mixed: float32, a flat array of R m + 1 numbers.
+First R rows of m: anchor, mixture and tempered mixture; the row that follows the class mix, if any;
+with columns the mixture and tempered mixture that know them; last the calibrated row. Then the top:
+the largest number of their mixture before calibration. See ``Corrector.n_sent`` for R.
 
-With prediction sets there is more behind that: the row as it was sent, m numbers; theta, by which
-its set was made; and the row's number, as two numbers, below 0 where the set was not counted.
+With prediction sets more follows: the sent row, m numbers; theta, by which its set was made; and
+the row's number, as two numbers, below 0 if the set was not counted.
 
-Once the label comes, no more of it is needed than what each row gave the label's class, and the
-top, with a minus sign where the label's class was not on it: R + 1 numbers, here what is *known*;
-NaN where the receipt is gone; with sets 4 more: what the row sent gave the class, theta, the row's
-number. The kernel writes receipts and learns from what is known; everybody
-else asks here.
+A label needs only what each row gave its class, and the top, negative if the label's class was not
+on top: R + 1 numbers, here called *known*; NaN if the receipt is gone; with sets 4 more: what the
+sent row gave the class, theta, the row's number. The kernel writes receipts and learns from known
+numbers; everything else uses these functions.
 """
 
 from __future__ import annotations
@@ -35,25 +33,25 @@ __all__ = [
 Receipts = NDArray[np.float32]
 
 ROWS = 5
-"""Rows of a receipt without columns and without fit."""
+"""Number of rows in a receipt without columns and fit."""
 ANY_ROWS = (3, 4, 5, 6, 7)
-"""Numbers of rows that a receipt of some corrector may have."""
+"""Possible numbers of rows in a receipt."""
 NAN = np.array(np.nan, np.float32).tobytes()
 OF_SET, TAIL = 4, 3
-"""Numbers that are known of a label's set; and of a receipt behind the row as it was sent: theta,
-two numbers of the row."""
+"""Count of known numbers of a label's set; and of a receipt's numbers after the sent row: theta and
+two of the row's number."""
 OF_ROW, NOT_FAIR = -2, -2.0
-"""Where in what is known the row's number is, and what in its place says that the label was asked
-for because of what is in the row: it teaches no sets."""
+"""Position of the row's number among the known ones, and its value for a label that was requested
+because of its row: it teaches no sets."""
 
 
 def size(m: int, rows: int = ROWS, *, sets: bool = False) -> int:
-    """The numbers of a receipt for m classes."""
+    """Count of numbers in a receipt for m classes."""
     return rows * m + 1 + (m + TAIL if sets else 0)
 
 
 def blank(n: int, m: int, rows: int = ROWS) -> Receipts:
-    """n receipts of which nothing is known any more."""
+    """n unknown receipts."""
     return np.full((n, size(m, rows)), np.nan, np.float32)
 
 
@@ -66,24 +64,24 @@ def gave_all(
     receipts: Receipts, ys: NDArray[np.int64], rows: int = ROWS, *, sets: bool = False
 ) -> NDArray[np.float32]:
     """Numbers that each receipt gave its label, shape (n, rows + 1), with sets 4 more."""
-    with np.errstate(over="ignore"):  # infinite, and refused as that
+    with np.errstate(over="ignore"):  # infinite values are refused later
         single = np.ascontiguousarray(receipts, np.float32)
     known: NDArray[np.float32] = given_by_each(single, ys, rows, sets)
     return known
 
 
 def thetas_of(receipts: Receipts) -> Receipts:
-    """By what the set of each receipt with sets was made, (n,)."""
+    """Theta of each receipt with sets, (n,)."""
     return np.ascontiguousarray(receipts[:, -TAIL])
 
 
 def number(receipts: Receipts, n: int) -> None:
-    """Let receipts with sets say that so many rows had been counted before theirs, in place."""
+    """Set the number of counted rows in receipts with sets, in place."""
     receipts[:, OF_ROW:] = n // 2**24, n % 2**24
 
 
 def only_set(receipt: Receipts, m: int) -> Receipts:
-    """A receipt of m classes of which the set alone is known."""
+    """A receipt of m classes in which only the set is known."""
     found = np.full_like(receipt, np.nan)
     found[-m - TAIL :] = receipt[-m - TAIL :]
     return found
@@ -95,12 +93,12 @@ def gave_row(receipts: Receipts, i: int, y: int, rows: int = ROWS) -> bytes:
 
 
 def kept(receipt: bytes) -> bytes | None:
-    """A receipt that was kept as bytes; None where it is blank."""
+    """A stored receipt as bytes; None if blank."""
     return None if receipt.startswith(NAN) else receipt
 
 
 def gave(receipt: bytes | None, y: int, rows: int = ROWS) -> bytes:
-    """Numbers that a receipt kept as bytes gave class y."""
+    """Numbers that a receipt, stored as bytes, gave class y."""
     if receipt is None:
         return (rows + 1) * NAN
     found: bytes = given_by_one(receipt, y, rows)
@@ -108,20 +106,20 @@ def gave(receipt: bytes | None, y: int, rows: int = ROWS) -> bytes:
 
 
 def joined(known: Iterable[bytes], dtype: str = "=f4", rows: int = ROWS) -> NDArray[np.float32]:
-    """Join known numbers of labels, shape (n, rows + 1), from the bytes of each.
+    """Join the known numbers of labels, shape (n, rows + 1), from bytes.
 
     Raises
     ------
     ValueError
-        They are not so many numbers a label.
+        The number of bytes does not match.
     """
     numbers = np.frombuffer(b"".join(known), dtype).astype(np.float32, copy=False)
     return numbers.reshape(-1, rows + 1)
 
 
 def sensible(numbers: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Which of what is known, shape (n, rows + 1), can be: probabilities, as float32 rounds them,
-    or NaN; the top may have a minus sign."""
+    """Which known numbers, shape (n, rows + 1), are possible: probabilities, rounded to float32, or
+    NaN; the top may be negative."""
     size = numbers.copy()
     size[:, -1] = abs(size[:, -1])
     return (size >= 0) & (size <= 1.001) | np.isnan(size)
@@ -136,21 +134,21 @@ def brought(
     *,
     sets: bool = False,
 ) -> NDArray[np.float32]:
-    """Numbers that receipts from users gave their labels: shape (n, rows + 1), with sets 4 more.
+    """Numbers that users' receipts gave their labels: shape (n, rows + 1), with sets 4 more.
 
     Parameters
     ----------
     receipts
-        One for each label, of ``fewest`` to m classes: one that appeared since has no column, and
-        was given nothing. Those of a corrector with other rows, before ``fit``, say nothing of what
-        this one sends: they count as none.
+        One for each label, with ``fewest`` to m classes: a class that appeared since has no column,
+        and was given nothing. Receipts with other rows, from before ``fit``, do not describe what
+        this corrector sends: they count as missing.
     rows
-        What a row is mixed from here.
+        Number of rows in this corrector's receipts.
 
     Raises
     ------
     InvalidPrediction
-        They are no receipts of these classes.
+        They are not receipts of these classes.
     """
     n = len(ys)
     if receipts.dtype.kind == "f" and receipts.shape == (n, size(m, rows, sets=sets)):
@@ -180,7 +178,7 @@ def brought(
 def _brought(
     receipts: NDArray[Any], ys: NDArray[np.int64], m: int, rows: int, sets: bool
 ) -> NDArray[np.float32]:
-    """Numbers that receipts of m classes gave their labels: nothing to classes that came later."""
+    """Numbers that receipts of m classes gave their labels: nothing for later classes."""
     told = ys < m
     if told.all():
         known = gave_all(receipts, ys, rows, sets=sets)

@@ -1,4 +1,4 @@
-"""Checks of a prediction: numbers, none negative, that sum to 1."""
+"""Check predictions: numbers, none negative, that sum to 1."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ Array = NDArray[np.float64]
 Normalise = Literal["rounded", "always"]
 
 TOLERANCE = 1e-3
-"""How far the sum of a row may be from 1."""
+"""Tolerance of a row's sum."""
 SEVERAL = (
     "where several classes are true at once, see MultiLabelCorrector, or --labels-per-row several"
 )
 
 
 def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
-    """P as a C-contiguous float64 array, or InvalidPrediction.
+    """Convert P to a C-contiguous float64 array, or raise InvalidPrediction.
 
     Parameters
     ----------
     P
-        Whatever numpy makes numbers of. Where it has names (a mapping, a Series by its index, a
-        DataFrame by its columns) these must be the classes, and say which number is whose.
+        Anything that numpy converts to numbers. If it has names (a mapping, a Series by its index,
+        a DataFrame by its columns), these must be the classes, and determine the order.
     index
-        Class -> column, where the classes are known.
+        Class -> column, if the classes are known.
     """
     if unordered(P):
         raise InvalidPrediction(f"predictions are a {type(P).__name__}, expected an array")
@@ -62,9 +62,9 @@ def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
 
 
 def _of_pandas(data: Any) -> NDArray[Any]:
-    """A pandas frame or series as an array, its extension types (Float64, double[pyarrow]) too.
+    """Convert a pandas frame or series, including extension types (Float64, double[pyarrow]).
 
-    numpy itself makes objects of most of these, since they may hold NA.
+    numpy would turn most of these into objects, since they may hold NA.
     """
     by_column = hasattr(data, "columns")
     types = list(data.dtypes) if by_column else [data.dtype]
@@ -85,14 +85,14 @@ def _of_pandas(data: Any) -> NDArray[Any]:
 
 
 def unordered(data: Any) -> bool:
-    """Whether numbers have no order, or some of them are masked."""
+    """Whether numbers have no order, or some are masked."""
     return isinstance(data, set | frozenset) or np.ma.isMaskedArray(data)
 
 
 def names_of(data: Any) -> list[Any] | None:
-    """The names that a DataFrame has for its columns or a Series for its entries; None without.
+    """Names of a DataFrame's columns or a Series' entries; None without.
 
-    Numbers that a DataFrame counts its columns by of itself are no names.
+    Default column numbers of a DataFrame are not names.
     """
     if isinstance(data, np.ndarray | list | tuple):
         return None
@@ -106,7 +106,7 @@ def names_of(data: Any) -> list[Any] | None:
 
 
 def _order(names: list[Any], index: dict[Any, int]) -> list[int]:
-    """Where among the names each class is."""
+    """Position of each class among the names."""
     places = {name: i for i, name in enumerate(names)}
     if len(names) != len(index) or places.keys() != index.keys():
         by_text = {str(name): i for i, name in enumerate(names)}
@@ -120,7 +120,7 @@ def _order(names: list[Any], index: dict[Any, int]) -> list[int]:
 
 
 def reason(row: Array, names: Sequence[Any] | None = None) -> str:
-    """Why a row is no probability vector, in words; ``names`` are those of its classes."""
+    """Why a row is not a probability vector; ``names`` are those of its classes."""
     for i, value in enumerate(row.tolist()):
         if not value >= 0 or value == np.inf:
             if names is None:
@@ -131,7 +131,7 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
     with np.errstate(over="ignore"):
         total = row.sum()
     text = f"{total:.6g}"
-    if abs(float(text) - 1) <= 1.001 * TOLERANCE:  # it would seem to be near enough
+    if abs(float(text) - 1) <= 1.001 * TOLERANCE:  # rounded, it would seem within the tolerance
         text = repr(float(total))
     several = total > 1 + 10 * TOLERANCE and row.max() <= 1
     way_out = f"; {SEVERAL}" if several else ""
@@ -139,7 +139,7 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
 
 
 def wrong_shape(shape: tuple[int, ...], ndim: int, m: int) -> str:
-    """Say what is wrong with the shape of one row of m classes (ndim 1), or of many (2)."""
+    """Describe what is wrong with the shape of one row of m classes (ndim 1), or of many (2)."""
     expected = f"({m},)" if ndim == 1 else f"(n, {m})"
     way_out = "one column per class"
     if not shape and m == 2:
@@ -152,23 +152,23 @@ def wrong_shape(shape: tuple[int, ...], ndim: int, m: int) -> str:
 
 
 def divided(P: Array, how: Normalise) -> tuple[Array, int]:
-    """Rows whose sum is off, divided by it where they may be.
+    """Divide rows by their sum where it is off and that is allowed.
 
     Parameters
     ----------
     P
         Shape (n, m).
     how
-        "rounded": where rounding to the digits that a row has explains its sum, half a unit of the
-        last digit for each entry. "always": wherever the sum is more than nothing, as for scores.
+        "rounded": if the sum is explained by rounding to the row's number of digits, half a unit of
+        the last digit for each entry. "always": any positive sum, as for scores.
 
     Returns
     -------
-    The rows, and how many were divided.
+    The rows, and the number of those divided.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         total = P.sum(axis=1)
-        # A little less than the tolerance: sums taken in another order differ in the last bit.
+        # Slightly below the tolerance: the order of summation changes the last bit.
         off = np.isfinite(total) & (total > 0) & (np.abs(total - 1) > 0.999 * TOLERANCE)
         off &= (P >= 0).all(axis=1)
     if how == "rounded":
@@ -192,9 +192,9 @@ def _half_a_unit(P: Array) -> Array:
 
 
 def rounded(P: Array, digits: int) -> Array:
-    """Rows rounded so that they still sum to 1: what is left goes to the largest remainders.
+    """Round rows so that they still sum to 1: the difference goes to the largest remainders.
 
-    Beyond 12 digits float64 has none left to give; each entry is rounded then.
+    Beyond 12 digits float64 cannot represent that; each entry is then rounded.
     """
     if digits > 12:
         return np.round(P, digits)

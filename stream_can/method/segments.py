@@ -1,4 +1,4 @@
-"""The values of columns as users give them: which are one, and what is none."""
+"""Column values as given by users: which are equal, and which are invalid."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 __all__ = ["Texts", "column_names", "given_texts", "text_of", "texts_of"]
 
 Texts = list[list[str | None] | None]
-"""Texts of n rows, column by column, None where a row gives no value; or None for no row."""
+"""Texts of n rows by column, None where a row has no value; or None if no row has any."""
 
 
 def column_names(columns: Iterable[str]) -> tuple[str, ...]:
-    """The names of the declared columns, checked."""
+    """Check the names of declared columns."""
     if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
         raise ValueError(f"segments: {columns!r}, expected a list of names of columns")
     names = tuple(columns)
@@ -30,14 +30,14 @@ def column_names(columns: Iterable[str]) -> tuple[str, ...]:
 
 
 def text_of(value: Any) -> str | None:
-    """Text of a column's value; None where it is not given.
+    """Text of a column's value; None where not given.
 
-    12, 12.0 and "12" are one, True is "true"; None and NaN are no value.
+    12, 12.0 and "12" are equal, True is "true"; None and NaN are no value.
 
     Raises
     ------
     ValueError
-        For every other number, because measurements are no segments, and for every other type.
+        For any other number, because measurements are not categories, and for any other type.
     """
     if type(value) is str:
         _encoded(value, "a value of a column")
@@ -73,24 +73,24 @@ def _encoded(text: str, what: str) -> bytes:
 
 
 def texts_of(columns: Sequence[str], segments: Any, *, many: bool) -> Texts:
-    """The texts of the values that rows give.
+    """Texts of the column values of rows.
 
     Parameters
     ----------
     columns
-        The declared columns.
+        Names of the declared columns.
     segments
-        {column: value} of one row; of many {column: values}, or a DataFrame that has the columns
-        among others.
+        {column: value} of one row; of many {column: values}, or a DataFrame that contains the
+        columns.
     many
-        Which of them.
+        Whether there are many rows.
 
     Raises
     ------
     ValueError
-        Where a column is not declared, or a value is none; the message names row and column.
+        A column is not declared, or a value is invalid; the message names row and column.
     """
-    if not many and type(segments) is dict:  # most often; what is wrong is said below
+    if not many and type(segments) is dict:  # the common case; errors are raised below
         row: Texts | None
         try:
             row = [[text_of(segments[name])] if name in segments else None for name in columns]
@@ -114,7 +114,7 @@ def texts_of(columns: Sequence[str], segments: Any, *, many: bool) -> Texts:
 
 
 def given_texts(columns: Sequence[str], segments: Any, *, many: bool) -> dict[str, Any]:
-    """The same by column, as a corrector takes it; without the columns that are not given."""
+    """The texts by column, for a corrector; without columns that are not given."""
     found = texts_of(columns, segments, many=many)
     return {
         name: texts if many else texts[0]
@@ -124,7 +124,7 @@ def given_texts(columns: Sequence[str], segments: Any, *, many: bool) -> dict[st
 
 
 def _texts(name: str, values: Any, many: bool) -> list[str | None] | None:
-    """The texts of one column."""
+    """Texts of one column."""
     if not many:
         values = [values]
     elif values is None:
@@ -136,7 +136,7 @@ def _texts(name: str, values: Any, many: bool) -> list[str | None] | None:
     else:
         listed = getattr(values, "tolist", None) or getattr(values, "to_list", None)
         values = list(values) if listed is None else listed()
-    if many and set(map(type, values)) <= {str, type(None)}:  # all at once, most often
+    if many and set(map(type, values)) <= {str, type(None)}:  # the common case, at once
         with contextlib.suppress(UnicodeEncodeError):
             "".join(filter(None, values)).encode()
             return values  # type: ignore[no-any-return]

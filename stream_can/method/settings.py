@@ -1,8 +1,8 @@
-"""The settings of a corrector, each said once: name, type, bounds, default and what it does.
+"""Settings of a corrector, each defined once: name, type, bounds, default and help text.
 
-`CorrectorKeywords` is that one place. The keywords of `Corrector`, of river's and scikit-learn's
-wrappers, the options of commands, keys of TOML files, environment variables, what snapshots hold
-and the pages that explain them all go by it: who adds a line here has added a setting everywhere.
+`CorrectorKeywords` is the only place: keywords of `Corrector` and of the river and scikit-learn
+wrappers, command-line options, TOML keys, environment variables, snapshots and the documentation
+are derived from it. Adding a line here adds a setting everywhere.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ __all__ = [
 
 
 def _is(default: Any, does: str, *, loop: bool = False, **bounds: Any) -> Meta:
-    """Describe a setting: its default, and what it does; ``loop`` for the numbers that the compiled
-    loop goes by: these stand in snapshots, and may change on a live state."""
+    """Describe a setting: its default and help text; ``loop`` for numbers used by the compiled
+    loop: these are stored in snapshots, and may change on a live state."""
     return Meta(description=does, extra={"default": default, "loop": loop}, **bounds)
 
 
@@ -125,11 +125,11 @@ class CorrectorKeywords(TypedDict, total=False):
 
 _TYPES = get_type_hints(CorrectorKeywords, include_extras=True)
 SETTINGS = tuple(_TYPES)
-"""The names of all."""
+"""Names of all settings."""
 
 
 def _bounds(type_: Any) -> tuple[Any, Meta]:
-    """Kind and bounds of ``Annotated[kind, meta]``, or of that ``| None``."""
+    """Type and bounds of ``Annotated[type, meta]``, or of that ``| None``."""
     annotated = type_ if get_origin(type_) is Annotated else get_args(type_)[0]
     kind, meta = get_args(annotated)
     return kind, meta
@@ -142,7 +142,7 @@ def _extra(name: str) -> dict[str, Any]:
 
 
 LOOP = tuple(name for name in SETTINGS if _extra(name)["loop"])
-"""The names of those that the compiled loop goes by."""
+"""Names of those used by the compiled loop."""
 CorrectorSettings: Any = msgspec.defstruct(
     "CorrectorSettings",
     [(name, type_, _extra(name)["default"]) for name, type_ in _TYPES.items()],
@@ -155,7 +155,7 @@ DEFAULTS = CorrectorSettings()
 
 
 def kind_of(name: str) -> Any:
-    """The plain type of a setting as text gives it: float, int, str, or list for several."""
+    """Type of a setting given as text: float, int, str, or list for several."""
     kind = _bounds(_TYPES[name])[0]
     if get_origin(kind) is Literal:
         return str
@@ -163,14 +163,14 @@ def kind_of(name: str) -> Any:
 
 
 def about(name: str, default: Any = None) -> str:
-    """A sentence on a setting, with its default: the help of an option."""
+    """Describe a setting with its default: the help text of an option."""
     meaning = _bounds(_TYPES[name])[1].description
     default = default or getattr(DEFAULTS, name)
     return f"{meaning}" if default is None else f"{meaning} ({default})"
 
 
 def sentence(name: str) -> str:
-    """:func:`about` as a sentence of its own."""
+    """:func:`about` as a sentence."""
     text = about(name)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -181,7 +181,7 @@ def settings_of(given: Mapping[str, Any]) -> Any:
     Raises
     ------
     TypeError
-        A name is none of a setting.
+        A name is not a setting.
     ValueError
         A value is out of range; the message names it.
     """
@@ -189,12 +189,12 @@ def settings_of(given: Mapping[str, Any]) -> Any:
 
 
 def keywords(given: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings as keywords: those given, unchecked, and the defaults of the others.
+    """All settings as keywords: those given, unchecked, and defaults.
 
     Raises
     ------
     TypeError
-        A name is none of a setting.
+        A name is not a setting.
     """
     _refuse_unknown(given)
     return {name: given.get(name, getattr(DEFAULTS, name)) for name in SETTINGS}
@@ -205,8 +205,8 @@ _C = TypeVar("_C", bound=type)
 
 
 def takes_settings(kind: _C) -> _C:
-    """Decorate a class whose ``__init__`` takes settings as ``**``: its signature and its docstring
-    name each of them."""
+    """Decorate a class whose ``__init__`` takes settings as ``**``: expand them in its signature
+    and docstring."""
     init = kind.__init__  # type: ignore[misc]
     signature = inspect.signature(init)
     annotations = get_type_hints(CorrectorKeywords)
@@ -231,8 +231,8 @@ def _entry(name: str) -> str:
 
 
 def given_settings(names: Iterable[str] = SETTINGS, **defaults: Any) -> type[msgspec.Struct]:
-    """A struct of settings of which some are given, None for the others: what files and the
-    environment say. ``defaults`` are those of the place, for its help."""
+    """A struct of settings that are None unless given, as in files and the environment.
+    ``defaults`` are the caller's, for help texts."""
     fields = [
         (
             name,
@@ -253,22 +253,23 @@ def _plain(name: str) -> Any:
 
 
 def label_noise(agreement: float, m: int) -> float:
-    """The share of wrong labels, from how often two annotators agree.
+    """The share of wrong labels, from the agreement of two annotators.
 
-    Both are right with probability 1 - eps, else any class, also the right one, is as likely as
-    another: A = (1 - eps)^2 + (1 - (1 - eps)^2) / m, so eps = 1 - sqrt((A - 1/m) / (1 - 1/m)).
+    Each is right with probability 1 - eps, otherwise all classes, including the right one, are
+    equally likely: A = (1 - eps)^2 + (1 - (1 - eps)^2) / m, so eps = 1 - sqrt((A - 1/m) / (1 -
+    1/m)).
 
     Parameters
     ----------
     agreement
-        The share A of rows to which two annotators, who did not see each other's, gave one label.
+        Share A of rows to which two independent annotators gave the same label.
     m
-        The number of classes, 2 or more.
+        Number of classes, 2 or more.
 
     Raises
     ------
     ValueError
-        A is not above the 1/m of chance, or over 1.
+        A is not above chance, 1/m, or exceeds 1.
 
     Examples
     --------
@@ -286,8 +287,8 @@ def label_noise(agreement: float, m: int) -> float:
 
 
 def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings as plain values, or a ValueError that names the one out of range, a TypeError
-    where a name is none; names in a list are for whoever knows them to check."""
+    """Check settings and convert them to plain values; ValueError names one out of range, TypeError
+    an unknown name; names in lists are checked elsewhere."""
     _refuse_unknown(given)
     return {
         name: value if kind_of(name) is list else check(name, value, _TYPES[name])
@@ -304,14 +305,14 @@ def _refuse_unknown(names: Iterable[str]) -> None:
 
 
 def check(name: str, value: Any, type_: Any) -> Any:
-    """An argument as a plain value, or a ValueError that says what its type expects.
+    """Check an argument and convert it to a plain value; ValueError says what is expected.
 
     Parameters
     ----------
     name
-        For the message.
+        Name for the message.
     value
-        numpy's scalars and whole floats for an int are taken too.
+        The value; numpy scalars, and whole floats for an int, are accepted.
     type_
         ``Annotated[..., Meta(...)]`` of a number or a choice, or that ``| None``.
     """
@@ -330,12 +331,12 @@ def check(name: str, value: Any, type_: Any) -> Any:
             expected += " and ".join(f"{k} {v}" for k, v in bounds.items() if v is not None)
             expected += f": {meta.description}" if meta.description else ""
         raise ValueError(f"{name}: {plain!r}, expected {expected}") from None
-    # As given: the bytes of a snapshot tell 5000 and 5000.0 apart. They have no larger integers.
+    # Type preserved: snapshots distinguish 5000 and 5000.0. They have no larger integers.
     return plain if isinstance(plain, int) and plain < 1 << 63 else converted
 
 
 def in_range(name: str, value: Any, least: float, most: float) -> None:
-    """ValueError where it is no number from ``least`` to ``most``; NaN is none."""
+    """Raise ValueError unless it is a number from ``least`` to ``most``."""
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if not number or not least <= value <= most:
         raise ValueError(f"{name}: {value!r}, expected a number from {least:g} to {most:g}")

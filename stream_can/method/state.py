@@ -1,6 +1,6 @@
-"""The arrays of a corrector: one table says what there is, of which type and shape.
+"""Arrays of a corrector: one table with types and shapes.
 
-Names are those of a snapshot. What belongs to a base carries its name behind a dot: ``b.vector``.
+Names are those in snapshots. An array of a base has the base's name after a dot: ``b.vector``.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ Array = NDArray[np.float64]
 State = dict[str, NDArray[Any]]
 
 ANCHOR_SHARE = 0.001
-"""Starting weight of every path but the anchor, which has the rest."""
+"""Initial weight of every path but the anchor, which has the rest."""
 
 
 FEW_ROWS = 64
 MOST_AT_ONCE = 128 << 20
-"""Bytes of rows that are worked on together, where they are more than `FEW_ROWS`."""
+"""Bytes of rows processed together, if they are more than `FEW_ROWS`."""
 BYTES_OF_ROW = 40
-"""Bytes of a class in a row: as it came and as it is sent, and at most six of single precision."""
+"""Bytes of a class in a row: raw and sent, and at most six in single precision."""
 HUGE = 1e30
-"""More than any decayed sum comes to; far enough from where float32 ends."""
+"""Upper bound of decayed sums; far below the range of float32."""
 MOST_EVENTS = 1 << 53
 BINS = 15
-"""By what the class on top has, in equal steps."""
+"""Number of bins of the top class's probability."""
 
 
 class Spec(NamedTuple):
-    """An array of the state: "m" in a shape stands for the classes, "m+1", "paths" for theirs.
+    """An array of the state; in shapes "m" stands for the number of classes, "m+1", "paths"
+    likewise.
 
     "t" is the number of features of a base with columns, "t2" that of their pairs.
     """
@@ -49,14 +50,14 @@ class Spec(NamedTuple):
     dtype: str
     shape: tuple[int | str, ...]
     least: float | tuple[float, ...] = 0
-    """Least of each number; what the loop clips to, where it does: so nothing becomes NaN."""
+    """Bounds of each number, those to which the loop clips, if any: so nothing becomes NaN."""
     most: float | tuple[float, ...] = HUGE
 
     def size(self, m: int, n_paths: int, n_columns: int = 0) -> tuple[int, ...]:
         """The shape in numbers."""
         t = 3 + 2 * n_columns
         sizes = {"m": m, "m+1": m + 1, "paths": n_paths, "t": t, "t2": t * (t + 1) // 2}
-        sizes["bins"] = BINS * (2 if m == 2 else 1)  # of two classes, for each that is on top
+        sizes["bins"] = BINS * (2 if m == 2 else 1)  # of two classes each has bins
         return tuple(sizes[d] if isinstance(d, str) else d for d in self.shape)
 
 
@@ -104,7 +105,7 @@ ARRAYS = {
     "sets.counts": Spec("i8", (2,), 0, MOST_EVENTS),  # rows, labels
     "D": Spec("f8", (2,), (-HUGE, 0)),  # decayed sum of |r|^2 less than that, then its weight
 }
-"""Arrays of the state; from ``u`` on one belongs to a base, or to the last temperature."""
+"""Arrays of the state; from ``u`` on one per base, or for the last temperature."""
 
 SHARED = (
     "weights",
@@ -121,17 +122,17 @@ SHARED = (
     "K.last",
 )
 WITH_COLUMNS = tuple(f"{name}.segmented" for name in ("weights", "odds", "u.last", "K.last"))
-"""Arrays that are there once more where columns are declared."""
+"""Arrays that exist a second time where columns are declared."""
 SETS = ("sets.labels", "sets.belief", "sets.numbers", "sets.counts")
 """Arrays of prediction sets."""
 JUDGED = ("odds.calibrated", "bins")
-"""Arrays that are there where several paths are mixed,"""
+"""Arrays that exist where several paths are mixed,"""
 MOVING = ("odds.moving", "V", "Q.moving", "W.moving")
 """and without the fitted base."""
 
 
 def spec(name: str) -> Spec:
-    """Describe the array of this name; several features of a base have one array together."""
+    """Describe the array of this name; several features of a base share an array."""
     if name in ARRAYS:
         return ARRAYS[name]
     kind, _, base = name.partition(".")
@@ -141,7 +142,7 @@ def spec(name: str) -> Spec:
 
 
 def bytes_needed(m: int, paths: Sequence[str], n_columns: int = 0) -> int:
-    """Bytes of the arrays of a corrector, and of `FEW_ROWS` on their way through it."""
+    """Bytes of a corrector's arrays, and of `FEW_ROWS` being processed."""
     kinds = [spec(name) for name in needed(paths)]
     arrays = sum(
         np.dtype(kind.dtype).itemsize * math.prod(kind.size(m, len(paths), n_columns))
@@ -151,12 +152,12 @@ def bytes_needed(m: int, paths: Sequence[str], n_columns: int = 0) -> int:
 
 
 def rows_at_once(m: int) -> int:
-    """How many rows of m classes may be worked on together."""
+    """Number of rows of m classes processed together."""
     return max(FEW_ROWS, MOST_AT_ONCE // (m * BYTES_OF_ROW))
 
 
 def new_state(m: int, paths: Sequence[str], n_columns: int = 0) -> State:
-    """The arrays of a corrector that has seen nothing; the fitted base's are made by fit."""
+    """Initial arrays of a corrector; those of the fitted base come from fit."""
     state = {
         name: np.zeros(spec(name).size(m, len(paths), n_columns), spec(name).dtype)
         for name in needed(paths)
@@ -168,20 +169,20 @@ def new_state(m: int, paths: Sequence[str], n_columns: int = 0) -> State:
 
 
 def new_sets() -> State:
-    """The arrays of prediction sets that have seen nothing."""
+    """Initial arrays of prediction sets."""
     state = {name: np.zeros(spec(name).size(0, 0), spec(name).dtype) for name in SETS}
     state["sets.numbers"][:2] = 1
     return state
 
 
 def even_weights(names: Iterable[str]) -> State:
-    """Even weights of the experts on the class mix before any row, for arrays of these names."""
+    """Initial, equal weights of the experts on the class mix, for arrays of these names."""
     sizes = {name: ARRAYS[name].size(0, 0)[0] for name in WEIGHTS_OF_EXPERTS if name in names}
     return {name: np.full(n, 1 / n) for name, n in sizes.items()}
 
 
 def judged(m: int) -> State:
-    """Arrays by which a mixture of several paths judges its calibrated row, before any label."""
+    """Initial arrays by which a mixture judges its calibrated row."""
     return {name: np.zeros(spec(name).size(m, 0)) for name in JUDGED}
 
 
@@ -190,7 +191,7 @@ WEIGHTS = ("weights", "weights.segmented")
 
 
 def start_weights(paths: Sequence[str]) -> list[Array]:
-    """Weights before any label, nearly all on the anchor; with columns those of both mixtures."""
+    """Initial weights, nearly all on the anchor; with columns those of both mixtures."""
     found, first = [], paths.index(anchor(tuple(paths)))
     taking = [[path for path in paths if path not in SEGMENTED_PATHS], paths]
     for part in taking[: 2 if SEGMENTED_PATHS[0] in paths else 1]:
@@ -207,7 +208,7 @@ def check_state(
     n_columns: int = 0,
     sets: bool = False,
 ) -> None:
-    """Raise ValueError where an array is missing, too many, or not what the table says."""
+    """Raise ValueError where an array is missing, unexpected or invalid."""
     wanted = set(needed(paths)) | set(SETS if sets else ())
     optional = {name for base in _bases(paths) for name in BASES[base].optional}
     if missing := sorted(wanted - state.keys()):
@@ -235,7 +236,7 @@ def check_state(
 
 
 def check_values(numbers: NDArray[Any]) -> Array:
-    """The numbers of values as a snapshot has them: sums that are not negative, and odds."""
+    """Check numbers of values in a snapshot: nonnegative sums, and odds."""
     if numbers.dtype != np.float64 or numbers.ndim != 2:
         raise ValueError(f"array values is {numbers.dtype} of shape {numbers.shape}")
     sums, odds = numbers[:, :-1], numbers[:, -1:]
@@ -245,7 +246,7 @@ def check_values(numbers: NDArray[Any]) -> Array:
 
 
 def grown(state: Mapping[str, NDArray[Any]]) -> State:
-    """The arrays with zeros for one more class, in the last row and column."""
+    """The arrays extended by zeros for one more class, in the last row and column."""
     m = len(state["labels"]) + 1
     found: State = {}
     for name, array in state.items():
@@ -253,20 +254,20 @@ def grown(state: Mapping[str, NDArray[Any]]) -> State:
             found[name] = _bins_of(array, m)
             continue
         found[name] = np.pad(array, [(0, int(size == "m")) for size in spec(name).shape])
-        if "m+1" in spec(name).shape:  # the entry behind the classes stays the last
+        if "m+1" in spec(name).shape:  # the entry after the classes stays last
             found[name] = np.insert(array, -1, 0.0)
     return found
 
 
 def _bins_of(array: NDArray[Any], m: int) -> NDArray[Any]:
-    """The bins once there are m classes: two classes have some of their own."""
-    if m == 2:  # of the first, which was on top as long as it was the only one
+    """The bins for m classes: two classes have bins of their own."""
+    if m == 2:  # for the first class, which was always on top while alone
         return np.concatenate([array, np.zeros_like(array)], axis=1)
     return array[:, :BINS] + array[:, BINS:] if m == 3 else array
 
 
 def needed(paths: Sequence[str]) -> list[str]:
-    """The names of the arrays that paths cannot do without."""
+    """Names of the arrays that paths need."""
     names = list(SHARED)
     if len(paths) > 1:
         names += JUDGED if FITTED_PATHS[0] in paths else JUDGED + MOVING

@@ -1,4 +1,4 @@
-"""The arrays with which the corrector of a new version begins: docs/method.md, "A new version"."""
+"""Initial arrays of a new version's corrector: docs/method.md, "A new version"."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from stream_can.method.sums import WEIGHTS_OF_EXPERTS
 __all__ = ["balanced", "successor"]
 
 PRECISION_B, PRECISION_T, PRECISION_C = 10.0, 3.0, 5.0
-"""Precisions of the priors around "change nothing": Lambda of log b and of t, a of c and A."""
+"""Prior precisions around "no change": Lambda of log b and of t, a of c and A."""
 BELIEFS = ("labels", "heard", *WEIGHTS_OF_EXPERTS)
-"""Arrays that stay as they are, beside the weights of the paths."""
+"""Arrays that are kept, beside the weights of the paths."""
 
 
 def successor(
     state: Mapping[str, NDArray[Any]], m: int, paths: Sequence[str], n_columns: int, discount: float
 ) -> tuple[State, tuple[str, ...]]:
-    """The arrays and paths of a corrector whose evidence counts ``discount``, from 0 to 1.
+    """Arrays and paths of a corrector whose evidence is multiplied by ``discount``, from 0 to 1.
 
-    What ``fit`` made is left out; the weight of its paths goes to the anchor.
+    The result of ``fit`` is left out; the weight of its paths goes to the anchor.
     """
     own = tuple(path for path in paths if path not in FITTED_PATHS)
     if discount == 1 and len(own) == len(paths):
@@ -67,7 +67,7 @@ def balanced(
 ) -> NDArray[Any]:
     """u <- (d Q + Lambda)^-1 d (Q + Lambda) u; K is the upper triangle of Q, row by row.
 
-    Plain elimination, a product at a time: LAPACK and sum() have other bits on other machines and
+    Plain elimination with scalar operations: LAPACK and sum() give other bits on other machines and
     Pythons.
     """
     n, numbers = len(u), iter(K.tolist())
@@ -82,7 +82,7 @@ def balanced(
         for j in range(n):
             x[i] += Q[i][j] * old[j]
         x[i] *= d
-    for i in range(n):  # positive definite: no pivots
+    for i in range(n):  # positive definite: no pivoting
         for j in range(i + 1, n):
             by = left[j][i] / left[i][i]
             for k in range(i, n):

@@ -1,11 +1,11 @@
-"""Decayed sums of rows: what a corrector that did not see them needs to have observed them.
+"""Decayed sums of rows, to be merged into a corrector that did not see the rows.
 
-Rows that many processes correct with one state change nothing there; each adds up what observing
-them would have added, and the sums are added to the state later, everywhere in the same order.
+Processes that correct with a shared, fixed state add up what observing their rows would add; these
+sums are later added to the state, everywhere in the same order.
 
-Sums are an array, shape (parts, m + 1), one row a :class:`Part`: here alone is written in which
-order they come and how each decays; the kernel and Spark ask. Where each row is
-added by itself the state is, to the bit, what observing it makes.
+Sums are an array, shape (parts, m + 1), with a row per :class:`Part`; only this module defines
+their order and decay. If every row is added separately, the state equals, to the bit, that after
+observing the rows.
 """
 
 from __future__ import annotations
@@ -28,42 +28,41 @@ Array = NDArray[np.float64]
 
 
 class Expert(NamedTuple):
-    """One who counts the class mix without labels."""
+    """One estimator of the class mix without labels."""
 
     half_life: float
     """In rows."""
     strength: float
-    """Weight of what the slower expert before it says, in rows for each class."""
+    """Weight of the next slower expert's estimate, in rows per class."""
 
 
 EXPERTS = {"Q": Expert(1000, 20), "Q.500": Expert(500, 5), "Q.50": Expert(50, 2)}
-"""Behind the fitted base, slow to fast, by the array of their counts."""
+"""After the fitted base, slow to fast, by the array of their counts."""
 MOVING_EXPERTS = {"Q.moving": Expert(50, 2)}
-"""Behind the anchor, without fit."""
+"""After the anchor, without fit."""
 WEIGHTS_OF_EXPERTS = ("W", "W.moving")
-"""Weights of the two chains; sums have the evidence that they change by."""
+"""Arrays of the weights of the two chains; sums contain the evidence that changes them."""
 GUARD_HALF_LIFE = 300
 """Half-life of D, in rows."""
 
 MOST = 2.0**40
-"""More than any sum or number of rows comes to."""
+"""Upper bound of any sum or number of rows."""
 
 
 class Part(NamedTuple):
-    """One row of sums: m decayed sums, and how many rows are in them."""
+    """A row of sums: m decayed sums, and a number of rows."""
 
     array: str
-    """The array of the state that it is added to."""
+    """The array of the state to which it is added."""
     counted: bool
-    """Whether the number behind the sums is a plain count and decides how they decay.
+    """Whether the number after the sums is a plain count, which determines their decay.
 
-    Else it decays as they do, with all rows, and is added to the state like them."""
+    Otherwise it decays with them, by all rows, and is added to the state too."""
     decay: float | None = None
-    """Factor that they keep at each row; None for the corrector's own. 1 for the evidence that
-    weights change by: sums of log l, an entry for each expert, without a number of rows behind
-    them."""
+    """Decay factor per row; None for the corrector's own. 1 for the evidence that changes weights:
+    sums of log l, one per expert, without a number of rows."""
     least: float = 0
-    """Least of each number."""
+    """Lower bound of the numbers."""
 
 
 ROWS = 1
@@ -71,10 +70,10 @@ ROWS = 1
 
 
 def parts(state: Iterable[str]) -> tuple[Part, ...]:
-    """Parts of the sums, in their order, for a state with arrays of these names.
+    """Parts of the sums, in order, for a state with arrays of these names.
 
-    The rows (1), the likeliest classes, for each base with CAN its confident rows; then what the
-    class mix is followed by: what each expert counts, how much flatter rows are (the sum first, the
+    The rows (1), the likeliest classes, for each base with CAN its confident rows; then the
+    quantities of the class mix: the counts of each expert, how much flatter rows are (sum first,
     number last), the anchor's rows, and the evidence.
     """
     return _parts(tuple(state))
@@ -94,12 +93,12 @@ def _parts(state: tuple[str, ...]) -> tuple[Part, ...]:
 
 
 def rows(sums: Array) -> int:
-    """How many rows are behind sums."""
+    """Number of rows in sums."""
     return int(sums[ROWS, -1])
 
 
 def checked(sums: Any, layout: Sequence[Part], m: int) -> Array:
-    """Sums as a C-contiguous float64 array of numbers that sums can be, or ValueError."""
+    """Check sums: a C-contiguous float64 array of possible values, or ValueError."""
     array, shape = np.asarray(sums), (len(layout), m + 1)
     if array.dtype.kind not in "fiu" or array.shape != shape:
         raise ValueError(f"sums: {_about(array)}, expected float64 of shape {shape}")
@@ -115,12 +114,12 @@ def checked(sums: Any, layout: Sequence[Part], m: int) -> Array:
 
 @lru_cache(maxsize=100)
 def _least(layout: tuple[Part, ...]) -> Array:
-    """The least that each part's numbers can be, as a column."""
+    """Lower bounds of each part's numbers, as a column."""
     return np.array([[part.least] for part in layout])
 
 
 def writable(sums: Any, layout: Sequence[Part], m: int) -> Array:
-    """Sums that can be changed in place: the same array, checked, or ValueError."""
+    """Check that sums can be changed in place; return the same array, or raise ValueError."""
     shape = len(layout), m + 1
     if not (
         isinstance(sums, np.ndarray)
@@ -142,7 +141,7 @@ def _about(array: NDArray[Any]) -> str:
 
 
 def power(g: float, n: int) -> float:
-    """g to the power of n, with the same bits on every machine; that of C's library differs."""
+    """g to the power of n, with equal bits on all machines; the C library's pow differs."""
     result = 1.0
     while n:
         if n & 1:
@@ -153,7 +152,7 @@ def power(g: float, n: int) -> float:
 
 
 def decays(layout: Sequence[Part], sums: Array, g: float) -> Array:
-    """Factors that earlier sums, or the state, keep of each part once the rows of these went by."""
+    """Factors by which earlier sums, or the state, decay during the rows of these sums."""
     n = rows(sums)
     return np.array(
         [
@@ -164,11 +163,10 @@ def decays(layout: Sequence[Part], sums: Array, g: float) -> Array:
 
 
 def add_up(layout: Sequence[Part], sums: Array, g: float) -> None:
-    """Change sums in which no row has decayed, in place, to those of rows without an order.
+    """Convert sums without decay, in place, to those of rows without an order.
 
-    n rows together weigh 1 + g + ... + g^(n-1), as they would one after the other, where g is what
-    one row later leaves of a row; and each of them weighs as much as it does on the average over
-    all orders.
+    Together n rows weigh 1 + g + ... + g^(n-1), as if one after the other, where g is the decay
+    factor per row; each row gets the average of that over all orders.
     """
     n = rows(sums)
     for part, row in zip(layout, sums, strict=True):

@@ -1,4 +1,4 @@
-"""How sure is a row: four measures in [0, 1], 0 is certain."""
+"""Uncertainty of a row: four measures in [0, 1], 0 is certain."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def topk_entropy(p: ArrayLike, k: int = DEFAULTS.k) -> Array:
     p
         Probabilities, shape (..., m), rows summing to 1.
     k
-        How many of the largest to look at, 2 <= k; all of them where k >= m.
+        Number of largest probabilities to use, 2 <= k; all of them if k >= m.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""fit: a base learned from validation rows and frozen, which helps before the first label."""
+"""fit: learn a base from validation rows and freeze it; it helps before the first label."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from stream_can.method.sums import EXPERTS
 
 PASSES = 4
 SEED = 0
-"""Seed of the orders of the passes: fixed, so that the same rows give the same fit."""
+"""Seed of the orders of the passes: fixed, so that equal rows give equal fits."""
 FOLDS = 5
 TRUSTED = 5000
-"""From this many rows on (and 5 per class) the matrix base is fitted without asking the ladder."""
+"""Number of rows (and 5 per class) from which the matrix base is fitted without selection."""
 EM_ROWS = 500
-"""Below this many rows the mean output is too rough a reference for the class mix."""
+"""Number of rows below which the mean output is too rough a reference for the class mix."""
 LADDER = {
     "temperature": ("temperature", 5),
     "strict vector": ("vector", 20),
     "vector": ("vector", 5),
     "matrix": ("matrix", 5),
 }
-"""{step: (base, prior precision a)}, from the fewest numbers to the most."""
+"""{step: (base, prior precision a)}, from fewest to most parameters."""
 
 Array = NDArray[np.float64]
 
 
 class ValidationStep(TypedDict):
-    """One step of the ladder: whether its held-out gain was more than its standard error."""
+    """A step of the ladder: whether its held-out gain exceeded its standard error."""
 
     step: str
     over: str
@@ -49,7 +49,7 @@ class ValidationStep(TypedDict):
 
 
 class FitReport(TypedDict):
-    """The report of `fit`."""
+    """Report of `fit`."""
 
     rows: int
     step: str
@@ -61,7 +61,7 @@ class FitReport(TypedDict):
 
 @dataclass
 class Fitted:
-    """The result of `fit`: the arrays of its base, a report, the rows in the order to learn."""
+    """Result of `fit`: arrays of its base, a report, the rows in the order to learn."""
 
     state: State
     report: FitReport
@@ -70,7 +70,7 @@ class Fitted:
     order: NDArray[np.int64]
 
     def in_order(self, texts: Texts | None) -> Texts | None:
-        """Values of the columns in the rows, in the order to learn them."""
+        """Column values of the rows, in the order to learn them."""
         if texts is None:
             return None
         for column in texts:
@@ -82,7 +82,7 @@ class Fitted:
 def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
     """Fit the base to rows ``P``, shape (n, m), with label indices ``y``, shape (n,).
 
-    Four passes in fixed random orders, so that the same rows always give the same fit.
+    Four passes in fixed random orders, so that equal rows always give equal fits.
     """
     P = normalised(P)
     n, m = P.shape
@@ -119,7 +119,7 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
         for key, array in state.items()
         if key in (f"u.{base}", f"c.{base}", f"A.{base}")
     }
-    fitted["u.fitted"] = fitted["u.fitted"][:1]  # it has no shared features
+    fitted["u.fitted"] = fitted["u.fitted"][:1]  # without shared features
     fitted["S.fitted"] = np.zeros(m)
     if n >= EM_ROWS:
         rows = apply(P, state, base)
@@ -138,8 +138,8 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
 
 
 def sharpness(rows: Array, y: NDArray[np.int64]) -> Array:
-    """The mean of |r|^2 over the rows of each class, shape (m,); five rows of the mean of all are
-    added to each."""
+    """Mean |r|^2 over the rows of each class, shape (m,), shrunk to the overall mean by five
+    rows."""
     squares = (rows * rows).sum(axis=1)
     m = rows.shape[1]
     of_class = np.bincount(y, squares, m)
@@ -150,7 +150,7 @@ def sharpness(rows: Array, y: NDArray[np.int64]) -> Array:
 def climb(
     P: Array, y: NDArray[np.int64], orders: list[NDArray[np.int64]]
 ) -> tuple[str, list[ValidationStep]]:
-    """The step of the ladder whose held-out log loss says that it is worth its numbers."""
+    """The step of the ladder justified by its held-out log loss."""
     n, m = P.shape
     fold = np.empty(n, np.int64)
     fold[orders[0]] = np.arange(n) % FOLDS
@@ -189,7 +189,7 @@ def climb(
 def fit_base(
     P: Array, y: NDArray[np.int64], orders: list[NDArray[np.int64]], base: str, a: float
 ) -> State:
-    """The state of one base after a pass over the rows in each order; priors count once a pass."""
+    """State of one base after a pass over the rows in each order; priors count once per pass."""
     state = new_state(P.shape[1], (base,))
     kernel = lone(base, state, a)
     for order in orders:
@@ -198,13 +198,13 @@ def fit_base(
 
 
 def apply(P: Array, state: State, base: str) -> Array:
-    """The rows recalibrated by a base, shape (n, m)."""
+    """Recalibrate rows by a base, shape (n, m)."""
     out: Array = lone(base, state, 0.0).rows(P, 2, Mode.CORRECT)
     return out
 
 
 def lone(base: str, state: State, precision: float) -> Kernel:
-    """A kernel of one base without shared features; it forgets nothing, priors count each pass."""
+    """A kernel of one base without shared features and decay; priors count once per pass."""
     m = len(state["labels"])
     model = Model(
         m,

@@ -1,4 +1,4 @@
-"""MultiLabelCorrector: checks rows of several labels, owns the state, calls the loop."""
+"""MultiLabelCorrector: checks its input, owns the state, calls the compiled loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["MultiLabelCorrector"]
 
 PATHS = ("temperature", "vector", "vector+can")
 MOST_ROWS = 1e15
-"""Most training rows: more would leave no digit of a share."""
+"""Maximum number of training rows; a share of more would exceed a float's precision."""
 
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
@@ -39,18 +39,18 @@ Labels = NDArray[np.int8]
 
 
 class PlayedSeveral(NamedTuple):
-    """The result of :meth:`MultiLabelCorrector.play`."""
+    """Result of :meth:`MultiLabelCorrector.play`."""
 
     rows: Array
-    """The corrected rows, shape (n, m)."""
+    """Corrected rows, shape (n, m)."""
     receipts: Receipts
     """Receipts of the rows, shape (n, 2 m)."""
     decided: NDArray[np.bool_]
-    """Whether each label was to be said yes to, shape (n, m), at the threshold of that moment."""
+    """Decision on each label by the threshold of that moment, shape (n, m)."""
 
 
 class MultiLabelHead(msgspec.Struct):
-    """The head of a snapshot: everything but its arrays."""
+    """Head of a snapshot: everything but its arrays."""
 
     multilabel: Literal[1]
     labels: list[ClassName]
@@ -60,29 +60,29 @@ class MultiLabelHead(msgspec.Struct):
 
 
 class MultiLabelCorrector:
-    """Corrects rows of several labels, and learns from labels that come late; O(m) a row.
+    """Corrects rows of several labels and learns from late labels; O(m) per row.
 
-    A row is m probabilities, the classifier's own for each label; they need not sum to 1. The
-    output mixes online temperature [2]_, Platt scaling of each label [3]_, pulled towards what
-    all labels share, and Classification with Alternating Normalization [1]_ on the rows (r, 1 - r)
-    of uncertain labels, by how well each has done. Without labels next to nothing changes.
-    docs/multilabel.md has the formulas.
+    A row has m probabilities, one for each label; they need not sum to 1. The output mixes online
+    temperature [2]_, Platt scaling of each label [3]_, shrunk towards what all labels share, and
+    Classification with Alternating Normalization [1]_ on the rows (r, 1 - r) of uncertain labels,
+    by how well each has done. Without labels the output hardly differs. docs/multilabel.md has the
+    formulas.
 
     Parameters
     ----------
     labels
-        Their names in the order of the columns, or their number m for 0..m-1.
+        Names of the labels in column order, or their number m for 0..m-1.
     train_counts, train_rows
-        Of how many training rows each label was one, shape (m,) or {label: count}, and how many
-        rows there were. Not known where not given.
+        Number of training rows with each label, shape (m,) or {label: count}, and number of
+        training rows. Unknown by default.
     half_life
-        After how many events what was learned counts half: rows for what is learned from rows,
-        rows of labels for what is learned from these.
+        Number of events after which knowledge counts half: rows for what rows teach, rows of labels
+        for what labels teach.
 
     Raises
     ------
     ValueError
-        Where an argument is out of range; the message names it.
+        An argument is out of range; the message names it.
 
     References
     ----------
@@ -148,15 +148,15 @@ class MultiLabelCorrector:
     def process_many(
         self, P: ArrayLike, *, receipt: bool = False
     ) -> Array | tuple[Array, Receipts]:
-        """Correct rows, then observe them, in order: the one call for predictions of a stream.
+        """Correct rows, then observe them, in order: the call for predictions of a stream.
 
         Parameters
         ----------
         P
             Probabilities, shape (n, m), each from 0 to 1; a DataFrame by the names of the labels.
         receipt
-            Also return what each row was mixed from, float32 of shape (n, 2 m): to keep with it and
-            hand to :meth:`learn_many` with its labels.
+            Also return what each row was mixed from, float32 of shape (n, 2 m), to be passed to
+            :meth:`learn_many` with its labels.
 
         Returns
         -------
@@ -165,7 +165,7 @@ class MultiLabelCorrector:
         Raises
         ------
         InvalidPrediction
-            Where a row is anything else; no row was processed.
+            A row is anything else; no row was processed.
         """
         found = self._play(self._rows_of(P), True, True, receipt)
         return found[:2] if receipt else found[0]  # type: ignore[no-any-return]
@@ -178,7 +178,7 @@ class MultiLabelCorrector:
         return found[:2] if receipt else found[0]  # type: ignore[no-any-return]
 
     def observe_many(self, P: ArrayLike) -> None:
-        """Rows, shape (n, m), went by: :meth:`process_many` without its output."""
+        """Observe rows, shape (n, m): :meth:`process_many` without its output."""
         self._play(self._rows_of(P), True, False, False)
 
     @overload
@@ -196,7 +196,7 @@ class MultiLabelCorrector:
         return row
 
     def observe_one(self, p: ArrayLike) -> None:
-        """A row, shape (m,), went by: :meth:`process_one` without its output."""
+        """Observe a row, shape (m,): :meth:`process_one` without its output."""
         self._play(self._row_of(p), True, False, False)
 
     def _play(self, P: Array, observes: bool, sends: bool, receipt: bool) -> Any:
@@ -207,24 +207,24 @@ class MultiLabelCorrector:
     def learn_many(
         self, P: ArrayLike | None, Y: ArrayLike, *, receipts: ArrayLike | None = None
     ) -> None:
-        """The labels of rows arrived, now or much later; learned in order.
+        """Learn labels of rows, now or much later, in order.
 
         Parameters
         ----------
         P
-            The rows as the classifier gave them, shape (n, m); None where they are gone: then
+            The rows as the classifier gave them, shape (n, m); None where they are gone: then the
             labels teach the label mix alone.
         Y
-            Shape (n, m): 1 where a row has the label, 0 where it has not, -1 where nobody said.
-            Rows of which no label is known teach nothing.
+            Shape (n, m): 1 where a row has the label, 0 where it has not, -1 where unknown. A row
+            without a known label teaches nothing.
         receipts
-            What :meth:`process_many` handed out with these rows, shape (n, 2 m). None, or NaN at a
-            known label, where it is not there: then rows are judged as they would be now.
+            Results of :meth:`process_many` for these rows, shape (n, 2 m). Without one, or with NaN
+            at a known label, the row is judged as it would be sent now.
 
         Raises
         ------
         InvalidPrediction, UnknownClass, ValueError
-            Where a row, a label or a receipt is none; nothing was learned.
+            A row, label or receipt is invalid; nothing was learned.
         """
         labels = self._labels_of(Y)
         rows = at = None
@@ -248,8 +248,8 @@ class MultiLabelCorrector:
     ) -> None:
         """:meth:`learn_many` of one row; the same bits.
 
-        ``y`` has shape (m,), of 1, 0 and -1, or is {label: whether the row has it}; labels that are
-        not in it are not known. :meth:`row_of` makes one of a list of labels.
+        ``y`` has shape (m,), of 1, 0 and -1, or is {label: whether the row has it}; missing labels
+        are unknown. :meth:`row_of` converts a list of labels.
         """
         if isinstance(y, Mapping):
             y = self.row_of([k for k, v in y.items() if v], [k for k, v in y.items() if not v])
@@ -279,14 +279,14 @@ class MultiLabelCorrector:
         Parameters
         ----------
         has
-            The labels that a row has.
+            Labels that the row has.
         lacks
-            Those that it does not have. All others where not given; else others are not known.
+            Labels that it does not have; by default all others. The rest is unknown.
 
         Raises
         ------
         UnknownClass
-            One of them is none of the labels, or is in both.
+            A name is not one of the labels, or in both lists.
         """
         row = np.full(self.m, 0 if lacks is None else -1, np.int8)
         for name in () if lacks is None else lacks:
@@ -306,7 +306,7 @@ class MultiLabelCorrector:
                 f"label {name!r} is none of the {self.m} labels: {preview(self._labels)}"
             ) from None
 
-    # ---- both
+    # ---- rows and labels
 
     def play(
         self,
@@ -323,15 +323,15 @@ class MultiLabelCorrector:
         Parameters
         ----------
         P
-            Rows, shape (first + n, m): ``first`` that were processed before, then n to process.
+            Rows, shape (first + n, m): ``first`` that were processed before, and n to process.
         Y
-            The labels in the order to learn them, shape (k, m), of 1, 0 and -1.
+            Labels in the order to learn them, shape (k, m), of 1, 0 and -1.
         rows, due
-            The row of ``P`` that each belongs to, -1 where it is gone; and before which of the n
-            rows each is learned, ascending. Shape (k,).
+            For each label the row of ``P``, -1 where it is gone; and before which of the n rows it
+            is learned, ascending. Shape (k,).
         receipts
-            Of each label's row, shape (k, 2 m), NaN where it is not there; those of this call's
-            rows are known anyway.
+            Receipt of each label's row, shape (k, 2 m), NaN where missing; not needed for rows of
+            this call.
 
         Returns
         -------
@@ -358,10 +358,11 @@ class MultiLabelCorrector:
 
     @property
     def threshold(self) -> float:
-        """From which probability on it serves F1 to say yes, half of the F1 that is to be had.
+        """Probability from which on to decide for a label so as to maximise F1: half the largest
+        F1.
 
-        Of the last one or two thousand corrected rows, all labels together; no labels are needed.
-        Found again every 100 rows; 0.5 before the first. [4]_
+        Computed from the last one or two thousand corrected rows, all labels together, without
+        known labels; renewed every 100 rows; 0.5 before the first. [4]_
 
         References
         ----------
@@ -371,10 +372,10 @@ class MultiLabelCorrector:
         return float(self._numbers["threshold"][0])
 
     def decide(self, rows: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each label is to be said yes to: corrected rows at :attr:`threshold`.
+        """Decide for the labels of corrected rows whose probability reaches :attr:`threshold`.
 
-        At 0.5 a calibrated row says what is likelier than not; where labels are rare, that is next
-        to nothing, and F1 suffers.
+        A threshold of 0.5 on calibrated rows selects what is more likely than not; for rare labels
+        that is next to nothing, and F1 suffers.
 
         Parameters
         ----------
@@ -383,10 +384,10 @@ class MultiLabelCorrector:
         """
         return np.asarray(np.asarray(rows) >= self.threshold)
 
-    # ---- what comes in
+    # ---- checks
 
     def _rows_of(self, P: ArrayLike) -> Array:
-        """Copies of rows, checked: what the loop has checked nobody changes while it runs."""
+        """Check and copy rows; a copy cannot change while the loop runs."""
         array = as_float64(P, self._index)
         if array.ndim != 2 or array.shape[1] != self.m:
             raise InvalidPrediction(
@@ -439,7 +440,7 @@ class MultiLabelCorrector:
                 f"receipts are {array.dtype} of shape {array.shape}, expected float32 of shape"
                 f" {(n, 2 * self.m)}: what process_many returned with these rows"
             )
-        with np.errstate(over="ignore"):  # infinite, and refused as that
+        with np.errstate(over="ignore"):  # infinite values are refused below
             own = np.array(array, np.float32, order="C")
         bad = np.argwhere((own < 0) | (own > 1))
         if len(bad):
@@ -448,10 +449,10 @@ class MultiLabelCorrector:
             )
         return own
 
-    # ---- the whole state
+    # ---- snapshots
 
     def to_bytes(self) -> bytes:
-        """The whole state with its settings, versioned and checksummed."""
+        """Encode the state with its settings, versioned and checksummed."""
         head = MultiLabelHead(
             1, list(self._labels), None if self._counts is None else self._counts.tolist(),
             self._rows, self._half_life,
@@ -468,22 +469,21 @@ class MultiLabelCorrector:
         train_rows: float | None = None,
         half_life: float | None = None,
     ) -> Self:
-        """Load :meth:`to_bytes`; the corrector continues bit for bit.
+        """Decode :meth:`to_bytes`; the corrector continues bit for bit.
 
         Parameters
         ----------
         data
-            What ``to_bytes`` returned.
+            The result of ``to_bytes``.
         labels, train_counts, train_rows
-            Where given, what it must be of.
+            Where given, the snapshot must have the same.
         half_life
-            In place of the snapshot's.
+            Replaces the snapshot's.
 
         Raises
         ------
         SnapshotMismatch
-            The bytes are truncated, corrupt, of another version or none of a corrector of several
-            labels, or of other labels.
+            The bytes are truncated, corrupt, of another version or kind, or have other labels.
         """
         what = "corrector of several labels; is it Corrector's?"
         head, arrays = snapshot.of_kind(data, "multilabel", what, MultiLabelHead)
@@ -511,13 +511,13 @@ class MultiLabelCorrector:
         return self
 
     def successor(self, discount: float = 0.1) -> Self:
-        """The corrector with which a new version of the classifier begins, as
-        :meth:`Corrector.successor`: what was learned stays, the evidence for it counts a share.
+        """The corrector with which a new version of the classifier starts, see
+        :meth:`Corrector.successor`: knowledge stays, its evidence is discounted.
 
         Raises
         ------
         ValueError
-            Where ``discount`` is not from 0 to 1.
+            ``discount`` is not from 0 to 1.
         """
         in_range("discount", discount, 0, 1)
         found = self.from_bytes(self.to_bytes())
@@ -544,7 +544,7 @@ class MultiLabelCorrector:
         return found
 
     def _add_labels(self, names: Iterable[Hashable]) -> None:
-        """Take up more labels, of which nothing is known and no training row had one."""
+        """Add labels without knowledge or training rows."""
         arrays, new = self._model.dump(), class_names(names)
         self._labels = (*self._labels, *new)
         self._index = ClassIndex(self._labels)
@@ -563,38 +563,39 @@ class MultiLabelCorrector:
             f"{self.n_predictions} predictions, {self.n_labels} rows of labels)"
         )
 
-    # ---- to look inside
+    # ---- inspection
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """The names of the labels, in the order of the columns."""
+        """Names of the labels, in column order."""
         return self._labels
 
     @property
     def m(self) -> int:
-        """How many labels there are."""
+        """Number of labels."""
         return len(self._labels)
 
     @property
     def half_life(self) -> float:
-        """After how many events what was learned counts half."""
+        """Number of events after which knowledge counts half."""
         return self._half_life
 
     @property
     def train_shares(self) -> Array:
-        """The share of training rows that had each label, shape (m,); 0.5 where not known."""
+        """Share of training rows with each label, shape (m,); 0.5 where unknown."""
         if self._counts is None or self._rows is None:
             return np.full(self.m, 0.5)
         return np.asarray((self._counts + 0.5) / (self._rows + 1))
 
     @property
     def n_predictions(self) -> int:
-        """Predictions observed."""
+        """Number of predictions observed."""
         return self._model.n_predictions
 
     @property
     def n_labels(self) -> int:
-        """Rows of labels learned, with or without their prediction, at least one label known."""
+        """Number of rows of labels learned, with or without prediction, at least one label
+        known."""
         return self._model.n_labels
 
     @property
@@ -605,18 +606,18 @@ class MultiLabelCorrector:
 
     @property
     def label_mix(self) -> Array:
-        """How often each label is taken to be there, shape (m,), by its labels and by training."""
+        """Estimated frequency of each label, shape (m,), from its labels and from training."""
         known, yes = self.label_counts
         return np.asarray((yes + STRENGTH * self.train_shares) / (known + STRENGTH))
 
     @property
     def effective_sample_size(self) -> float:
-        """The decayed number of times that the label which is known most was known."""
+        """Decayed number of times that the most often known label was known."""
         return float(self.label_counts[0].max())
 
     @property
     def temperature(self) -> float:
-        """Temperature of the path of that name, above 1 where the classifier is overconfident."""
+        """Temperature of that path, above 1 for an overconfident classifier."""
         return math.exp(-float(self._numbers["temperature"][0]))
 
     @property
@@ -626,7 +627,7 @@ class MultiLabelCorrector:
 
     @property
     def final_weights(self) -> dict[str, float]:
-        """Weights of "anchor" and "mixture", of which what goes out is mixed; they sum to 1."""
+        """Weights of "anchor" and "mixture" in the output; they sum to 1."""
         odds = float(self._numbers["odds"][0])
         share = 1 / (1 + math.exp(-min(max(odds, -700.0), 700.0)))
         return {"anchor": 1 - share, "mixture": share}
@@ -637,13 +638,13 @@ class MultiLabelCorrector:
 
 
 def _numbers_of(numbers: Array) -> dict[str, Array]:
-    """Views of the numbers of a state, by name."""
+    """Views of a state's numbers, by name."""
     at = np.cumsum([0, *NUMBERS.values()])
     return {n: numbers[a:b] for n, a, b in zip(NUMBERS, at[:-1], at[1:], strict=True)}
 
 
 def _check_arrays(arrays: dict[str, NDArray[Any]], m: int) -> None:
-    """Arrays of a snapshot that the loop can work with, or SnapshotMismatch."""
+    """Check that arrays of a snapshot are usable; raise SnapshotMismatch otherwise."""
     shapes = {
         "numbers": (sum(NUMBERS.values()),), "labels": (len(OF_LABELS), m), "bins": (2, BINS),
     }  # fmt: skip
@@ -651,7 +652,7 @@ def _check_arrays(arrays: dict[str, NDArray[Any]], m: int) -> None:
         array = arrays.get(name)
         if array is None or array.dtype != np.float64 or array.shape != shape:
             raise SnapshotMismatch(f"snapshot: a corrector of several labels without its {name}")
-        if not (np.abs(array) <= 1e18).all():  # NaN neither
+        if not (np.abs(array) <= 1e18).all():  # also false for NaN
             raise SnapshotMismatch(f"snapshot: {name} out of range")
     of = _numbers_of(arrays["numbers"])
     label = dict(zip(OF_LABELS, arrays["labels"], strict=True))

@@ -1,4 +1,4 @@
-"""LabelScores: how good rows of several labels are, of which some are known."""
+"""LabelScores: scores of rows with several labels, some of them known."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Array = NDArray[np.float64]
 
 BINS = 15
 SUMS = ("known", "positives", "loss", "said", "right")
-"""Sums of each label: how often it was known, and was there; log loss; yes at the threshold,
-and rightly so."""
+"""Sums of each label: times known, times true; log loss; times decided for at the threshold, and
+correctly so."""
 
 
 class LabelScores:
@@ -25,12 +25,12 @@ class LabelScores:
     Parameters
     ----------
     m
-        How many labels there are.
+        Number of labels.
 
     Attributes
     ----------
     n
-        Rows added of which at least one label is known.
+        Number of rows added with at least one known label.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class LabelScores:
         self.n = 0
         self.of_labels = np.zeros((len(SUMS), m))
         self.bins = np.zeros((3, BINS))
-        """Bins of probability: how many labels, the sum, how many were there."""
+        """Bins of probability: number of labels, sum of probabilities, number of true ones."""
 
     def add(self, P: ArrayLike, Y: ArrayLike, yes: ArrayLike | None = None) -> None:
         """Add rows and their labels.
@@ -54,14 +54,14 @@ class LabelScores:
         P
             Probabilities, shape (n, m), each from 0 to 1.
         Y
-            1, 0, or -1 where it is not known, shape (n, m).
+            1, 0, or -1 where unknown, shape (n, m).
         yes
-            What was decided, bool of shape (n, m); ``P >= 0.5`` where not given.
+            Decisions, bool of shape (n, m); ``P >= 0.5`` by default.
 
         Raises
         ------
         InvalidPrediction, UnknownClass
-            They are something else; nothing has been added.
+            They are anything else; nothing has been added.
         """
         rows, labels = np.array(P, np.float64, order="C"), np.asarray(Y)
         if rows.ndim != 2 or rows.shape[1] != self.m or outside(rows) is not None:
@@ -75,7 +75,7 @@ class LabelScores:
     def add_checked(
         self, P: Array, Y: NDArray[np.int8], yes: NDArray[np.bool_] | None = None
     ) -> Array:
-        """Add rows that are known to be right; the log loss of each of which a label is known."""
+        """Add checked rows; return the log loss of each with a known label."""
         known, there = Y >= 0, Y == 1
         said = (P >= 0.5 if yes is None else yes) & known
         loss = log_losses(np.where(there, P, 1 - P)) * known
@@ -85,7 +85,7 @@ class LabelScores:
             known.sum(0), there.sum(0), loss.sum(0), said.sum(0), (said & there).sum(0)
         ]  # fmt: skip
         p = P[known]
-        # Bins are open to the left, as those of `Scores`.
+        # Bins are open to the left, as for `Scores`.
         inside = np.clip(np.ceil(p * BINS).astype(np.intp) - 1, 0, BINS - 1)
         self.bins += [
             np.bincount(inside, minlength=BINS), np.bincount(inside, p, BINS),
@@ -94,7 +94,7 @@ class LabelScores:
         return np.asarray(loss.sum(axis=1)[labelled])
 
     def __add__(self, other: LabelScores) -> LabelScores:
-        """The scores of both streams' rows; ValueError where they have other labels."""
+        """Scores of the rows of both; ValueError where they have other labels."""
         if not isinstance(other, LabelScores):
             return NotImplemented
         if other.m != self.m:
@@ -111,7 +111,7 @@ class LabelScores:
 
     @classmethod
     def from_sums(cls, sums: NDArray[np.float64], m: int) -> LabelScores:
-        """Load :attr:`sums`; ValueError where the array cannot be such sums."""
+        """Restore :attr:`sums`; ValueError where they are impossible."""
         found = cls(m)
         size = 1 + found.of_labels.size + found.bins.size
         right = sums.dtype == np.float64 and sums.shape == (size,)
@@ -124,7 +124,7 @@ class LabelScores:
 
     @property
     def m(self) -> int:
-        """How many labels there are."""
+        """Number of labels."""
         return self.of_labels.shape[1]
 
     @property
@@ -134,27 +134,27 @@ class LabelScores:
 
     @property
     def f1(self) -> Array:
-        """F1 of each label, shape (m,): 2 right / (said + there); nan where it was neither."""
+        """F1 of each label, shape (m,): 2 correct / (decided + true); nan where it was neither."""
         _, there, _, said, right = self.of_labels
         with np.errstate(invalid="ignore"):
             return np.asarray(2 * right / (said + there))
 
     @property
     def micro_f1(self) -> float:
-        """F1 over all labels of all rows together."""
+        """F1 over all labels of all rows."""
         _, there, _, said, right = self.of_labels.sum(axis=1)
         return float(2 * right / (said + there)) if said + there else float("nan")
 
     @property
     def macro_f1(self) -> float:
-        """Mean F1 of the labels that were there, or said to be."""
+        """Mean F1 of the labels that were true or decided for."""
         found = self.f1
         return float(np.nanmean(found)) if not np.isnan(found).all() else float("nan")
 
     @property
     def reliability(self) -> tuple[NDArray[np.int64], Array, Array]:
-        """Labels in equal bins of their probability: how many, its mean, the share that was there;
-        each of shape (15,)."""
+        """Labels in equal bins of probability: number, mean probability, share of true ones; each
+        of shape (15,)."""
         count = np.where(self.bins[0] > 0, self.bins[0], np.nan)
         return self.bins[0].astype(np.int64), self.bins[1] / count, self.bins[2] / count
 

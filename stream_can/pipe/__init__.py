@@ -1,4 +1,4 @@
-"""JSON lines from standard input to standard output, corrected."""
+"""Correct JSON lines or Avro records from standard input to standard output."""
 
 from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.run import pipe

@@ -1,7 +1,7 @@
-"""Avro object container files through a pipe: one comes in, one goes out, a block at a time.
+"""Avro object container files in a pipe: one in, one out, block by block.
 
-The records keep their bytes, as in a topic. What is written has the schema of the answers, the
-codec of what is read, and is a whole file after each write.
+Records keep their bytes, as in a topic. The output has the schema of answers and the input's codec,
+and is a complete file after each write.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ CODECS: dict[str, Callable[[bytes], bytes]] = {
     "xz": lambda data: lzma.LZMADecompressor().decompress(data, MOST + 1),
     "snappy": _snappy,
 }
-"""Codecs that unpack a block, no further than a little over `MOST`."""
+"""Codecs that decompress a block to little more than `MOST`."""
 HEADER = 0
-"""The key of the one schema of a file."""
+"""Key of a file's only schema."""
 
 
 class NoContainer(StreamCANError):
-    """The input is no Avro object container file, or is damaged."""
+    """The input is not an Avro object container file, or is damaged."""
 
 
 class Block(NamedTuple):
@@ -69,17 +69,17 @@ class Block(NamedTuple):
 
 
 class Container:
-    """The container file that is read; see :class:`stream_can.messages.codecs.framing.Schemas`.
+    """The input file; implements :class:`stream_can.messages.codecs.framing.Schemas`.
 
     Parameters
     ----------
     source, stop
-        What is read, until it ends or a signal comes.
+        The input, and the signal handler that ends it.
 
     Raises
     ------
     NoContainer
-        It does not begin as one.
+        The input does not begin like such a file.
     """
 
     def __init__(self, source: BinaryIO, stop: Stop) -> None:
@@ -89,21 +89,21 @@ class Container:
             self._schema = SchemaText("AVRO", json.dumps(head.writer_schema, default=str))
             self.codec = head.codec
             self._sync = self._input.last
-        except Exception as error:  # fastavro's are of many kinds
+        except Exception as error:  # fastavro raises various errors
             raise NoContainer(f"no Avro object container file: {_why(error)}") from None
         if self.codec not in CODECS:
             raise NoContainer(f"codec {self.codec!r}: expected one of {', '.join(CODECS)}")
-        try:  # what cannot be written is said before anything is learned
+        try:  # an unwritable codec is reported before anything is learned
             Writer(io.BytesIO(), json.loads(self._schema.text), codec=self.codec)
         except Exception as error:
             raise NoContainer(f"codec {self.codec!r}: {_why(error)}") from None
         self._walker = program_of(self._schema).walker
         self._answer: SchemaText | None = None
 
-    # ---- as Schemas
+    # ---- schemas
 
     def key(self, value: bytes, headers: Headers) -> tuple[Key, int]:
-        """Nothing stands before a record."""
+        """Records have no prefix."""
         return HEADER, 0
 
     def schema(self, key: Key) -> SchemaText:
@@ -115,19 +115,19 @@ class Container:
         return b"", self._schema
 
     def head(self, written: SchemaText) -> bytes:
-        """Nothing; the schema stands at the beginning of what is written."""
+        """Records have no prefix; the output's header has the schema."""
         self._answer = written
         return b""
 
-    # ---- as input and output
+    # ---- input and output
 
     def records(self, patience: Callable[[], float | None]) -> Iterator[list[bytes]]:
-        """The records of each block; an empty list where none came in so many seconds.
+        """Iterate over the records of each block; an empty list after a time without a block.
 
         Raises
         ------
         NoContainer
-            The file is damaged; where a signal ended the reading in a block, that is left out.
+            The file is damaged; a block cut short by a signal is left out.
         """
         while True:
             if not self._input.waits(patience()):
@@ -145,7 +145,7 @@ class Container:
                 raise NoContainer(f"a block of the container file: {_why(error)}") from None
 
     def _block(self) -> tuple[bytes, int]:
-        """The next block, unpacked, and how many records it has."""
+        """Read and decompress the next block; return it with its number of records."""
         n, size = self._input.read_long(), self._input.read_long()
         if not 0 <= size <= MOST or n < 0:
             raise NoContainer(f"a block of {size} bytes with {n} records; {MOST >> 20} MB at most")
@@ -170,7 +170,7 @@ class Container:
             raise BadMessage(f"a block of the container file: {len(data) - at} bytes are left over")
 
     def writer(self, sink: BinaryIO) -> Callable[[list[bytes]], None]:
-        """Begins the file of the answers, whose schema is known by now; writes their records."""
+        """Start the output file with the schema of answers; return a writer of records."""
         assert self._answer is not None
         out = io.BytesIO()
         made = Writer(out, json.loads(self._answer.text), codec=self.codec)
@@ -196,7 +196,7 @@ class _Input:
         self._ended = False
         self._taken = 0
         self.last = b""
-        """The bytes that were read last."""
+        """The bytes read last."""
 
     @property
     def stopped(self) -> bool:
@@ -204,7 +204,7 @@ class _Input:
         return self._stop.signum is not None
 
     def waits(self, seconds: float | None) -> bool:
-        """Whether there is something to read, or it ended, before so many seconds are over."""
+        """Whether there is something to read, or the end, within a time."""
         return bool(self._left) or self._ended or self._more(seconds)
 
     def _more(self, seconds: float | None = None) -> bool:
@@ -216,7 +216,7 @@ class _Input:
         return True
 
     def read(self, n: int = -1) -> bytes:
-        """So many bytes, fewer at the end."""
+        """Read n bytes, fewer at the end."""
         while not self._ended and (n < 0 or len(self._left) < n):
             self._more()
         n = len(self._left) if n < 0 else n
@@ -227,18 +227,18 @@ class _Input:
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing comes any more; waits for what comes."""
+        """Whether the input has ended; waits to find out."""
         while not self._left and not self._ended:
             self._more()
         return not self._left
 
     def read_long(self) -> int:
-        """A number in Avro's zigzag form."""
+        """Read a zigzag-encoded number."""
         found = _varint(self.read)
         return (found >> 1) ^ -(found & 1)
 
     def tell(self) -> int:
-        """How many bytes were read."""
+        """Number of bytes read so far."""
         return self._taken
 
 

@@ -1,4 +1,4 @@
-"""Lines of standard input, until it ends or a signal says stop."""
+"""Read lines from standard input until it ends or a signal arrives."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from stream_can.messages.forms import BadMessage
 __all__ = ["MOST", "Stop", "read_lines"]
 
 CHUNK = 1 << 17
-"""Bytes read at once (16 to 256 kB were measured). With more, a batch of 10 classes does not stay
-in the cache; with less, a batch of 1,000 classes has too few lines."""
+"""Bytes per read (16 to 256 kB were measured). With more, a batch of 10 classes exceeds the
+cache; with less, a batch of 1,000 classes has too few lines."""
 MOST = 64 << 20
-"""Bytes of a line, of a block of a container file, and of what such a block unpacks to."""
+"""Maximum size of a line, and of a container file's block, compressed or not."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class StopReading(BaseException):
-    """Raised by the signal handler out of a blocking read, and only there."""
+    """Raised by the signal handler to interrupt a blocking read, and only there."""
 
 
 class Stop:
@@ -44,19 +44,19 @@ class Stop:
             signal.signal(signum, handler)
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
-        """The signal handler."""
+        """Handle a signal."""
         self.signum = signum
         signal.signal(signum, signal.SIG_DFL)
         if self.reading:
             raise StopReading
 
     def read(self, source: BinaryIO, seconds: float | None = None) -> bytes | None:
-        """Wait for something to read, and return it: empty at the end or after a signal.
+        """Wait for input and return it; empty at the end or after a signal.
 
-        None where nothing came in so many seconds.
+        None after a time without input.
         """
         try:
-            # First the flag, then the question: a signal between the two raises, none is missed.
+            # First set the flag, then check: a signal in between raises, none is missed.
             self.reading = True
             if self.signum is not None:
                 return b""
@@ -74,21 +74,21 @@ class Stop:
 def read_lines(
     source: BinaryIO, stop: Stop, patience: Callable[[], float | None] = lambda: None
 ) -> Iterator[list[bytes]]:
-    """Complete lines as they come.
+    """Iterate over complete lines as they arrive.
 
-    A last line without a newline counts too, but not where a signal ended the reading: it may be
-    cut in the middle.
+    A last line without a newline is included unless a signal ended the reading: it may be
+    incomplete.
 
     Parameters
     ----------
     patience
-        How many seconds to wait for more now; if none come, an empty list is yielded. None waits
+        Returns how many seconds to wait for input; without any an empty list is yielded. None waits
         for ever.
 
     Raises
     ------
     BadMessage
-        A line is; those before it were yielded.
+        A line is too long; those before it were yielded.
     """
     parts: list[bytes] = []
     length = 0
@@ -113,9 +113,9 @@ def read_lines(
 
 
 def _comes(source: BinaryIO, seconds: float) -> bool:
-    """Whether there is something to read before so many seconds are over."""
+    """Whether input arrives within a time."""
     try:
         ready, _, _ = select.select([source], [], [], max(seconds, 0))
-    except (OSError, ValueError):  # not a file of the operating system, so reading never waits
+    except (OSError, ValueError):  # not a file of the operating system: reads do not block
         return True
     return bool(ready)

@@ -1,4 +1,4 @@
-"""Output of a pipe: all of it is written, or an error names the file."""
+"""Write the output of a pipe completely, or raise an error that names the file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["complain", "letter_of", "naming", "write_all", "write_lines"]
 
 
 def letter_of(unit: str, number: int, data: bytes, error: StreamCANError) -> bytes:
-    """A dead letter as a JSON line; ``number`` is that of the line or record, from 1 on."""
+    """A dead letter as a JSON line; ``number`` counts lines or records from 1."""
     kind = error.full_name.rpartition(".")[2]
     letter: dict[str, Any] = {unit: number, "error": f"{kind}: {str(error)[:1000]}"}
     try:
@@ -28,29 +28,29 @@ def letter_of(unit: str, number: int, data: bytes, error: StreamCANError) -> byt
 
 
 def write_all(file: BinaryIO, data: bytes) -> None:
-    """Write all of it, past the buffer of ``file`` if there is one.
+    """Write all data, bypassing the buffer of ``file``.
 
     With PYTHONUNBUFFERED, which is usual in containers, standard output has no buffer. Then
-    ``write`` may take only a part, as on a disk that is nearly full, and only its result says so.
+    ``write`` may write only a part, as on a nearly full disk, and only its result tells.
     """
     raw = getattr(file, "raw", file)
     left = memoryview(data)
     while left:
         written = raw.write(left)
-        if written is None:  # the file does not block and cannot take more now: wait
+        if written is None:  # non-blocking and full: wait
             select.select([], [raw], [])
         else:
             left = left[written:]
 
 
 def write_lines(file: BinaryIO, lines: list[bytes]) -> None:
-    """Write lines, each with its end."""
+    """Write lines with line ends."""
     write_all(file, b"\n".join([*lines, b""]))
 
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Put the name of the file into the error of a write; BrokenPipeError goes through as it is."""
+    """Add the file's name to a write error; BrokenPipeError passes unchanged."""
     try:
         yield
     except BrokenPipeError:
@@ -60,6 +60,6 @@ def naming(what: str) -> Iterator[None]:
 
 
 def complain(error: object, code: int = 0) -> int:
-    """Say it on standard error and return the exit code."""
+    """Print an error to standard error; return the exit code."""
     print(f"stream-can pipe: {error}", file=sys.stderr, flush=True)
     return code

@@ -1,4 +1,4 @@
-"""A learner between standard input and output: JSON lines or Avro records, state in a file."""
+"""pipe: run a learner between standard input and output, with its state in a file."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def pipe(
         except (BadLine, StreamCANError) as error:
             return complain(error, 1)
         except OSError as error:
-            # Python flushes at exit and would complain once more.
+            # Otherwise Python would flush at exit and report the error again.
             with suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sink.fileno())
             return 141 if isinstance(error, BrokenPipeError) else complain(error, 1)
@@ -195,7 +195,7 @@ def _refuse_of_sparse(
     validation: tuple[Any, ...] | None,
     labels_per_row: LabelsPerRow,
 ) -> None:
-    """ValueError where something is given that rows of very many classes do not have."""
+    """Raise ValueError for options that rows of very many classes do not support."""
     if format != "json":
         raise ValueError("sparse: needs the format json")
     if labels_per_row == "several":
@@ -210,7 +210,7 @@ def _refuse_of_sparse(
 
 
 def _refuse_of_several(settings: dict[str, Any], **others: Any) -> None:
-    """ValueError where something is given that rows of several labels do not have."""
+    """Raise ValueError for options that rows of several labels do not support."""
     if others["format"] != "json":
         raise ValueError("labels_per_row: several needs the format json")
     for name, value in (settings | others).items():
@@ -219,7 +219,7 @@ def _refuse_of_several(settings: dict[str, Any], **others: Any) -> None:
 
 
 def open_container(source: BinaryIO, stop: Stop) -> Any:
-    """The Avro container file on standard input; StreamCANError where it is none."""
+    """Open the Avro container file on standard input; StreamCANError where it is none."""
     try:
         from stream_can.pipe.container import Container
     except ModuleNotFoundError:
@@ -230,7 +230,7 @@ def open_container(source: BinaryIO, stop: Stop) -> Any:
 
 
 def avro_codec(container: Any, fields: Fields, *, asks: bool) -> Codec:
-    """Make the codec of a container's records; BadMessage where they cannot be answered."""
+    """Create the codec of a container's records; BadMessage where they cannot be answered."""
     from stream_can.messages.codecs.avro import AvroCodec
 
     codec = AvroCodec(container, fields.probs, fields.raw, asks=asks)

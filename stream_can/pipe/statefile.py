@@ -1,4 +1,4 @@
-"""The state of a pipe, in a file that is whole at every moment."""
+"""State file of a pipe, replaced atomically."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class StateInUse(StreamCANError):
-    """Another pipe has the state file."""
+    """Another pipe uses the state file."""
 
 
 @contextmanager
 def locked(path: Path | None) -> Iterator[None]:
-    """Hold the state file for this process alone; folders that are missing are made.
+    """Lock the state file for this process; create missing folders.
 
     The lock is on a file beside it, ``<name>.lock``, since each save replaces the state file. The
     operating system releases it however the process ends.
@@ -49,7 +49,7 @@ def locked(path: Path | None) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     name = Path(f"{path}.lock")
     while True:
-        # A link that lies there leads to somebody else's file, which is not ours to write.
+        # Following a link would write to somebody else's file.
         with open(os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -59,8 +59,8 @@ def locked(path: Path | None) -> Iterator[None]:
                     f"state file {path}: in use by process {file.read().strip()}; "
                     "give each pipe its own"
                 ) from None
-            # Between our open and our lock its owner may have removed the file, and another process
-            # may have made a new one: then we hold a lock that nobody looks at.
+            # Between our open and our lock the owner may have removed the file, and another process
+            # may have created a new one: then our lock has no effect.
             if not name.exists() or not os.path.samestat(os.fstat(file.fileno()), name.stat()):
                 continue
             file.truncate(0)
@@ -74,38 +74,38 @@ def locked(path: Path | None) -> Iterator[None]:
 
 
 class Counts(msgspec.Struct):
-    """Counts of a state since it began."""
+    """Counts since the state began."""
 
     predictions: Count = 0
-    """Predictions that came out corrected."""
+    """Predictions corrected."""
     learned: Count = 0
     """Labels learned with their prediction."""
     unknown: Count = 0
-    """Labels whose prediction is not known."""
+    """Labels whose prediction is unknown."""
     repeated: Count = 0
-    """Labels of predictions that had theirs."""
+    """Labels of already labelled predictions."""
     dead_letters: Count = 0
 
 
 class StateHead(msgspec.Struct):
-    """The head of a state file."""
+    """Head of a state file."""
 
     pipe: Literal[1]
     """The format."""
     lines: Count
-    """Lines, or records, that were taken."""
+    """Lines or records processed."""
     counts: Counts
     learner: bytes
 
 
 class PipeState:
-    """The state of a pipe: the learner, how many lines it has taken, and what these were."""
+    """State of a pipe: the learner, the number of lines processed, and counts."""
 
     def __init__(self, learner: Learner, lines: int = 0, counts: Counts | None = None) -> None:
         self.learner, self.lines, self.counts = learner, lines, counts or Counts()
 
     def to_bytes(self) -> bytes:
-        """The whole state, versioned and checksummed."""
+        """Encode the state, versioned and checksummed."""
         head = StateHead(1, self.lines, self.counts, self.learner.to_bytes())
         return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), {})
 
@@ -119,13 +119,13 @@ class PipeState:
         ask: float | Literal["as before"] | None = "as before",
         **settings: Any,
     ) -> Self:
-        """Load :meth:`to_bytes`; or begin with what `Corrector.to_bytes` or `Learner.to_bytes`
-        returned.
+        """Decode :meth:`to_bytes`, or start with the result of `Corrector.to_bytes` or
+        `Learner.to_bytes`.
 
         Raises
         ------
         SnapshotMismatch
-            It is none of these, damaged, or does not match the classes or settings.
+            The bytes are none of these, damaged, or have other classes or settings.
         """
         content = snapshot.decode(data).head
         if "pipe" in content or "learner" in content:
@@ -150,7 +150,7 @@ def open_state(
     *,
     sparse: bool = False,
 ) -> PipeState:
-    """Load the state file, or make a new state, saved at once so that a bad path shows now."""
+    """Load the state file, or create a new state, saved at once so that a bad path is noticed."""
     try:
         data = None if path is None else snapshot.read(path)
     except FileNotFoundError:
@@ -174,7 +174,7 @@ def open_state(
             snapshot.save(state.to_bytes(), path)
         return state
     try:
-        if sparse:  # what a state has beside these cannot be changed
+        if sparse:  # settings stored in a state, which cannot change
             classes = None
             settings = {name: settings[name] for name in ("memory_mb",) if name in settings}
         state = PipeState.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)

@@ -1,4 +1,4 @@
-"""The lines of a pipe through its learner, and when the state is saved."""
+"""Process lines with a learner, and save the state."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ __all__ = ["BadLine", "HowRead", "Run", "Saver"]
 
 LABELS, PREDICTIONS = "labels", "predictions"
 MOST_MODELS = 1000
-"""Models and versions; with more, a field is named that is none."""
+"""Maximum number of models and versions; more suggest that a wrong field is named."""
 
 SECONDS, SHARE = 1.0, 0.1
-"""The least time between two saves, and the share of the time that saving may take."""
+"""Minimum time between saves, and maximum share of the time spent saving."""
 
 
 class Saver:
-    """Saves a state after so many lines, or after a while: the longer, the more a save costs."""
+    """Saves a state after a number of lines or a time, which grows with the cost of a save."""
 
     def __init__(self, state: PipeState, path: Path | None, save_every: int) -> None:
         self.state, self.path, self.save_every = state, path, save_every
@@ -50,28 +50,28 @@ class Saver:
 
     @property
     def lines_left(self) -> int:
-        """How many lines may come before the next save."""
+        """Number of lines until the next save."""
         return self.save_every - self.unsaved
 
     def seconds_left(self) -> float | None:
-        """How long until a save is due; None where nothing is to be saved."""
+        """Seconds until a save is due; None where nothing needs saving."""
         if self.path is None or not self.unsaved:
             return None
         return max(0.0, self.due - time.monotonic())
 
     def add(self, lines: int) -> None:
-        """So many lines were handled."""
+        """Count processed lines."""
         self.unsaved += lines
         if self.unsaved >= self.save_every:
             self.save()
 
     def save_if_due(self) -> None:
-        """Save where seconds have passed since the last."""
+        """Save if the time has come."""
         if self.seconds_left() == 0:
             self.save()
 
     def save(self) -> None:
-        """Save now, where a state is kept."""
+        """Save now, if a state is kept."""
         started = time.monotonic()
         if self.path is not None:
             snapshot.save(self.state.to_bytes(), self.path)
@@ -85,7 +85,7 @@ class BadLine(StreamCANError):
 
 
 class HowRead(NamedTuple):
-    """How lines are read."""
+    """How lines are parsed."""
 
     messages: Messages
     labelled: bool
@@ -95,9 +95,9 @@ class HowRead(NamedTuple):
 
 
 class Run:
-    """The lines of one run through the learner.
+    """Passes the lines of one run through the learner.
 
-    Lines are numbered over the life of the state file.
+    Line numbers continue over the life of the state file.
     """
 
     def __init__(
@@ -124,15 +124,15 @@ class Run:
         self.naming = Naming(fields) if (fields.model or fields.version) else None
         name = self.messages.label_path[-1]
         quoted = msgspec.json.encode(name)
-        # A line without this text has no label, which saves looking for it. A name that JSON can
-        # write in several ways, such as one with an umlaut, proves nothing; then look for a colon,
-        # which every line has.
+        # A line without this text has no label, which saves a search. A name that JSON can write in
+        # several ways, such as one with an umlaut, proves nothing; then a colon is searched, which
+        # every line has.
         self.in_labels = quoted if quoted == f'"{name}"'.encode("ascii", "ignore") else b":"
 
     def take(self, lines: Sequence[bytes]) -> None:
-        """Handle lines, write what comes of them, save when it is time.
+        """Process lines, write their output, save when due.
 
-        Called without lines where none came in time: a save may be due all the same.
+        Called with no lines after a time without input: a save may be due.
         """
         start = 0
         while start < len(lines):
@@ -143,12 +143,12 @@ class Run:
         self.saver.save_if_due()
 
     def handle(self, lines: Sequence[bytes]) -> None:
-        """One batch through the learner: outputs, then dead letters, are written.
+        """Process a batch: write outputs, then dead letters.
 
         Raises
         ------
         BadLine
-            ``errors="fail"``: what came before the line is written and saved.
+            ``errors="fail"``: everything before the line is written and saved.
         """
         taken = [
             (number, line)
@@ -186,7 +186,7 @@ class Run:
     def open(
         self, taken: Sequence[tuple[int, bytes]]
     ) -> tuple[list[Opened], list[Name], NDArray[np.float64]]:
-        """Open lines: their content; where models are looked for, their names; and their rows."""
+        """Parse lines: content, names of models where configured, and rows."""
         records, given = list[Record](), list[Any]()
         for number, line in taken:
             message, kind = self.kind(line)
@@ -213,7 +213,7 @@ class Run:
         return opened, names, P
 
     def name_of(self, says: Opened, message: Any, known: set[Name]) -> Name:
-        """Name the model and version of a line; BadMessage where it names none, or too many."""
+        """Model and version of a line; BadMessage where it names none, or too many."""
         naming, find = self.naming, self.messages.predictions.find
         assert naming is not None
         if isinstance(says, Label):
@@ -232,7 +232,7 @@ class Run:
     def learn(
         self, opened: Sequence[Opened], names: Sequence[Name], P: NDArray[np.float64]
     ) -> list[bytes]:
-        """Correct the predictions and learn the labels, in order; the lines that come out."""
+        """Correct the predictions and learn the labels, in order; return the output lines."""
         learner, messages = self.learner, self.messages
         columns = learner.segments
         predictions, labels, lanes = list[Prediction](), list[LateLabel](), list[Name]()
@@ -275,7 +275,7 @@ class Run:
         return messages.write_all(predictions, sent)
 
     def tell(self, taken: Sequence[tuple[int, bytes]], opened: Sequence[Opened]) -> None:
-        """Tell standard error what a reader should know of the lines, and of the classifier."""
+        """Report noteworthy things about the lines and the classifier on standard error."""
         if not self.told_of_values:
             for (number, _), says in zip(taken, opened, strict=False):
                 if isinstance(says, Prediction) and says.fault is not None:
@@ -289,9 +289,10 @@ class Run:
                 complain(episode.text(" ".join(filter(None, name))))
 
     def kind(self, line: bytes) -> tuple[Any, str]:
-        """A line, opened, or what is wrong with it; and whether it is a prediction or a label.
+        """Open a line, and tell whether it is a prediction or a label; or return its error.
 
-        A label has its field and no probabilities, or brings the original row (``probs_raw``) with
+        A label has the label field and no probabilities, or echoes the raw row (``probs_raw``)
+        beside them.
         them.
         """
         messages = self.messages
@@ -320,7 +321,7 @@ class Run:
         return message, PREDICTIONS
 
     def finish(self) -> None:
-        """Save what is not yet saved, and say what happened to whoever watches."""
+        """Save what is unsaved, and report a summary."""
         self.saver.save()
         if sys.stderr.isatty():
             counts = self.state.counts
@@ -337,7 +338,7 @@ class Run:
             complain(text + self.gain())
 
     def gain(self) -> str:
-        """The scores of all models together, in words."""
+        """Describe the scores of all models together."""
         found = list(self.learner.scores.values())
         if not any(sent.n for _, sent in found):
             return ""

@@ -1,4 +1,4 @@
-"""Files of recorded predictions and labels, chunk by chunk, every row checked."""
+"""Read files of recorded predictions and labels in chunks, checking every row."""
 
 from stream_can.recording.recording import Chunk, Recording, from_arrays
 from stream_can.recording.several import MultiLabelChunk, MultiLabelRecording

@@ -1,4 +1,4 @@
-"""Cells -> rows of probabilities and times."""
+"""Convert cells of a table to rows of probabilities and to times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["classes_of", "parsed", "probs_of", "rows_of", "times_of"]
 
 
 def parsed(cell: Any) -> Any:
-    """A cell of text as what it says: JSON, or how Python or numpy print lists and dicts."""
+    """Parse a text cell: JSON, or as Python or numpy print lists and dicts."""
     if not isinstance(cell, str):
         return cell
     text = cell.strip()
@@ -38,7 +38,7 @@ def parsed(cell: Any) -> Any:
 
 
 def classes_of(cell: Any) -> list[Any] | range | None:
-    """The classes that probabilities name, or their numbers; None where it holds none."""
+    """Classes named by probabilities, or their range; None where the cell has none."""
     cell = parsed(cell)
     if isinstance(cell, bool) or cell is None:
         return None
@@ -54,7 +54,7 @@ def classes_of(cell: Any) -> list[Any] | range | None:
 
 
 def rows_of(cells: list[Any], forms: Forms, name: str, first: int) -> NDArray[np.float64]:
-    """Cells in whatever form as rows, shape (n, m); an entry that is None becomes nan."""
+    """Convert cells in any form to rows, shape (n, m); an entry None becomes nan."""
     rows = []
     for i, cell in enumerate(cells):
         try:
@@ -69,7 +69,7 @@ def rows_of(cells: list[Any], forms: Forms, name: str, first: int) -> NDArray[np
 
 
 def probs_of(cell: Any) -> Probs:
-    """A cell as probabilities in whatever form, also as text; BadMessage where it holds none."""
+    """Convert a cell, possibly text, to probabilities in any form; BadMessage where it has none."""
     cell = parsed(cell)
     if isinstance(cell, dict):
         return {str(name): _number(p) for name, p in cell.items() if p is not None}
@@ -89,7 +89,7 @@ def _number(value: Any) -> float:
 
 
 def times_of(source: str, name: str, values: list[Any], first: int) -> Times:
-    """Numbers, or dates as ISO 8601 text; None is missing."""
+    """Convert numbers, or dates as ISO 8601 text; None is missing."""
     missing = np.array([value is None for value in values], np.bool_)
     numbers: list[float] = []
     unit = ""

@@ -1,4 +1,4 @@
-"""csv, parquet and feather as tables, read by polars a batch at a time."""
+"""CSV, Parquet and Feather tables, read in batches by polars."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FrameTable:
             if self.rows == 0:
                 raise InvalidRecording(f"{self._name}: no rows, only the header")
             for name in scan.collect_schema():
-                base, duplicated, _ = name.rpartition("_duplicated_")  # so polars renames it
+                base, duplicated, _ = name.rpartition("_duplicated_")  # the name that polars gives
                 if form == "csv" and duplicated and base in scan.collect_schema():
                     raise InvalidRecording(f"{self._name}: two columns have the header {base!r}")
             self.first = scan.head(1).collect().row(0, named=True)
@@ -82,9 +82,9 @@ class FrameTable:
     def batches(
         self, probs: list[str], label: str, times: list[str], size: int, segments: list[str]
     ) -> Iterator[Batch]:
-        """As `Table.batches`; only the columns that are needed are read."""
-        # A label that looks like a number in the first rows may be a word further down; so may a
-        # value of a column. Of one that looks like fractions the numbers count.
+        """See `Table.batches`; reads only the needed columns."""
+        # A label that looks like a number in the first rows may be a word further down, and so may
+        # a value of a column. Where the first rows look like fractions, numbers are compared.
         types: dict[str, Any] = {label: pl.String} | dict.fromkeys(segments, pl.String)
         schema = self._scan({}).collect_schema() if segments else {}
         fractions = {name for name in segments if name in schema and schema[name].is_float()}
@@ -139,7 +139,7 @@ class FrameTable:
 
 
 def _cells(column: pl.Series) -> NDArray[np.float64] | list[Any]:
-    """Lists of one length as a matrix, any other cells as they are."""
+    """Lists of equal length as a matrix, other cells unchanged."""
     if isinstance(column.dtype, pl.Array) and not column.has_nulls():
         return np.ascontiguousarray(column.to_numpy(), np.float64)
     if (
@@ -154,7 +154,7 @@ def _cells(column: pl.Series) -> NDArray[np.float64] | list[Any]:
 
 
 def _number(cell: Any) -> Any:
-    """A cell of a csv file as the number that it says, where it says one."""
+    """Parse a CSV cell as a number where it is one."""
     try:
         return float(cell) if isinstance(cell, str) else cell
     except ValueError:
@@ -162,7 +162,7 @@ def _number(cell: Any) -> Any:
 
 
 def _dialect(start: bytes) -> tuple[str, bool]:
-    """The separator of a csv file, and whether its numbers have commas, by its first lines."""
+    """Detect a CSV file's separator and decimal commas from its first lines."""
     header, _, rest = start.decode(errors="replace").partition("\n")
     plain = re.sub(r'"[^"]*"', "", header)
     separator = max(",;\t|", key=plain.count)

@@ -1,4 +1,4 @@
-"""Which reader for which file: by its name's ending, checked against its first bytes."""
+"""Select the reader for a file by its suffix, verified by its first bytes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ MAGIC = {
 
 
 def open_table(source: SourceFile, names: Names) -> Table:
-    """The table in a file, if it holds what its name says.
+    """Open a file as a table, if its content matches its name.
 
     Parameters
     ----------
     names
-        What the columns are called, for the formats that must know.
+        Names of the columns, for formats that need them.
     """
     found = _looks_like(source.start)
     if source.suffix in EXCEL or b"[Content_Types].xml" in source.start:
@@ -55,7 +55,7 @@ def open_table(source: SourceFile, names: Names) -> Table:
         raise InvalidRecording(
             f"{source.name}: named like {said}, but what it holds looks like {found}"
         )
-    # Only what the format needs is imported: polars is an extra, and takes a while.
+    # Only the needed format is imported: polars is optional, and slow to import.
     if said in ("npz", "npy"):
         from stream_can.recording.npz import NpzTable
 

@@ -1,4 +1,4 @@
-"""JSON lines, or an array of objects, as a table; no schema is needed."""
+"""JSON lines, or an array of objects, as a table without a schema."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _decode_any = msgspec.json.Decoder().decode
 _decode_array = msgspec.json.Decoder(list[Any]).decode
 Decode = Callable[[Any], dict[str, Any]]
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-make_type: Any = TypedDict  # called with fields that are known only here
+make_type: Any = TypedDict  # called with fields known only at run time
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class JsonTable:
-    """One JSON object for each row; what is wrong is named by its line.
+    """A JSON object per row; errors name the line.
 
-    Labels may be lines of their own: a line with a label and no probabilities is the label of the
-    latest row before it that has the same id. Ids and labels are kept in memory then.
+    Labels may be on lines of their own: a line with a label and no probabilities labels the latest
+    row before it with the same id. Ids and labels are then kept in memory.
     """
 
     def __init__(self, source: SourceFile, names: Names) -> None:
         self._path, self._name, self._names = source.path, source.name, names
-        # The whole file is one array: it is decoded at once, not line by line.
+        # The file is a single array, decoded at once.
         self._whole = False
         self._whole = self._is_one_array(source.start)
         self._decode: Decode = _decode
@@ -45,16 +45,16 @@ class JsonTable:
             self._decode = self._array
         rows = self._objects()
         first = next((row for row in rows if not self._is_label(row)), None)
-        if first is None:  # then the labels stand beside probabilities of another name
+        if first is None:  # the labels are then beside probabilities under another name
             first = next(self._objects(), None)
         if first is None:
             raise InvalidRecording(f"{self._name}: no rows")
         self.first = first
         self.columns = list(first)
         self._found: dict[int, list[tuple[Any, int]]] = {}
-        """Row -> its labels, each with how many rows stood before its line."""
+        """Row -> its labels, each with the number of rows before its line."""
         self.labels_apart = False
-        # Where the first prediction has no label, labels may be lines of their own.
+        # If the first prediction has no label, labels may be on lines of their own.
         if field(first, names.label) is None:
             self.rows = self._join()
             self.labels_apart = bool(self._found)
@@ -78,7 +78,7 @@ class JsonTable:
                 raise InvalidRecording(f"{self._name}: {error}") from None
 
     def _is_one_array(self, start: bytes) -> bool:
-        """Whether the file is an array of rows, and not lines that are arrays."""
+        """Whether the file is one array of rows, rather than lines that are arrays."""
         if not start.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"["):
             return False
         (_, first), *more = islice(self._lines(), 2)
@@ -89,7 +89,7 @@ class JsonTable:
         return not more
 
     def _array(self, line: Any) -> dict[str, Any]:
-        """An array, as pipelines of transformers print it: the probabilities, and nothing else."""
+        """A row given as an array, as transformers pipelines print it: only the probabilities."""
         cell = _decode_array(line)
         if len(cell) == 1 and isinstance(cell[0], list):
             (cell,) = cell
@@ -117,9 +117,9 @@ class JsonTable:
         )
 
     def _join(self) -> int:
-        """Find the row of each label that is a line of its own; returns the number of rows.
+        """Find the row of each label on a line of its own; return the number of rows.
 
-        The latest row before the label with its id.
+        It is the latest row before the label with its id.
         """
         rows = 0
         latest: dict[Any, int] = {}
@@ -145,7 +145,7 @@ class JsonTable:
     def batches(
         self, probs: list[str], label: str, times: list[str], size: int, segments: list[str]
     ) -> Iterator[Batch]:
-        """As `Table.batches`."""
+        """See `Table.batches`."""
         first, rows = 0, list[dict[str, Any]]()
         for row in self._objects(self._decoder(probs, [label, *times, *segments])):
             if self.labels_apart and self._is_label(row):
@@ -158,10 +158,10 @@ class JsonTable:
             yield self._batch(rows, first, probs, label, times, segments)
 
     def _decoder(self, probs: list[str], others: list[str]) -> Decode:
-        """Make the decoder of a line, which reads as little of it as is needed.
+        """Create a decoder of lines that reads only what is needed.
 
-        An array of numbers becomes an ``array``, without a Python object for each number; fields
-        that nobody asked for are skipped. A line that this cannot read goes to the plain decoder.
+        An array of numbers becomes an ``array``, without a Python object per number; other fields
+        are skipped. A line that it cannot read goes to the plain decoder.
         """
         name = probs[0]
         cell = self.first.get(name)
@@ -193,10 +193,10 @@ class JsonTable:
         times: list[str],
         segments: list[str],
     ) -> Batch:
-        """Decoded lines as a batch: a matrix where all cells are lists of one length.
+        """Build a batch from decoded lines: a matrix where all cells are lists of equal length.
 
-        Where labels are lines of their own, row numbers stand in for times: of the row, and of the
-        row that its label came before.
+        Where labels are on lines of their own, row numbers serve as times: of the row, and of the
+        row before its label.
         """
         cells: Any
         if len(probs) == 1:
@@ -212,7 +212,7 @@ class JsonTable:
                 matrix = np.array(cells, np.float64)
                 cells = matrix if matrix.ndim == 2 else cells
             except (ValueError, TypeError):
-                pass  # what is wrong, the caller finds row by row
+                pass  # the caller finds the fault, row by row
         given = [[field(row, name) for row in rows] for name in segments]
         if not self.labels_apart:
             columns = [
@@ -234,7 +234,7 @@ class JsonTable:
 
 
 def field(row: dict[str, Any], name: str) -> Any:
-    """Value of a field, or inside of one (``model.probs``); None where there is nothing."""
+    """Value of a field or of a nested one (``model.probs``); None where missing."""
     if name in row:
         return row[name]
     value: Any = row

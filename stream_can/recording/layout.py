@@ -1,4 +1,4 @@
-"""Where in a table the probabilities are, and of which classes."""
+"""Find the probabilities in a table, and their classes."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ SEPARATORS = "_./: -"
 
 
 class Layout(NamedTuple):
-    """One column of cells, or a column for each class."""
+    """A single column of cells, or one column per class."""
 
     columns: list[str]
     cells: bool
-    """Whether the one column holds whole rows."""
+    """Whether the single column holds whole rows."""
     classes: list[Any]
 
 
 INDEX = ("", "index", "Unnamed: 0", "id", "pred", "prediction", "predicted", "y_pred")
-"""Names of columns of numbers that are no probabilities."""
+"""Names of numeric columns that are never probabilities."""
 BEST_ALONE = (
     "the first row has the best class alone, and all are needed: a pipeline of transformers gives"
     " them with top_k=None"
 )
 LABELS = ("target", "truth", "y", "y_true", "true", "actual", "class", "gold", "ground_truth")
-"""Other names of columns of labels."""
+"""Other common names of label columns."""
 
 
 def find_layout(
@@ -42,24 +42,24 @@ def find_layout(
     others: Sequence[str],
     normalise: Normalise = "rounded",
 ) -> Layout:
-    """Where the probabilities are: the first of these that fits.
+    """Find the probabilities: the first of these that fits.
 
-    1. One column ``probs``, or a field inside of one, whose cells hold whole rows.
-    2. Columns that begin with ``probs``, one for each class; or of that pattern.
-    3. Columns named by the classes, where these are given.
-    4. For the default name alone: columns whose numbers in the first row sum to 1; or to 100, where
+    1. One column ``probs``, or a nested field, whose cells hold whole rows.
+    2. Columns that begin with ``probs``, one per class; or that match the pattern.
+    3. Columns named like the classes, where these are given.
+    4. For the default name only: columns whose numbers in the first row sum to 1; or to 100, where
        all rows are divided by their sum.
 
     Parameters
     ----------
     name
-        What the file is called.
+        Name of the file.
     probs
-        A column, a field inside of one, what columns begin with, or a pattern ``before*behind``.
+        A column, a nested field, a prefix of columns, or a pattern ``before*after``.
     classes
-        The names of the classes, where the user or the file says them.
+        Names of the classes, where the user or the file gives them.
     others
-        The columns that are something else, that of the labels first.
+        Columns with another meaning, the labels' first.
     """
     cell = table.cell(probs)
     if cell is not None:
@@ -95,7 +95,7 @@ def find_layout(
             return Layout(columns, False, list(named))
         if len(classes) != len(columns):
             raise _count(name, len(columns), classes)
-        if {str(c) for c in classes} == named.keys():  # in whatever order the file has them
+        if {str(c) for c in classes} == named.keys():  # the file's order may differ
             columns = [named[str(c)] for c in classes]
         return Layout(columns, False, list(classes))
     if classes is not None and all(str(c) in free for c in classes):
@@ -109,9 +109,10 @@ def find_layout(
 
 
 def column_of_rows(table: Table, others: Sequence[str]) -> str | None:
-    """The one column whose first cell is a whole row of probabilities; None where none is, or two.
+    """The only column whose first cell is a whole row of probabilities; None where there is not
+    exactly one.
 
-    That is a list or an object of numbers that sum to 1, or a list of {"label", "score"}.
+    Such a cell is a list or object of numbers that sum to 1, or a list of {"label", "score"}.
     """
     found = [
         column
@@ -125,7 +126,7 @@ def column_of_rows(table: Table, others: Sequence[str]) -> str | None:
 
 
 def _numbers_in(cell: Any) -> list[float]:
-    """The numbers of a cell that may be a whole row; none where it is something else."""
+    """Numbers of a cell that may be a whole row; empty for anything else."""
     cell = parsed(cell)
     if isinstance(cell, dict):
         cell = list(cell.values())
@@ -153,12 +154,12 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
 
 
 def _near(total: float, wanted: float, n: int) -> bool:
-    """Whether n numbers sum up so; they may be rounded. Every row is checked later."""
+    """Whether the sum of n possibly rounded numbers is as wanted. All rows are checked later."""
     return abs(total - wanted) <= wanted * max(TOLERANCE, 0.005 * n)
 
 
 def _way_out(table: Table, free: Sequence[str], label: str) -> str:
-    """A hint: what to add to the command, by the content of the first row."""
+    """Suggest options, judging by the first row."""
     for column in free:
         if row := _numbers_in(table.first.get(column)):
             return f"Column {column!r} holds {len(row)} numbers a row: --probs {column!r}?"
@@ -193,32 +194,32 @@ def _way_out(table: Table, free: Sequence[str], label: str) -> str:
 
 
 def _cut(column: str) -> int:
-    """Where the last word of a column's name begins."""
+    """Start of the last word of a column's name."""
     return 1 + max(column.rfind(separator) for separator in SEPARATORS)
 
 
 def _around(columns: Sequence[str]) -> tuple[str, str]:
-    """The beginning and the end that all names share."""
+    """Common prefix and suffix of all names."""
     prefix = _common(columns)
     rest = [column.removeprefix(prefix)[::-1] for column in columns]
     return prefix, _common(rest)[::-1]
 
 
 def _common(texts: Sequence[str]) -> str:
-    """The beginning that all texts share."""
+    """Common prefix of all texts."""
     same = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
     return "".join(letters[0] for letters in same)
 
 
 def _named_by(columns: list[str], label: Any) -> list[str]:
-    """The classes of columns: prob_cat is the class cat where the first label says so."""
+    """Classes of columns: prob_cat is the class cat if the first label says so."""
     prefix, suffix = _around(columns)
     inner = [column.removeprefix(prefix).removesuffix(suffix) for column in columns]
     return inner if str(label) in inner and str(label) not in columns else columns
 
 
 def _class_names(columns: list[str], prefix: str) -> list[str]:
-    """The names after the prefix, without separators that follow it in every name."""
+    """Names after the prefix, without separators common to all."""
     rests = [column.removeprefix(prefix) for column in columns]
     while prefix and len(first := {rest[:1] for rest in rests}) == 1 and first <= {*SEPARATORS}:
         rests = [rest[1:] for rest in rests]
@@ -231,7 +232,7 @@ def _is_class(rest: str, prefix: str) -> bool:
 
 
 def _that_sum_to(wanted: float, table: Table, free: list[str]) -> list[str]:
-    """Columns named by their classes: those whose numbers of the first row sum up so."""
+    """Columns named by classes: those whose numbers in the first row sum up as wanted."""
     columns = [
         column
         for column in free
@@ -249,7 +250,7 @@ def _count(name: str, found: int, classes: Sequence[Any]) -> InvalidRecording:
 
 
 def may_hold(table: Table, name: str) -> bool:
-    """Whether there is such a column, or a field inside of one, as far as the first row says."""
+    """Whether there is such a column or nested field, judging by the first row."""
     if name in table.columns:
         return True
     value: Any = table.first
@@ -257,13 +258,13 @@ def may_hold(table: Table, name: str) -> bool:
         if not isinstance(value, dict) or part not in value:
             return False
         value = value[part]
-        if not value:  # null, or an object without fields: a later row may have them
+        if not value:  # null, or an object without fields: later rows may have more
             return True
     return True
 
 
 def no_column(name: str, table: Table, what: str, wanted: str) -> InvalidRecording:
-    """The error that says which columns there are."""
+    """The error that lists the columns."""
     columns = ", ".join(table.columns[:12]) + (", ..." if len(table.columns) > 12 else "")
     text = f"{name}: no column {wanted!r} for {what}; the file has {columns}"
     if len(table.columns) > 1 and _are_values(table.columns[:-1]):
@@ -276,7 +277,7 @@ def no_column(name: str, table: Table, what: str, wanted: str) -> InvalidRecordi
 
 
 def _are_values(names: Sequence[str]) -> bool:
-    """Whether names are numbers, and not those of classes: 0, 1, 2, ..."""
+    """Whether names are numbers other than the classes 0, 1, 2, ..."""
     counted = any([*names] == [str(first + k) for k in range(len(names))] for first in (0, 1))
     return not counted and all(_reads_as_number(name) for name in names)
 

@@ -1,4 +1,4 @@
-"""npz and npy as tables: arrays read as streams."""
+"""npz and npy files as tables; arrays are read as streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["NpzTable"]
 
 @contextmanager
 def _read_errors(name: str) -> Iterator[None]:
-    """Around what reads: whatever a broken file raises becomes an InvalidRecording."""
+    """Turn any error of reading a broken file into InvalidRecording."""
     try:
         yield
     except InvalidRecording:
@@ -30,10 +30,10 @@ def _read_errors(name: str) -> Iterator[None]:
 
 
 class NpzTable:
-    """Arrays of one length: those of an archive, or the one of an npy file and that of its labels.
+    """Arrays of equal length in an archive, or an npy file and that of its labels.
 
-    Each is read as a stream and is never whole in memory, except one stored by columns or of Python
-    objects.
+    Each is read as a stream and is never whole in memory, unless it is stored by columns or holds
+    Python objects.
     """
 
     labels_apart = False
@@ -56,7 +56,7 @@ class NpzTable:
                 self._files[names.label] = Path(names.label)
                 files = list(self._files)
             self._heads = {name: self._head(name) for name in files}
-        # The longest matrix says how many rows there are; one number a row will do for two classes.
+        # The longest matrix gives the number of rows; for two classes one number per row is enough.
         shapes = {name: shape for name, (shape, _, _) in self._heads.items()}
         for array, shape in shapes.items():
             if any(size < 0 for size in shape):
@@ -78,7 +78,8 @@ class NpzTable:
 
     @contextmanager
     def _open(self, name: str) -> Iterator[tuple[IO[bytes], tuple[int, ...], bool, np.dtype[Any]]]:
-        """An array's data as a stream; its shape, whether it is by columns, its type."""
+        """Open an array's data as a stream; return its shape, whether it is by columns, its
+        type."""
         opened: IO[bytes]
         if self._archive is None:
             opened = self._files[name].open("rb")
@@ -98,7 +99,7 @@ class NpzTable:
             return shape, by_columns, dtype
 
     def _array(self, name: str) -> NDArray[Any]:
-        """The whole array of this name."""
+        """Read the whole array of this name."""
         with self._open(name) as (file, shape, by_columns, dtype):
             if dtype.hasobject:
                 return read_objects(file, name)
@@ -106,7 +107,7 @@ class NpzTable:
         return array.reshape(shape[::-1]).T if by_columns else array.reshape(shape)
 
     def _pieces(self, name: str, size: int) -> Iterator[NDArray[Any]]:
-        """The rows of an array, ``size`` at a time."""
+        """Read the rows of an array, ``size`` at a time."""
         shape, by_columns, dtype = self._heads[name]
         if dtype.hasobject or (by_columns and len(shape) > 1):
             array = self._array(name)
@@ -129,7 +130,7 @@ class NpzTable:
     def batches(
         self, probs: list[str], label: str, times: list[str], size: int, segments: list[str]
     ) -> Iterator[Batch]:
-        """As `Table.batches`."""
+        """See `Table.batches`."""
         names = [*probs, label, *times, *segments]
         behind = len(names) - len(segments)
         with _read_errors(self._name):
@@ -152,8 +153,8 @@ class NpzTable:
 
 
 def _names(labels: NDArray[Any]) -> list[Any]:
-    """Labels as Python values; a column (n, 1) as scikit-learn has it too, bytes as text, and of
-    several a row an array each."""
+    """Labels as Python values: a column (n, 1) is flattened, bytes become text, and with several
+    labels a row is an array."""
     if labels.ndim == 2 and labels.shape[1] != 1:
         return list(labels)
     if labels.ndim == 2:

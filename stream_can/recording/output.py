@@ -1,4 +1,4 @@
-"""Corrected rows as a file beside the recording: one for each of its rows, in their order."""
+"""Write corrected rows to a file, one for each row of the recording, in order."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class CorrectedFile:
     Parameters
     ----------
     path
-        The file; it is there once all is written.
+        Path of the file; it appears when complete.
     classes
         Names of the classes.
     sets
-        Whether rows have prediction sets; .npy has no place for them.
+        Whether rows have prediction sets; .npy does not support them.
 
     Raises
     ------
     StreamCANError
-        Another suffix.
+        The suffix is another one.
     """
 
     def __init__(self, path: Path, classes: Sequence[Any], *, sets: bool = False) -> None:
@@ -59,7 +59,7 @@ class CorrectedFile:
         return csv.writer(self._file, delimiter="\t" if self._path.suffix == ".tsv" else ",")
 
     def add(self, P: NDArray[np.float64], inside: NDArray[np.bool_] | None = None) -> None:
-        """Write rows, shape (n, m), and which classes are in the set of each, the same shape."""
+        """Write rows, shape (n, m), and their sets as booleans of the same shape."""
         if self._file is None:
             self._kept.append(P.copy())
             return

@@ -1,7 +1,7 @@
-"""Arrays of Python objects, as numpy saves them, read without running what a pickle may hold.
+"""Read arrays of Python objects saved by numpy, without running code from a pickle.
 
-numpy pickles such an array. Of a pickle only the opcodes that build plain values are followed, and
-the few functions that numpy's own ones name are replaced by our own: anything else is refused.
+numpy pickles such arrays. Only the opcodes that build plain values are interpreted, and the few
+functions of numpy that they name are replaced by safe ones; anything else is refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["read_objects"]
 
 
 class _Array:
-    """A stand-in for an array: its state names its shape and its values."""
+    """Stand-in for an array; its state has the shape and the values."""
 
     values: list[Any]
 
@@ -28,7 +28,7 @@ class _Array:
 
 
 class _Type:
-    """A stand-in for a type of numpy's scalars."""
+    """Stand-in for the type of a numpy scalar."""
 
     def __init__(self, code: str, *_: Any) -> None:
         self.code = code
@@ -38,7 +38,7 @@ class _Type:
 
 
 def _scalar(kind: _Type, data: Any = b"") -> Any:
-    """One of numpy's scalars, from its bytes in little-endian order."""
+    """A numpy scalar from its little-endian bytes."""
     letter = kind.code[:1]
     if letter == "U":
         return data.decode("utf-32-le").rstrip("\0")
@@ -52,10 +52,10 @@ def _scalar(kind: _Type, data: Any = b"") -> Any:
 
 
 class _Plain(pickle.Unpickler):
-    """Knows nothing but the above."""
+    """An unpickler that only knows these."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Our own in place of numpy's."""
+        """Return the safe replacement of numpy's function."""
         known = {"_reconstruct": _Array, "ndarray": _Array, "dtype": _Type, "scalar": _scalar}
         if module.partition(".")[0] == "numpy" and name in known:
             return known[name]
@@ -63,13 +63,13 @@ class _Plain(pickle.Unpickler):
 
 
 def read_objects(file: IO[bytes], name: str) -> NDArray[Any]:
-    """The array of plain values that follows in a file, shape (n,); ValueError where it is none."""
+    """Read an array of plain values, shape (n,); ValueError where it holds others."""
     try:
         array = _Plain(file).load()
         values = array.values if isinstance(array, _Array) else None
         if not isinstance(values, list):
             raise pickle.UnpicklingError("no array")
-    except Exception as error:  # whatever a damaged pickle leads to
+    except Exception as error:  # a damaged pickle can raise anything
         raise ValueError(f"array {name} holds Python objects other than names: {error}") from None
     for value in values:
         if not isinstance(value, str | int | float | None):

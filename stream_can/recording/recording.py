@@ -1,4 +1,4 @@
-"""Recorded predictions and labels, chunk by chunk, with every row checked."""
+"""Recording: predictions and labels in a file, read in chunks, with every row checked."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ __all__ = [
 Array = NDArray[np.float64]
 
 Segments = dict[str, NDArray[np.object_]]
-"""Texts of the columns of some rows, None where a row gives none."""
+"""Column values of some rows, None where a row has none."""
 
 CHUNK = 16_384
 
 
 class Chunk(NamedTuple):
-    """Rows of a recording, in stream order."""
+    """Consecutive rows of a recording."""
 
     first: int
-    """The number of the first row, from 0."""
+    """Number of the first row, from 0."""
     P: NDArray[np.float64]
     """Probabilities, shape (n, m), each row divided by its sum."""
     y: NDArray[np.int64]
-    """Index of each row's class, -1 where there is no label."""
+    """Index of each row's class, -1 without a label."""
     arrives: NDArray[np.bool_]
-    """Whether the label ever reaches the stream."""
+    """Whether the label ever arrives."""
     time: NDArray[Any] | None
-    """When each row was predicted, where the recording has times."""
+    """Time of each prediction, where the recording has times."""
     label_time: NDArray[Any] | None
-    """When each label is known."""
+    """Time at which each label is known."""
     segments: Segments | None = None
 
 
 def given_by(segments: Segments | None, which: Any) -> Segments | None:
-    """Values of some of the rows."""
+    """Column values of some of the rows."""
     return segments and {name: values[which] for name, values in segments.items()}
 
 
 class Labelled(NamedTuple):
-    """Rows with their labels, as :meth:`Corrector.fit` takes them."""
+    """Labelled rows, for :meth:`Corrector.fit`."""
 
     P: NDArray[np.float64]
     y: list[Any]
@@ -132,12 +132,12 @@ class Recording:
         self.path = Path(path)
         self._source = open_source(path)
         self.name = self._source.name
-        """Name of the file in messages."""
+        """Name of the file, for messages."""
         self.size = self._source.path.stat().st_size
-        """Its bytes, unpacked."""
+        """Size in bytes, decompressed."""
         self._table = table = open_table(self._source, Names(probs, label, id))
         self._label, self._normalise = label, normalise
-        # The default name also finds `labels`.
+        # The default name also matches `labels`.
         if label == "label" and label not in table.columns and "labels" in table.columns:
             self._label = "labels"
         self._times = [] if time is None or label_time is None else [time, label_time]
@@ -182,26 +182,26 @@ class Recording:
         train = None if self.several or self.train_counts is None else laplace(self.train_counts)
         self._forms = Forms(self.classes, train, several=self.several)
         self.normalised = 0
-        """Rows that were divided by their sum, so far."""
+        """Number of rows divided by their sum so far."""
         self.dates = False
-        """Whether times are dates (microseconds since 1970); known once a chunk was read."""
+        """Whether times are dates (microseconds since 1970); known after the first chunk."""
 
     def _apart(self, table: Table) -> bool:
-        """Whether labels are in columns of another name."""
+        """Whether labels are in columns under another name."""
         return False
 
     @property
     def has_times(self) -> bool:
-        """Whether labels come at their own time, or on lines of their own."""
+        """Whether labels have their own times, or lines of their own."""
         return bool(self._times) or self.labels_apart
 
     @property
     def labels_apart(self) -> bool:
-        """Whether labels are lines of their own."""
+        """Whether labels are on lines of their own."""
         return self._table.labels_apart
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
-        """The rows in order, `size` at a time, each checked."""
+        """Iterate over checked rows in order, `size` at a time."""
         first, last_time = 0, None
         for probs, labels, times, cells, _ in self._table.batches(
             self._columns, self._label, self._times, size, list(self.segments)
@@ -227,11 +227,11 @@ class Recording:
             first += len(P)
 
     def labelled(self) -> tuple[NDArray[np.float64], list[Any]]:
-        """All rows that have a label, at once: validation data for :meth:`Corrector.fit`."""
+        """All labelled rows at once: validation data for :meth:`Corrector.fit`."""
         return self.labelled_with_segments()[:2]
 
     def labelled_with_segments(self) -> Labelled:
-        """:meth:`labelled`, and what the rows give of the columns."""
+        """:meth:`labelled`, with the column values of the rows."""
         parts = [(chunk, chunk.y >= 0) for chunk in self.chunks()]
         y = np.concatenate([chunk.y[which] for chunk, which in parts])
         segments = {
@@ -243,7 +243,7 @@ class Recording:
         return Labelled(P, [self.classes[i] for i in y.tolist()], segments or None)
 
     def _texts(self, name: str, values: list[Any], first: int) -> NDArray[np.object_]:
-        """Texts of a column's values, shape (n,)."""
+        """Column values as texts, shape (n,)."""
         found = np.empty(len(values), object)
         for i, value in enumerate(values):
             try:
@@ -255,9 +255,9 @@ class Recording:
         return found
 
     def _check(self, cells: Array | list[Any], first: int) -> Array:
-        """Cells as rows that sum to 1, shape (n, m).
+        """Convert cells to rows that sum to 1, shape (n, m).
 
-        Rows that do not sum to 1 are divided where ``normalise`` allows it, and checked once more.
+        Rows with another sum are divided by it where ``normalise`` allows, and checked again.
         """
         P = self._rows(cells, first)
         if bad := bad_rows(P, self.classes):
@@ -275,7 +275,7 @@ class Recording:
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
     def _rows(self, cells: Array | list[Any], first: int) -> Array:
-        """Cells as rows of numbers, shape (n, m)."""
+        """Convert cells to rows of numbers, shape (n, m)."""
         rows = cells
         if not isinstance(rows, np.ndarray):
             rows = rows_of(rows, self._forms, self.name, first)
@@ -287,11 +287,11 @@ class Recording:
         return rows
 
     def _columns_of(self, labels: list[Any], first: int) -> NDArray[np.int64]:
-        """The index of each label's class; -1 for none. Each name is looked up once."""
+        """Index of each label's class; -1 for none. Each name is looked up once."""
         try:
             columns = {label: self._index[label] for label in dict.fromkeys(labels)}
             return np.array([columns[label] for label in labels], np.int64)
-        except (UnknownClass, TypeError):  # a list or an object is no key
+        except (UnknownClass, TypeError):  # a list or an object cannot be a key
             for i, label in enumerate(labels):
                 try:
                     self._index.column(label)
@@ -303,9 +303,9 @@ class Recording:
 def check_times(
     source: str, names: Sequence[str], times: Sequence[Times], first: int, before: Any
 ) -> None:
-    """Raise InvalidRecording unless every row has a time, not earlier than the row before.
+    """Check that every row has a time not earlier than the row before.
 
-    ``before`` is the last time of the chunk before. Both columns must hold dates, or numbers.
+    ``before`` is the last time of the previous chunk. Both columns must hold dates, or numbers.
     """
     time, label_time = times
     if time.missing.any():
@@ -327,7 +327,7 @@ def check_times(
 
 
 def _way_out(row: Array) -> str:
-    """A hint on numbers that are no probabilities, where they look like others."""
+    """Suggest what numbers that are no probabilities may be."""
     if np.isnan(row).any():
         return ""
     if row.min() < 0:
@@ -344,24 +344,23 @@ def from_arrays(
     label_time: ArrayLike | None = None,
     segments: Mapping[str, Sequence[Any]] | None = None,
 ) -> Iterator[Chunk]:
-    """Chunks of arrays in memory, as :func:`stream_can.replay.steps` takes them.
+    """Build chunks from arrays in memory, for :func:`stream_can.replay.steps`.
 
     Parameters
     ----------
     P
         Probabilities, shape (n, m).
     y
-        Index of each row's class, shape (n,), -1 where there is no label.
+        Index of each row's class, shape (n,), -1 without a label.
     time, label_time
-        When each row was predicted (ascending) and when each label is known, shape (n,); both or
-        neither.
+        Time of each prediction (ascending) and of each label, shape (n,); both or neither.
     segments
-        {column: n values} of columns that come with the predictions.
+        {column: n values} of the columns.
 
     Raises
     ------
     InvalidPrediction, UnknownClass, ValueError
-        Where P, y or a value of a column is something else; the message names the row.
+        P, y or a column value is anything else; the message names the row.
     """
     probs, labels = as_float64(P), np.asarray(y)
     if probs.ndim != 2:

@@ -1,4 +1,4 @@
-"""Recordings of rows of several labels, each with a score of its own."""
+"""Recordings of rows with several labels and a score for each."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ __all__ = ["MultiLabelChunk", "MultiLabelRecording"]
 Labels = NDArray[np.int8]
 
 NUMBERS = 1 << 22
-"""Most numbers of a chunk."""
+"""Maximum number of scores in a chunk."""
 WORDS = {"1": 1, "true": 1, "yes": 1, "0": 0, "false": 0, "no": 0, "": -1, "-1": -1, "none": -1,
          "nan": -1}  # fmt: skip
-"""Words of a cell of a column of one label."""
+"""Texts of a cell in a column for one label."""
 NO_WORD = 2
 
 
 class MultiLabelChunk(NamedTuple):
-    """Rows of a recording, in stream order, and the messages of labels that are of them."""
+    """Consecutive rows of a recording, with the label messages about them."""
 
     first: int
-    """The number of the first row, from 0."""
+    """Number of the first row, from 0."""
     P: NDArray[np.float64]
     """Scores, shape (n, m)."""
     Y: Labels
-    """Known labels of each row: 1, 0, or -1 where nobody says, shape (n, m)."""
+    """Known labels of each row: 1, 0, or -1 where unknown, shape (n, m)."""
     time: NDArray[Any] | None
-    """When each row was predicted, where the recording has times."""
+    """Time of each prediction, where the recording has times."""
     of: NDArray[np.int64]
-    """Number of each message's row, shape (k,)."""
+    """Row number of each message, shape (k,)."""
     said: Labels
-    """News of each message about its row, shape (k, m)."""
+    """New labels in each message, shape (k, m)."""
     at: NDArray[Any] | None
-    """When each is known, shape (k,)."""
+    """Time at which each message is known, shape (k,)."""
     changed: int
-    """Messages that say something else than one before them: of each label the first counts."""
+    """Number of messages that contradict an earlier one; of each label the first counts."""
 
 
 class MultiLabelRecording(Recording):
-    """Scores of several labels a row in the order they were made, and the labels that became known.
+    """Predictions with several labels and a score for each, and labels that became known later.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class MultiLabelRecording(Recording):
         self.train_rows: float | None = None if rows is None else float(rows)
         self._names = ClassIndex(self.classes, "json")
         self._each: list[str] = []
-        """The columns of the labels, where each has one."""
+        """Columns of the labels, where each has one."""
         if self._apart(self._table):
             self._each = self._columns_of_labels()
 
@@ -104,7 +104,7 @@ class MultiLabelRecording(Recording):
         )
 
     def _columns_of_labels(self) -> list[str]:
-        """The column of each label."""
+        """Find the column of each label."""
         rest = {column.removeprefix(self._label).lstrip("_./: -"): column
                 for column in self._table.columns if column.startswith(self._label)}  # fmt: skip
         for name in self.classes:
@@ -115,7 +115,7 @@ class MultiLabelRecording(Recording):
         return [rest[str(name)] for name in self.classes]
 
     def chunks(self, size: int = CHUNK) -> Iterator[MultiLabelChunk]:  # type: ignore[override]
-        """The rows in order, at most `size` at a time, each checked."""
+        """Iterate over checked rows in order, at most `size` at a time."""
         first, last_time, m = 0, None, len(self.classes)
         label = self._each[0] if self._each else self._label
         for cells, labels, times, columns, more in self._table.batches(
@@ -150,7 +150,7 @@ class MultiLabelRecording(Recording):
         return Y
 
     def _read(self, cell: Any, row: Labels, number: int) -> None:
-        """Put what a cell says into a row of -1."""
+        """Store a cell's labels in a row of -1."""
         cell = parsed(cell)
         if cell is None or (isinstance(cell, str) and not cell.strip()):
             return
@@ -211,7 +211,7 @@ class MultiLabelRecording(Recording):
     def _with_more(
         self, chunk: MultiLabelChunk, more: Sequence[tuple[int, Any, int]]
     ) -> MultiLabelChunk:
-        """With further messages of its rows."""
+        """Add further messages about its rows."""
         of, said, at, changed = [], [], [], 0
         for number, cell, after in more:
             now, known = np.full(len(self.classes), -1, np.int8), chunk.Y[number - chunk.first]
@@ -235,5 +235,5 @@ class MultiLabelRecording(Recording):
 
 
 def _word(text: str) -> int:
-    """Read a cell of a column of one label: 1, 0, -1; or `NO_WORD`."""
+    """Parse a cell of a column for one label: 1, 0, -1, or `NO_WORD`."""
     return WORDS.get(text.strip().lower().removesuffix(".0"), NO_WORD)

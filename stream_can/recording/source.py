@@ -1,4 +1,4 @@
-"""A recording as one plain file: standard input, packed files and Avro's container files are
+"""Open a recording as a plain file: standard input, compressed files and Avro container files are
 copied to a temporary one."""
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ __all__ = ["SourceFile", "open_source"]
 
 PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 CONTAINER = b"Obj\x01"
-"""How an Avro object container file begins."""
+"""First bytes of an Avro object container file."""
 SUFFIXES = (".gz", ".bz2", ".xz")
 START = 4096
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that can be read again and again; a temporary one goes with this."""
+    """A file that can be read repeatedly; a temporary one is removed with this object."""
 
     path: Path
-    """Where its content is."""
+    """Path of the content."""
     name: str
-    """Name in messages."""
+    """Name for messages."""
     suffix: str
     """Suffix of its name, such as ".csv"; empty for standard input."""
     start: bytes
@@ -45,7 +45,7 @@ class SourceFile:
 
 
 def open_source(path: str | Path) -> SourceFile:
-    """A file by its name, or standard input for ``-``; unpacked where it is packed."""
+    """Open a file by name, or standard input for ``-``; decompress it."""
     if str(path) == "-":
         source = _copy(sys.stdin.buffer, "standard input", "")
     else:
@@ -67,7 +67,7 @@ def open_source(path: str | Path) -> SourceFile:
 
 
 def _copy(stream: IO[bytes], name: str, suffix: str) -> SourceFile:
-    """A temporary file with what a stream holds."""
+    """Copy a stream to a temporary file."""
     number, path = tempfile.mkstemp(prefix="stream-can-")
     try:
         with os.fdopen(number, "wb") as file:
@@ -81,7 +81,7 @@ def _copy(stream: IO[bytes], name: str, suffix: str) -> SourceFile:
 
 
 def _lines_of(source: SourceFile) -> SourceFile:
-    """The records of an Avro container file as JSON lines, and so all their shapes.
+    """Convert an Avro container file to JSON lines.
 
     Times of logical types become dates, enums their symbols, bytes base64.
     """
@@ -96,7 +96,7 @@ def _lines_of(source: SourceFile) -> SourceFile:
             for record in fastavro.reader(file):
                 lines.write(write(record) + b"\n")
                 records += 1
-        except Exception as error:  # fastavro's are of many kinds
+        except Exception as error:  # fastavro raises various errors
             why = str(error) or type(error).__name__
             raise InvalidRecording(f"{source.name}: after record {records}: {why}") from None
         if not records:

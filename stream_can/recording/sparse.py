@@ -1,4 +1,4 @@
-"""Recordings of rows of the likeliest of very many classes."""
+"""Recordings of rows that list the likeliest of very many classes."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ __all__ = ["SparseChunk", "SparseRecording"]
 
 
 class SparseChunk(NamedTuple):
-    """Rows of a recording, in stream order."""
+    """Consecutive rows of a recording."""
 
     first: int
-    """The number of the first row, from 0."""
+    """Number of the first row, from 0."""
     rows: list[dict[Any, float]]
-    """The likeliest classes of each and their probabilities."""
+    """Likeliest classes of each row, with their probabilities."""
     labels: list[Any]
-    """The class of each, None where there is no label."""
+    """Class of each row, None without a label."""
     arrives: NDArray[np.bool_]
-    """Whether the label ever reaches the stream."""
+    """Whether the label ever arrives."""
     time: NDArray[Any] | None
-    """When each row was predicted, where the recording has times."""
+    """Time of each prediction, where the recording has times."""
     label_time: NDArray[Any] | None
-    """When each label is known."""
+    """Time at which each label is known."""
 
 
 class SparseRecording:
-    """The likeliest of very many classes, in the order in which they were predicted, and labels.
+    """Predictions that list the likeliest of very many classes, in order, with labels.
 
     Parameters
     ----------
@@ -50,11 +50,11 @@ class SparseRecording:
         The column or field of the rows: objects {class: probability}, or lists of {"label",
         "score"}; also as text.
     label
-        The column of the labels, which may be of classes that their row does not list.
+        Column of the labels; a row need not list its label's class.
     time, label_time, id
         As for :class:`Recording`.
     numbered
-        Whether classes are numbers and no names.
+        Whether classes are numbers rather than names.
 
     Raises
     ------
@@ -78,9 +78,9 @@ class SparseRecording:
         self.path = Path(path)
         self._source = open_source(path)
         self.name = self._source.name
-        """Name of the file in messages."""
+        """Name of the file, for messages."""
         self.size = self._source.path.stat().st_size
-        """Its bytes, unpacked."""
+        """Size in bytes, decompressed."""
         self._table = table = open_table(self._source, Names(probs, label, id))
         self._probs, self._label = probs, label
         self._times = [] if time is None or label_time is None else [time, label_time]
@@ -92,20 +92,20 @@ class SparseRecording:
         self.rows = table.rows
         self._forms = ListedForms(numbered=numbered)
         self.dates = False
-        """Whether times are dates (microseconds since 1970); known once a chunk was read."""
+        """Whether times are dates (microseconds since 1970); known after the first chunk."""
 
     @property
     def has_times(self) -> bool:
-        """Whether labels come at their own time, or on lines of their own."""
+        """Whether labels have their own times, or lines of their own."""
         return bool(self._times) or self._table.labels_apart
 
     @property
     def labels_apart(self) -> bool:
-        """Whether labels are lines of their own."""
+        """Whether labels are on lines of their own."""
         return self._table.labels_apart
 
     def chunks(self, size: int = CHUNK) -> Iterator[SparseChunk]:
-        """The rows in order, at most ``size`` at a time."""
+        """Iterate over the rows in order, at most ``size`` at a time."""
         first, last_time = 0, None
         for cells, labels, times, _, _ in self._table.batches(
             [self._probs], self._label, self._times, size, []
@@ -136,7 +136,7 @@ class SparseRecording:
         if not isinstance(label, str | int | float):
             raise InvalidRecording(f"{where}: {label!r}, expected the name of a class")
         try:
-            whole = isinstance(label, float) and label.is_integer()  # as tables have them
+            whole = isinstance(label, float) and label.is_integer()  # as tables store integers
             return self._forms.name_of(int(label) if whole else label)
         except StreamCANError as error:
             raise InvalidRecording(f"{where}: {error}") from None

@@ -1,7 +1,7 @@
-"""A table on disk, batch by batch: what every format answers.
+"""Table: the interface of file formats, read in batches.
 
-Which columns there are, what the first row holds, how many rows there are, and the next batch of
-some columns. Memory does not grow with the file where the format allows it.
+It tells the columns, the first row and the number of rows, and reads batches of some columns. Where
+the format allows, memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from stream_can.errors import StreamCANError
 __all__ = ["DATES", "Batch", "InvalidRecording", "Names", "Table", "Times"]
 
 DATES = "dates"
-"""The :attr:`Times.unit` where times are microseconds since 1970, not plain numbers."""
+"""Value of :attr:`Times.unit` where times are microseconds since 1970, not plain numbers."""
 
 
 class InvalidRecording(StreamCANError, ValueError):
-    """A file cannot be replayed; the message names the file, where possible the row, and why."""
+    """A file cannot be replayed; the message names the file, if possible the row, and the
+    reason."""
 
 
 class Names(NamedTuple):
-    """Names of the columns, as the user gives them."""
+    """Names of the columns, as given by the user."""
 
     probs: str
     label: str
@@ -33,7 +34,7 @@ class Names(NamedTuple):
 
 
 class Times(NamedTuple):
-    """A column of times: int64 or float64 of shape (n,), where one is missing, and in what unit."""
+    """A column of times: int64 or float64 of shape (n,), which are missing, and their unit."""
 
     values: NDArray[Any]
     missing: NDArray[np.bool_]
@@ -41,18 +42,18 @@ class Times(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Some rows of a table."""
+    """Consecutive rows of a table."""
 
     probs: NDArray[np.float64] | list[Any]
-    """Shape (n, m), nan where an entry is empty; or what n cells hold, in whatever form."""
+    """Shape (n, m), nan for an empty entry; or n cells in any form."""
     labels: list[Any]
-    """n names, None where there is none."""
+    """n names, None where missing."""
     times: list[Times]
     segments: list[list[Any]]
     """Cells of each of these columns, n Python values."""
     more: Sequence[tuple[int, Any, int]] = ()
-    """Where labels are lines of their own, further ones of these rows, in their order: the number
-    of the row in the file, the label, and how many rows stood before its line."""
+    """Further labels of these rows, in order, where labels are on lines of their own: row number,
+    label, and number of rows before its line."""
 
 
 class Table(Protocol):
@@ -61,21 +62,21 @@ class Table(Protocol):
     columns: list[str]
     rows: int
     first: dict[str, Any]
-    """The cells of the first row, as Python values."""
+    """Cells of the first row, as Python values."""
     labels_apart: bool
-    """Whether labels came on lines of their own; batches then have the times of both."""
+    """Whether labels are on lines of their own; batches then have the times of both."""
 
     def cell(self, name: str) -> Any:
-        """Cell of the first row in a column, or in a field inside of one (``model.probs``); None
-        where there is no such column."""
+        """Cell of the first row in a column or nested field (``model.probs``); None where there is
+        no such column."""
 
     def extra(self, name: str) -> NDArray[Any] | None:
-        """An array that is kept beside the rows, such as `classes`; only npz has any."""
+        """An array stored beside the rows, such as `classes`; only in npz."""
 
     def batches(
         self, probs: list[str], label: str, times: list[str], size: int, segments: list[str]
     ) -> Iterator[Batch]:
-        """The rows in order, up to `size` at a time.
+        """Iterate over the rows in order, up to `size` at a time.
 
-        `probs` are the columns of one class each, or the one column of cells.
+        `probs` are the columns of one class each, or the single column of cells.
         """

@@ -1,4 +1,4 @@
-"""Recorded predictions and late labels, played through a corrector: would it help?"""
+"""Replay recorded predictions and late labels through a corrector: would it help?"""
 
 from stream_can.recording.recording import Recording, from_arrays
 from stream_can.replay.asking import asking_for

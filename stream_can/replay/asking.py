@@ -1,4 +1,4 @@
-"""Asking for labels in a replay: a share of all rows, against as many labels at random."""
+"""Label requests in a replay: a share of all rows, compared to as many labels at random."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["asked_labels", "asking_for"]
 
 
 def asking_for(recording: Recording, share: float, *, seed: int = 0) -> LabelRequests:
-    """Make requests for a share of all rows, though only labelled ones can answer.
+    """Create label requests for a share of all rows, though only labelled ones can answer.
 
-    The labelled rows are counted first, and asked for in a share that makes up for the others: all
-    of them where they are too few.
+    The labelled rows are counted first, and a larger share of them is requested to make up for the
+    others; all of them where they are too few.
 
     Parameters
     ----------
     share
-        Of all rows of the recording, above 0 and at most 1.
+        Share of all rows of the recording, above 0 and at most 1.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def asking_for(recording: Recording, share: float, *, seed: int = 0) -> LabelReq
 
 
 def asked_labels(result: Replay) -> list[str]:
-    """Sentences on what was asked for, and on what as many labels at random would have bought."""
+    """Describe the requests, and what as many labels at random would have brought."""
     if result.requests is None:
         return []
     at_random, by_margin = result.asked["random"], result.asked["margin"]

@@ -1,4 +1,4 @@
-"""Variants that were played beside a replay: a table, a sentence, and JSON."""
+"""Beside: variants played beside a replay, as a table, a sentence, and JSON."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ __all__ = ["Beside"]
 
 
 class Beside(NamedTuple):
-    """Variants of one kind."""
+    """Variants of one sort."""
 
     title: str
     heads: Sequence[str]
-    """Names of the columns; the first is of the variants."""
+    """Column names; the first column names the variants."""
     rows: Sequence[Sequence[str]]
     said: str
-    """What the figures show."""
+    """What the figures show, as text."""
     data: list[dict[str, Any]]
-    """The variants as JSON would have them."""
+    """The variants as JSON."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON would have it."""
+        """Everything as JSON."""
         return {"tried": self.data, "said": self.said}

@@ -1,4 +1,4 @@
-"""How well each class is predicted: recall and precision, added up step by step."""
+"""Recall and precision of each class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ClassScores:
     Parameters
     ----------
     m
-        How many classes there are.
+        Number of classes.
 
     Examples
     --------
@@ -29,14 +29,14 @@ class ClassScores:
 
     def __init__(self, m: int) -> None:
         self.rows = np.zeros(m, np.int64)
-        """Rows whose label is the class."""
+        """Number of rows labelled with each class."""
         self.predicted = np.zeros(m, np.int64)
-        """Rows whose likeliest class it is."""
+        """Number of rows predicted as each class."""
         self.right = np.zeros(m, np.int64)
-        """Rows that are both."""
+        """Number of rows that are both."""
 
     def add(self, best: NDArray[np.integer[Any]], y: NDArray[np.integer[Any]]) -> None:
-        """Add the likeliest classes of rows, shape (n,), and the index of each one's label."""
+        """Add likeliest classes, shape (n,), and the index of each label."""
         m = len(self.rows)
         self.rows += np.bincount(y, minlength=m)
         self.predicted += np.bincount(best, minlength=m)
@@ -49,7 +49,7 @@ class ClassScores:
 
     @property
     def precision(self) -> NDArray[np.float64]:
-        """Share of the rows predicted as a class that are of it; nan where none is."""
+        """Share of the rows predicted as a class that belong to it; nan without such rows."""
         return _share(self.right, self.predicted)
 
 

@@ -1,4 +1,4 @@
-"""How late labels come: quantiles of delays, in constant memory."""
+"""Quantiles of label delays in constant memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BINS = 3300
 
 
 class Delays:
-    """Delays, counted on a logarithmic scale.
+    """Label delays, counted on a logarithmic scale.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Delays:
         self._counts = np.zeros(BINS, np.int64)
 
     def add(self, delays: NDArray[Any]) -> None:
-        """Add delays; a label that was known before its prediction has none."""
+        """Add delays; a label known before its prediction has none."""
         if len(delays) == 0:
             return
         if delays.dtype.kind == "m":
@@ -47,7 +47,8 @@ class Delays:
         self._counts += np.bincount(np.minimum(places.astype(np.int64), BINS - 1), minlength=BINS)
 
     def quantile(self, q: float) -> float:
-        """The delay that a share q of the labels does not exceed, within 1 %; nan for no labels."""
+        """The delay that a share q of the labels does not exceed, within 1 %; nan without
+        labels."""
         if not self.n:
             return math.nan
         place = int(np.searchsorted(np.cumsum(self._counts), max(q * self.n, 1)))
@@ -55,7 +56,7 @@ class Delays:
         return min(max(middle, self.shortest), self.longest)
 
     def summary(self) -> dict[str, float] | None:
-        """The delay of half of the labels, of nine in ten, of all; None where none came."""
+        """Delay of half of the labels, of 90 %, and of all; None without labels."""
         if not self.n:
             return None
         return {"median": self.quantile(0.5), "p90": self.quantile(0.9), "longest": self.longest}

@@ -1,4 +1,4 @@
-"""Changes of scores and from where on they matter."""
+"""Effects: changes of scores, with thresholds below which they do not matter."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from stream_can.change import Change, Changes
 __all__ = ["NATS", "POINTS", "Effect", "Effects"]
 
 POINTS, NATS = 0.1, 0.002
-"""A change that is smaller makes no difference to anybody, however sure it is."""
+"""A smaller change makes no practical difference, however certain."""
 
 
 class Effect(NamedTuple):
-    """A change, and what of it would be worth noticing."""
+    """A change with its threshold of relevance."""
 
     change: Change
     least: float
 
     @property
     def up(self) -> bool:
-        """Whether it rose, beyond chance and by something."""
+        """Whether it is a relevant rise beyond chance."""
         return self.change.rose and not self.small
 
     @property
     def down(self) -> bool:
-        """Whether it fell, beyond chance and by something."""
+        """Whether it is a relevant fall beyond chance."""
         return self.change.fell and not self.small
 
     @property
     def much(self) -> bool:
-        """Whether it is more than what learning itself may cost in a short recording."""
+        """Whether it exceeds what learning itself may cost in a short recording."""
         return abs(self.change.value) >= 5 * self.least
 
     @property
@@ -40,22 +40,22 @@ class Effect(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """The effect on accuracy and on log loss."""
+    """The effects on accuracy and on log loss."""
 
     points: Effect
     nats: Effect
 
     @classmethod
     def of(cls, changes: Changes) -> Effects:
-        """The effects of changes."""
+        """Effects of changes."""
         return cls(Effect(changes.accuracy, POINTS / 100), Effect(changes.log_loss, NATS))
 
     @property
     def better(self) -> bool:
-        """Whether more is right, or closer to the truth."""
+        """Whether one score improved."""
         return self.points.up or self.nats.down
 
     @property
     def worse(self) -> bool:
-        """Whether less is right, or further from the truth."""
+        """Whether one score became worse."""
         return self.points.down or self.nats.up

@@ -1,4 +1,4 @@
-"""When the classifier itself was worse than before, in words."""
+"""Describe the periods in which the classifier itself was worse than before."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stream_can.trust.alarm import Alarm, Episode
 __all__ = ["milliseconds", "told", "worse_in_words"]
 
 MOST = 2
-"""Episodes that are told, the longest."""
+"""Number of episodes described, the longest ones."""
 
 
 def milliseconds(times: NDArray[Any]) -> NDArray[np.float64]:
-    """Since 1970, of dates, which come as such or as microseconds since then."""
+    """Milliseconds since 1970 from datetime64 or microseconds."""
     dates = times.dtype.kind == "M"
     whole = times.astype("datetime64[ms]") if dates else np.floor_divide(times, 1000)
     found: NDArray[np.float64] = whole.astype(np.int64).astype(np.float64)
@@ -26,12 +26,12 @@ def milliseconds(times: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def told(alarm: Alarm, *, dates: bool) -> list[dict[str, Any]]:
-    """The episodes as JSON would have them; their times where these are dates."""
+    """Episodes as JSON, with times where these are dates."""
     return [to_builtins(one if dates else replace(one, time=None)) for one in alarm.episodes]
 
 
 def worse_in_words(alarm: Alarm | None, *, dates: bool) -> list[str]:
-    """A sentence for each of the longest episodes; none where the classifier was never worse."""
+    """A sentence for each of the longest episodes."""
     if alarm is None:
         return []
     n = alarm.n
@@ -44,7 +44,7 @@ def worse_in_words(alarm: Alarm | None, *, dates: bool) -> list[str]:
 
 
 def _said(one: Episode, dates: bool) -> str:
-    """One sentence."""
+    """A sentence for one episode."""
     where = f"labelled row {one.since:,}"
     if dates and one.time is not None:
         where = f"{np.datetime64(one.time, 'ms').astype('datetime64[m]')} ({where})"

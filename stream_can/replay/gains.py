@@ -1,4 +1,4 @@
-"""Which classes gain and lose by a replay."""
+"""Classes that gain and lose in a replay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stream_can.replay.result import Replay
 __all__ = ["gains"]
 
 SIGMAS = 3
-"""A class gained or lost where more rows changed one way than so many deviations of a fair coin."""
+"""Standard deviations of a fair coin by which changed rows must differ to count."""
 
 
 def gains(result: Replay) -> str:

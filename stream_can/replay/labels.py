@@ -1,4 +1,4 @@
-"""Labels on their way: each with its prediction, until it is learned."""
+"""Labels in flight: each with its prediction, until it is learned."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["Labels", "join", "on_their_way", "split"]
 
 
 class Labels(NamedTuple):
-    """Labels on their way, with the predictions they are for."""
+    """Labels in flight, with their predictions."""
 
     due: NDArray[np.int64]
-    """The row before which each label is learned; with times, until it is known, the next row."""
+    """Row before which each label is learned; with times, the next row, until known."""
     time: NDArray[Any]
     asked: NDArray[Any]
-    """When the row was predicted, as `time` counts."""
+    """Time of the prediction."""
     row: NDArray[np.int64]
     P: NDArray[np.float64]
     y: NDArray[Any]
-    """The index of each label's class; of several a row, what each says, shape (n, m)."""
+    """Index of each label's class; with several labels a row of them, shape (n, m)."""
     known: NDArray[np.float32]
-    """Numbers that the receipt of each prediction gave its label, (n, numbers), as it went by; see
+    """Numbers that each prediction's receipt gave its label, (n, numbers); see
     ``stream_can.method.receipts``."""
     given: NDArray[np.object_]
-    """Values of the corrector's columns in each prediction, shape (n, columns)."""
+    """Column values of each prediction, shape (n, columns)."""
     lane: NDArray[np.int64]
-    """The number of each prediction's model and version."""
+    """Number of each prediction's model and version."""
 
     def take(self, which: NDArray[Any]) -> Labels:
-        """Some of them, by their numbers or a mask."""
+        """Select some by index or mask."""
         return Labels(*(array[which] for array in self))
 
 
@@ -46,8 +46,8 @@ def on_their_way(
     known: NDArray[np.float32],
     lanes: NDArray[np.int64],
 ) -> Labels:
-    """The labels of a chunk's rows, of those that are given one; ``known`` is of each row, as are
-    ``lanes``, the numbers of their models and versions."""
+    """Labels of a chunk's rows, where arriving; ``known`` holds a time per row, ``lanes`` the
+    numbers of models and versions."""
     which = np.flatnonzero(labelled)
     rows = which + chunk.first
     time = asked = rows
@@ -59,7 +59,7 @@ def on_their_way(
 
 
 def join(parts: list[Labels]) -> Labels:
-    """Labels one after the other."""
+    """Concatenate labels."""
     if len(parts) == 1:
         return parts[0]
     return Labels(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
@@ -68,10 +68,10 @@ def join(parts: list[Labels]) -> Labels:
 def split(
     parts: list[Labels], chunk: Chunk | MultiLabelChunk, by_time: bool, until: int
 ) -> tuple[Labels, list[Labels]]:
-    """The labels that are learned before row ``until``, in their order, and the others.
+    """Split into labels learned before row ``until``, in order, and the others.
 
-    The order is that of the rows before which they are due, then label time, then their own row.
-    Parts whose every label is due later are passed on whole: with long delays there are many.
+    They are ordered by the row before which they are due, then label time, then their own row.
+    Parts that are due later as a whole are passed on: with long delays there are many.
     """
     end = chunk.first + len(chunk.P)
     near, late = parts[-1:], list[Labels]()

@@ -1,4 +1,4 @@
-"""A corrector for each model and version of a recording."""
+"""Correctors for each model and version of a recording."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["PlayedModels"]
 
 
 class PlayedModels:
-    """Correctors of a recording of several models: one each.
+    """The correctors of a recording with several models.
 
-    A new version begins as its predecessor's successor, as in `Learner`.
+    A new version starts as its predecessor's successor, as in `Learner`.
 
     Parameters
     ----------
     start
-        What each model begins with.
+        Initial corrector of each model.
     model, version
-        The columns of the recording that name them; one of them may be None.
+        Columns of the recording that name them; one may be None.
     """
 
     def __init__(self, start: Corrector, model: str | None, version: str | None) -> None:
@@ -35,21 +35,21 @@ class PlayedModels:
         self._fresh = start.to_bytes()
         self.model, self.version = model, version
         self.title = " ".join(name for name in (model, version) if name is not None)
-        """Name of the column of their scores."""
+        """Name of the column with their scores."""
         self.correctors: dict[Name, Corrector] = {}
         self._numbers: dict[Name, int] = {}
         self.latest = start
         """The corrector of the last row."""
         self.n_labels = 0
-        """Labels that all of them have learned."""
+        """Number of labels learned by all of them."""
 
     @property
     def columns(self) -> list[str]:
-        """Columns that a recording has to be opened with."""
+        """Columns with which a recording must be opened."""
         return [name for name in (self.model, self.version) if name is not None]
 
     def of_rows(self, chunk: Chunk) -> NDArray[np.int64]:
-        """The number of each row's model and version.
+        """Number of each row's model and version.
 
         Raises
         ------
@@ -72,15 +72,15 @@ class PlayedModels:
         return np.array([self._numbers[name] for name in names], np.int64)
 
     def text_of(self, numbers: NDArray[np.int64]) -> NDArray[np.object_]:
-        """Names of models and versions by their numbers."""
+        """Names of models and versions by number."""
         names = np.array(
             [" ".join(filter(None, name)) for name in self._numbers] or [""], dtype=object
         )
         return names[numbers]
 
     def until_new(self, numbers: NDArray[np.int64]) -> int:
-        """How many rows there are up to one of which another model begins; that of the first row
-        begins now, where it has not."""
+        """Number of rows before one of another new model; the first row's model begins now, if
+        new."""
         names = list(self._numbers)
         first = names[numbers[0]]
         if first not in self.correctors:
@@ -109,7 +109,7 @@ class PlayedModels:
         explain: bool,
         segments: dict[str, Any] | None,
     ) -> Played:
-        """`Corrector.play` by the corrector of each row, of which ``lanes`` are the numbers."""
+        """Run `Corrector.play` with the corrector of each row; ``lanes`` are their numbers."""
         n, m = len(P) - first, P.shape[1]
         self.n_labels += len(ys)
         start = self._start
@@ -149,5 +149,5 @@ class PlayedModels:
             yield names[number], self.correctors[names[number]], np.flatnonzero(lanes == number)
 
     def to_bytes(self) -> bytes:
-        """A `Learner` that goes on with all of them."""
+        """Encode a `Learner` that continues with all of them."""
         return Learner.of(Corrector.from_bytes(self._fresh), self.correctors).to_bytes()

@@ -1,4 +1,4 @@
-"""A class name as text for people, whatever is in it."""
+"""Make class names printable."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["readable"]
 
 
 def readable(name: Any, limit: int = 80) -> str:
-    """The name on one line, without what would move the cursor or break the encoding.
+    """The name on one line, without characters that move the cursor or break the encoding.
 
     Parameters
     ----------
     name
-        Of a class: a text, a number or a bool.
+        Name of a class: a text, number or bool.
     limit
-        Longer names lose their middle: what tells long names apart is often at the end.
+        Longer names lose their middle: long names often differ at the end.
 
     Examples
     --------
@@ -33,8 +33,8 @@ def readable(name: Any, limit: int = 80) -> str:
 
 
 def _plain(char: str) -> str:
-    # Control characters, halves of surrogate pairs, ends of lines. Joiners and marks of direction
-    # stay: they are part of how emoji and Arabic are written.
+    # Control characters, halves of surrogate pairs, line ends. Joiners and direction marks stay:
+    # emoji and Arabic need them.
     if unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp"):
         return char.encode("unicode_escape").decode()
     return char

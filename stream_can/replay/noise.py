@@ -1,4 +1,4 @@
-"""Trials of ``label_noise``: a recording played with several values, side by side."""
+"""Trials of ``label_noise``: replays with several values, side by side."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BY_THE_RECORDED = (
 
 
 class TriedNoise(NamedTuple):
-    """A replay with one value of ``label_noise`` against the replay's own value: that is before."""
+    """A replay with one value of ``label_noise``, compared to the replay's own value."""
 
     label_noise: float
     own: bool
@@ -40,7 +40,7 @@ class TriedNoise(NamedTuple):
     """Log loss of (1 - label_noise) u + label_noise / m, where the row gives the label u."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON would have it."""
+        """The trial as JSON."""
         return {
             "label_noise": self.label_noise,
             "own": self.own,
@@ -61,22 +61,22 @@ def try_label_noise(
     values: Sequence[float],
     own: float = 0.0,
 ) -> list[TriedNoise]:
-    """Play a recording with several values of ``label_noise``.
+    """Replay a recording with several values of ``label_noise``.
 
     Parameters
     ----------
     player
-        Its recording has labels of which a share may be wrong.
+        Player of the recording, whose labels may be partly wrong.
     make
-        Makes the corrector to start with, of such a ``label_noise``.
+        Creates the initial corrector for a ``label_noise``.
     values
         The values.
     own
-        The one that the others are compared with; it is played too.
+        The value to compare with; it is played too.
 
     Returns
     -------
-    One for each value, ``own`` among them, in their order; none without labelled rows.
+    A trial for each value including ``own``, in order; none without labelled rows.
     """
     played = {value: _played(player, make(value), value) for value in sorted({own, *values})}
     rows, before = played[own]
@@ -92,8 +92,8 @@ def try_label_noise(
 def _played(
     player: Player, corrector: Corrector, noise: float
 ) -> tuple[list[int], NDArray[np.float64]]:
-    """Labelled rows of each step; their hits, log losses, and those where labels are any class in
-    the share ``noise``, shape (3, steps)."""
+    """Labelled rows of each step; their hits, their log losses, and the log losses where a share
+    ``noise`` of the labels is of any class, shape (3, steps)."""
     expected = list[float]()
 
     def add(step: Step) -> None:
@@ -107,7 +107,7 @@ def _played(
 
 
 def noise_in_words(tried: Sequence[TriedNoise], labelled: int) -> str:
-    """A paragraph on what the figures show, and what they cannot."""
+    """A paragraph on what the figures show and what they cannot."""
     if not tried:
         return "No row has a label, so nothing can be said of label_noise."
     if labelled < FEW:
@@ -129,7 +129,7 @@ def noise_in_words(tried: Sequence[TriedNoise], labelled: int) -> str:
 
 
 def noise_beside(tried: Sequence[TriedNoise], labelled: int) -> Beside:
-    """Trials of ``label_noise`` beside the replay's own."""
+    """Trials of ``label_noise`` as a table."""
     rows = []
     for one in tried:
         cells = [f"{one.label_noise:g}"]
@@ -152,5 +152,5 @@ def noise_beside(tried: Sequence[TriedNoise], labelled: int) -> Beside:
 
 
 def _plain(value: float) -> float | None:
-    """A number with None for nan, which JSON does not have."""
+    """A number, or None for nan, which JSON lacks."""
     return None if value != value else value

@@ -1,4 +1,4 @@
-"""The player: a recording goes through one corrector after another, with the same late labels."""
+"""Player: plays a recording through correctors with the same late labels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Player"]
 
 
 class Player:
-    """A recording, and when its labels arrive.
+    """A recording, with the arrival of its labels.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Player:
     label_delay, label_rate, seed
         As for :func:`stream_can.replay.steps`.
     progress
-        Is called after each step with the number of its rows.
+        Called after each step with its number of rows.
     """
 
     def __init__(
@@ -56,16 +56,16 @@ class Player:
         Parameters
         ----------
         corrector
-            Where it begins; or the models of the recording.
+            The initial corrector, or the models of the recording.
         label_rate
-            In place of the player's.
+            Replaces the player's.
         requests
-            What asks for the labels that arrive.
+            Label requests that decide which labels arrive.
         explain
-            Whether to score each path too, and watch whether the classifier becomes worse; takes
-            about twice the time.
+            Whether to score each path too, and to watch for a worse classifier; takes about twice
+            the time.
         each
-            Is called with each step.
+            Called with each step.
         """
         started = clock.perf_counter()
         recording, late = self.recording, self.label_delay

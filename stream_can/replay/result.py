@@ -1,4 +1,4 @@
-"""The result of a replay: scores before and after, of every path, and how the stream went."""
+"""Replay: scores before and after and of every path, and their course."""
 
 from __future__ import annotations
 
@@ -28,46 +28,45 @@ class Moment(NamedTuple):
     """The stream during one step, and the corrector after it."""
 
     row: int
-    """Rows until then."""
+    """Number of rows so far."""
     time: Any
-    """When the step's last row was predicted; None where that is not known."""
+    """Time of the step's last prediction; None where unknown."""
     labelled: int
-    """Rows of the step whose label is known."""
+    """Number of rows of the step with a known label."""
     hits: tuple[float, float]
-    """How many of those were right: raw, corrected."""
+    """Number of those that were right: raw, corrected."""
     losses: tuple[float, float]
     """Sums of their log losses: raw, corrected."""
     squares: tuple[float, float]
-    """Sums of the squares of these, for an error of their mean."""
+    """Sums of the squares of these, for standard errors."""
     counts: NDArray[np.int64]
     """Labels per class, shape (m,)."""
     prior: NDArray[np.float64]
     """The corrector's estimate of the class mix, shape (m,)."""
     weights: NDArray[np.float64]
-    """The weight of each path."""
+    """Weight of each path."""
     temperature: float
     final_weights: NDArray[np.float64]
-    """The weights of the rows in what goes out, in the order of ``Corrector.final_weights``."""
+    """Weights of the rows in the output, in the order of ``Corrector.final_weights``."""
     last_temperature: float
     coverage: float
-    """How much of the correction the labels let out."""
+    """Share of the correction that the labels let out."""
     silent: tuple[Any, ...]
-    """Classes left out of learning, since no label of theirs has come."""
+    """Classes left out of learning because they have no labels."""
 
 
 class Replay:
-    """The result of a replay: scores of every path, and how the stream went.
+    """Result of a replay: scores of every path, and their course.
 
     Parameters
     ----------
     corrector
-        The one the steps went through, or those of several models; after the last row ``corrector``
-        is its state.
+        The corrector of the steps, or those of several models; after the last row ``corrector`` has
+        the final state.
     requests
-        What asked for labels, where they were asked for.
+        The label requests, if any.
     alarm
-        Sees the rows with a known label, in their order, where it is to say when the classifier
-        became worse.
+        Receives labelled rows in order, if it should detect a worse classifier.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Replay:
         alarm: Alarm | None = None,
     ) -> None:
         self.models = corrector if isinstance(corrector, PlayedModels) else None
-        """Models of the recording, where it has several."""
+        """Models of the recording, if there are several."""
         self._one = corrector
         self.requests = requests
         corrector = self.corrector
@@ -88,51 +87,51 @@ class Replay:
         self.rows = 0
         self.seconds = 0.0
         self.rates: dict[float, Scores] = {}
-        """Scores where only a share of the labels arrives; filled by :func:`replay`."""
+        """Scores at other label rates; filled by :func:`replay`."""
         self.asked_rates: dict[float, Scores] = {}
-        """The same where these are asked for instead of coming at random."""
+        """Scores with requested labels instead of random ones."""
         self.asked = {"random": 0, "margin": 0}
-        """How many labels were asked for, by the reason."""
+        """Number of labels requested, by reason."""
         self.at_random: Replay | None = None
-        """Where labels are asked for: the replay with as many at random."""
+        """With requests: the replay with as many random labels."""
         self.dates = False
-        """Whether the times of the moments are dates: datetime64, or microseconds since 1970."""
+        """Whether times of moments are dates: datetime64, or microseconds since 1970."""
         self.delay = ""
-        """How late labels came, in words."""
+        """Description of the label delay."""
         self.delay_rows, self.delay_time = Delays(), Delays()
-        """How late they came, in rows and (microseconds for dates) in time; for those that did."""
+        """Label delays in rows and (microseconds for dates) in time, of labels that arrived."""
         self.coming = 0
-        """Labels that arrive at all, those after the last row included."""
+        """Number of labels that arrive, including after the last row."""
         self.possible = 0
-        """Labels that could arrive, if all were asked for."""
+        """Number of labels that could arrive if all were requested."""
         self.raw_classes = ClassScores(len(self.classes))
         self.corrected_classes = ClassScores(len(self.classes))
         self.made_right = np.zeros(len(self.classes), np.int64)
         """Rows of each class that were wrong before and are right after."""
         self.made_wrong = np.zeros(len(self.classes), np.int64)
-        """And the other way round."""
+        """Rows of each class that were right before and are wrong after."""
         columns = [*corrector.segments, *([self.models.title] if self.models else ())]
         self.columns = {name: ColumnScores() for name in columns}
-        """Scores of the values of each declared column, and of the models."""
+        """Scores by value of each declared column, and by model."""
         self.sets = None if corrector.sets is None else SetScores(corrector.sets)
-        """Prediction sets, and whether they kept what they promise, where there are any."""
+        """Prediction sets and their coverage, if any."""
         self.worst = WorstStretch()
-        """Where what was sent did worst beside the rows as they came."""
+        """The stretch in which the output did worst compared to the raw rows."""
         self.alarm = alarm
-        """Notices when the classifier itself became worse, where it is watched."""
+        """Detects a worse classifier, if watched."""
 
     @property
     def corrector(self) -> Corrector:
-        """The corrector of the steps; of several models that of the last row."""
+        """The corrector of the steps; with several models the last row's."""
         return self._one.latest if isinstance(self._one, PlayedModels) else self._one
 
     @property
     def learned(self) -> int:
-        """Labels that were learned, by whatever model."""
+        """Number of labels learned by all models."""
         return self.corrector.n_labels if self.models is None else self.models.n_labels
 
     def add(self, step: Step) -> None:
-        """Count a step in, before the next one is taken: it reads the corrector's state."""
+        """Add a step, before the next is taken: the corrector's state is read."""
         known = step.y >= 0
         P, y, corrected = step.P, step.y, step.corrected
         if not known.all():
@@ -186,7 +185,7 @@ class Replay:
         )
 
     def _add_values(self, step: Step, known: NDArray[np.bool_], found: NDArray[np.float64]) -> None:
-        """Add scores of the rows of each value; ``found`` of those whose label is known."""
+        """Add scores by column value; ``found`` are the outcomes of labelled rows."""
         for k, (name, column) in enumerate(self.columns.items()):
             if step.segments is not None:
                 column.came(step.segments[name].tolist())
@@ -196,39 +195,38 @@ class Replay:
 
     @property
     def labelled(self) -> list[int]:
-        """Rows with a known label, step by step."""
+        """Number of labelled rows of each step."""
         return [moment.labelled for moment in self.moments]
 
     def sums(self, side: int) -> NDArray[np.float64]:
-        """Hits and log losses of the steps, of the rows as they came (0) or were sent (1), shape
-        (2, steps)."""
+        """Hits and log losses of the steps, of raw rows (0) or sent rows (1), shape (2, steps)."""
         pairs = [(moment.hits[side], moment.losses[side]) for moment in self.moments]
         return np.array(pairs, np.float64).reshape(-1, 2).T
 
     def changes(self, before: Replay | None = None) -> Changes | None:
-        """The changes by what was sent against the rows as they came, or against what another
-        replay of them sent; None where no row is labelled."""
+        """Changes of sent rows relative to raw rows, or to the sent rows of another replay; None
+        without labelled rows."""
         other = self.sums(0) if before is None else before.sums(1)
         return Changes.of_sums(self.labelled, other, self.sums(1))
 
     @property
     def mean_weights(self) -> dict[str, float]:
-        """The weight of each path, averaged over the stream."""
+        """Weight of each path, averaged over the stream."""
         return dict(zip(self.paths, self._mean("weights").tolist(), strict=True))
 
     @property
     def mean_final_weights(self) -> dict[str, float]:
-        """The weights of the rows in what goes out, averaged over the stream."""
+        """Weights of the rows in the output, averaged over the stream."""
         names = self.corrector.final_weights
         return dict(zip(names, self._mean("final_weights").tolist(), strict=True))
 
     @property
     def mean_coverage(self) -> float:
-        """How much of the correction the labels let out, from 0 to 1, averaged over the stream."""
+        """Share of the correction that the labels let out, averaged over the stream."""
         return float(self._mean("coverage"))
 
     def _mean(self, what: str) -> NDArray[np.float64]:
-        """The mean over the rows of what the moments say."""
+        """Mean over rows of an attribute of the moments."""
         rows = np.diff([moment.row for moment in self.moments], prepend=0)
         values = np.array([getattr(moment, what) for moment in self.moments])
         return np.asarray(rows @ values / rows.sum())
@@ -249,7 +247,7 @@ class Replay:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The result without its course, as JSON would have it."""
+        """The result without its course, as JSON."""
         corrector = self.corrector
         return {
             "rows": self.rows,
@@ -281,7 +279,7 @@ class Replay:
         } | self._by_value()
 
     def _by_value(self) -> dict[str, Any]:
-        """Where columns are declared, what became of the rows of each value."""
+        """Scores by value of declared columns."""
         if not self.columns:
             return {}
         return {
@@ -297,5 +295,5 @@ def _by_rate(rates: dict[float, Scores]) -> dict[str, Any]:
 
 
 def _plain(values: NDArray[np.float64]) -> list[float | None]:
-    """Numbers with None for nan, which JSON does not have."""
+    """Numbers with None for nan, which JSON lacks."""
     return [None if value != value else value for value in values.tolist()]

@@ -1,4 +1,4 @@
-"""The replay: a recording through a corrector, once or at several rates of labels."""
+"""replay: play a recording through a corrector, at one or several label rates."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def replay(
         Columns that the recording was opened with (``segments``), which name the model and version
         of each row: each has a corrector of its own, and begins with `corrector`.
     progress
-        Is called after each step with the number of its rows.
+        Called after each step with its number of rows.
     each
-        Is called with each step of the replay itself, which has the corrected rows.
+        Called with each step of the replay itself, which has the corrected rows.
 
     Returns
     -------
-    Scores over all rows whose label is known, those whose label never arrives included.
+    Scores over all rows with a known label, including labels that never arrive.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def replay(
         return PlayedModels(start, model, version) if named else start
 
     def again(rate: float, *, ask: bool = False) -> Replay:
-        """Once more at another share of the labels, from what the corrector was."""
+        """Replay at another label rate, from the corrector's initial state."""
         asks = LabelRequests(rate, seed=seed) if ask else None
         start = several(Corrector.from_bytes(fresh))
         return player.play(start, label_rate=1.0 if ask else rate, requests=asks)

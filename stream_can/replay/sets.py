@@ -1,4 +1,4 @@
-"""Prediction sets over a replay: did they keep what they promise, and how large were they?"""
+"""Prediction sets in a replay: their coverage and size."""
 
 from __future__ import annotations
 
@@ -13,55 +13,55 @@ from stream_can.replay.steps import Step
 __all__ = ["WINDOW", "SetMoment", "SetScores", "sets_in_words"]
 
 WINDOW = 500
-"""Rows with a known label, in a row, of which the worst are told."""
+"""Number of consecutive labelled rows in the worst window."""
 
 
 class SetMoment(NamedTuple):
     """The sets of one step."""
 
     row: int
-    """Rows until then."""
+    """Number of rows so far."""
     rows: int
-    """Rows of the step."""
+    """Number of rows of the step."""
     size: int
-    """Classes in all of their sets."""
+    """Number of classes in their sets."""
     known: int
-    """Rows of the step whose label is known."""
+    """Number of rows of the step with a known label."""
     kept: int
-    """How many of those have it in their set."""
+    """Number of those with the label in their set."""
 
 
 class SetScores:
-    """Scores of the promise of prediction sets in a replay.
+    """Coverage of prediction sets in a replay.
 
-    Each row that was sent has a set, and each label teaches the sets as it teaches the corrector.
-    Where labels are asked for only those teach that were drawn at random.
+    Every sent row has a set, and every label teaches the sets as it teaches the corrector; with
+    label requests only randomly drawn labels do.
 
     Parameters
     ----------
     promised
-        The share of rows whose set is to hold the label.
+        Promised coverage.
     """
 
     def __init__(self, promised: float) -> None:
         self.promised = promised
         self.moments: list[SetMoment] = []
-        """How the stream went, step by step."""
+        """The course, step by step."""
         self.rows = self.size = self.single = 0
-        """Rows; classes in all of their sets; sets of one class."""
+        """Rows; classes in all their sets; sets of a single class."""
         self.known = self.known_kept = 0
-        """Rows whose label is known, whether it arrives or not, and those that have it."""
+        """Rows with a known label, arriving or not, and those covered."""
         self.learned = self.learned_kept = 0
-        """Rows whose label taught the sets, and those that have it."""
+        """Rows whose label taught the sets, and those covered."""
         self._waiting: dict[int, bool] = {}
-        """Rows whose label is on its way and will teach: whether the set has it."""
+        """For rows whose teaching label is in flight, whether they are covered."""
         self._tail = np.zeros(0, np.int64)
-        """Whether the last rows with a known label, fewer than a window, have it."""
+        """Coverage of the last labelled rows, fewer than a window."""
         self._worst: tuple[int, int] | None = None
-        """How many rows of the worst window have it, and the row behind it."""
+        """Number of covered rows in the worst window, and the row after it."""
 
     def add(self, step: Step) -> None:
-        """Take the sets of a step's rows, and the labels that came between them."""
+        """Add the sets of a step's rows, and the labels between them."""
         assert step.inside is not None
         if step.arrivals is not None:
             for i in np.flatnonzero(step.arrivals.fair).tolist():
@@ -97,29 +97,29 @@ class SetScores:
 
     @property
     def kept(self) -> float:
-        """Share of the rows with a known label that have it in their set; nan without rows."""
+        """Share of labelled rows covered; nan without rows."""
         return _share(self.known_kept, self.known)
 
     @property
     def kept_learned(self) -> float:
-        """The same of the rows whose label taught the sets: those that the promise is made to."""
+        """Coverage of rows whose label taught the sets, for which the promise is made."""
         return _share(self.learned_kept, self.learned)
 
     @property
     def mean_size(self) -> float:
-        """Classes in a set, on average over all rows."""
+        """Mean number of classes in a set."""
         return _share(self.size, self.rows)
 
     @property
     def singletons(self) -> float:
-        """Share of all rows whose set has one class."""
+        """Share of sets with a single class."""
         return _share(self.single, self.rows)
 
     @property
     def worst(self) -> tuple[float, int] | None:
-        """The lowest share kept in 500 rows with a known label in a row, and the row behind them.
+        """Lowest coverage of 500 consecutive labelled rows, and the row after them.
 
-        None where there are fewer.
+        None where there are fewer rows.
         """
         return None if self._worst is None else (self._worst[0] / WINDOW, self._worst[1])
 
@@ -132,7 +132,7 @@ class SetScores:
         return float("nan") if found is None else found.error
 
     def to_dict(self) -> dict[str, Any]:
-        """Without the course, as JSON would have it."""
+        """The scores without their course, as JSON."""
         return {
             "promised": self.promised,
             "kept": _plain(self.kept),
@@ -149,7 +149,7 @@ class SetScores:
 
 
 def sets_in_words(scores: SetScores | None) -> list[str]:
-    """One or two sentences; none where there are no sets or no labels."""
+    """One or two sentences; none without sets or labels."""
     if scores is None or not scores.known:
         return []
     off = 100 * scores.error
@@ -182,5 +182,5 @@ def _share(part: int, whole: int) -> float:
 
 
 def _plain(value: float) -> float | None:
-    """A number with None for nan, which JSON does not have."""
+    """A number, or None for nan, which JSON lacks."""
     return None if value != value else value

@@ -1,4 +1,4 @@
-"""The replay of rows of several labels, and what came of it."""
+"""Replay of rows with several labels, and its result."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ Array = NDArray[np.float64]
 
 
 class LabelStep(NamedTuple):
-    """A run of rows that went through the corrector."""
+    """Consecutive rows that went through the corrector."""
 
     first: int
-    """The number of the first row, from 0."""
+    """Number of the first row, from 0."""
     P: Array
     """The scores, shape (n, m)."""
     Y: NDArray[np.int8]
     """Known labels of each row: 1, 0 or -1, shape (n, m)."""
     corrected: Array
-    """Rows as the corrector sent them when they came by, shape (n, m)."""
+    """Sent rows, shape (n, m)."""
     decided: NDArray[np.bool_]
-    """Whether each label was said yes to, at the threshold of that moment."""
+    """Decision on each label by the threshold of that moment."""
     time: NDArray[Any] | None
-    """When each row was predicted, where that is known."""
+    """Time of each prediction, where known."""
     coming: int
-    """Messages of labels of these rows that will come, be it after the last row."""
+    """Number of label messages about these rows that will arrive, possibly after the last row."""
     delays: NDArray[np.int64]
-    """For each message learned in the step, the rows that went by since its own."""
+    """For each message learned in the step, the number of rows since its own."""
     delay_time: NDArray[Any] | None
-    """The same as time, where labels come at their own time."""
+    """The same as time, where labels have their own times."""
     changed: int
-    """Messages that say something else than one before them."""
+    """Number of messages that contradict an earlier one."""
 
 
 class LabelMoment(NamedTuple):
     """The stream during one step."""
 
     row: int
-    """Rows until then."""
+    """Number of rows so far."""
     time: Any
-    """When the step's last row was predicted; None where that is not known."""
+    """Time of the step's last prediction; None where unknown."""
     labelled: int
-    """Rows of the step of which a label is known."""
+    """Number of rows of the step with a known label."""
     losses: tuple[float, float]
-    """Sums of their log losses, each over its known labels: raw, corrected."""
+    """Sums of their log losses over known labels: raw, corrected."""
     squares: tuple[float, float]
     """Sums of the squares of these."""
     there: int
-    """Labels that were there."""
+    """Number of true labels."""
     said: tuple[int, int, int]
-    """Labels that were said: raw and corrected at 0.5, corrected at the threshold."""
+    """Number of labels decided for: raw and corrected at 0.5, corrected at the threshold."""
     right: tuple[int, int, int]
-    """How many of these were there."""
+    """Number of these that are true."""
 
 
 def multilabel_steps(
@@ -74,9 +74,9 @@ def multilabel_steps(
     label_rate: float = 1.0,
     seed: int = 0,
 ) -> Iterator[LabelStep]:
-    """Run chunks through a corrector, a step at a time; as :func:`stream_can.replay.steps`.
+    """Run chunks through a corrector step by step, like :func:`stream_can.replay.steps`.
 
-    A label rate below 1 is a share of the rows, with all their labels.
+    A label rate below 1 is a share of the rows, each with all its labels.
     """
     check_labels(label_delay, label_rate)
     rng = np.random.default_rng([seed, *DRAW])
@@ -86,7 +86,7 @@ def multilabel_steps(
         drawn = rng.random(n) < label_rate
         by_time = label_delay is None and chunk.time is not None
         sent = _messages(chunk, drawn, label_delay)
-        # A delay in rows also makes labels due right after the last row.
+        # A delay in rows makes some labels due right after the last row.
         labels, late = split([*waiting, sent], chunk, by_time, first + n - by_time)
         receipts = np.full((n, 2 * corrector.m), np.nan, np.float32)
         done, start = 0, first
@@ -126,7 +126,7 @@ def multilabel_steps(
 
 
 def _messages(chunk: MultiLabelChunk, drawn: NDArray[np.bool_], delay: int | None) -> Labels:
-    """The labels of a chunk's rows, of those that are drawn."""
+    """Labels of a chunk's rows, where drawn."""
     at = chunk.of - chunk.first
     which = np.flatnonzero(drawn[at])
     at = at[which]
@@ -142,30 +142,30 @@ def _messages(chunk: MultiLabelChunk, drawn: NDArray[np.bool_], delay: int | Non
 
 
 class MultiLabelReplay:
-    """The result of a replay of rows of several labels: scores, and how the stream went."""
+    """Result of a replay of rows with several labels: scores and their course."""
 
     alarm = None
 
     def __init__(self, corrector: MultiLabelCorrector) -> None:
         self.corrector = corrector
-        """After the last row its state."""
+        """Has the final state after the last row."""
         self.labels = list(corrector.labels)
         self.raw, self.corrected, self.decided = (LabelScores(corrector.m) for _ in range(3))
-        """Scores before and after, with a yes from 0.5 on; and after, with a yes from the threshold
-        of the moment on."""
+        """Scores before and after, deciding at 0.5; and after, deciding at the threshold of the
+        moment."""
         self.moments: list[LabelMoment] = []
         self.rows = self.coming = self.changed = 0
         self.seconds = 0.0
         self.delay = ""
-        """How late labels came, in words."""
+        """Description of the label delay."""
         self.dates = False
-        """Whether the times of the moments are dates."""
+        """Whether times of moments are dates."""
         self.delay_rows, self.delay_time = Delays(), Delays()
         self.rates: dict[float, LabelScores] = {}
-        """Scores of the corrected rows where only a share of the rows is labelled."""
+        """Scores of the corrected rows at other label rates."""
 
     def add(self, step: LabelStep) -> None:
-        """Count a step in."""
+        """Add a step."""
         known, there = step.Y >= 0, step.Y == 1
         losses = (
             self.raw.add_checked(step.P, step.Y),
@@ -194,9 +194,9 @@ class MultiLabelReplay:
         )
 
     def per_label(self) -> list[dict[str, Any]]:
-        """Scores of each label: how often it is known and there, F1, and log loss of a row, before
-        ("raw"), after ("corrected"), and F1 after at the threshold ("decided"); None where it was
-        neither there nor said."""
+        """Scores of each label: how often known and true, F1, and log loss per row, before ("raw"),
+        after ("corrected"), and F1 after at the threshold ("decided"); None where it was never true
+        or decided for."""
         known, there, *_ = self.raw.of_labels
         f1 = [s.f1 for s in (self.raw, self.corrected, self.decided)]
         loss = [s.of_labels[2] / np.maximum(known, 1) for s in (self.raw, self.corrected)]
@@ -215,7 +215,7 @@ class MultiLabelReplay:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The result without its course, as JSON would have it."""
+        """The result without its course, as JSON."""
         corrector = self.corrector
         return {
             "rows": self.rows,
@@ -243,7 +243,7 @@ class MultiLabelReplay:
 
 
 def summary(scores: LabelScores) -> dict[str, float | None]:
-    """The scores by name; None where there is nothing to say."""
+    """The scores by name; None where undefined."""
     found = {
         "n": scores.n, "log_loss": scores.log_loss, "micro_f1": scores.micro_f1,
         "macro_f1": scores.macro_f1, "ece": scores.ece,
@@ -261,7 +261,7 @@ def multilabel_replay(
     rates: Iterable[float] = (),
     progress: Callable[[int], object] = lambda rows: None,
 ) -> MultiLabelReplay:
-    """Replay a recording of rows of several labels through a corrector.
+    """Replay a recording of rows with several labels through a corrector.
 
     Parameters
     ----------
@@ -270,23 +270,23 @@ def multilabel_replay(
     corrector
         A new corrector, or the state of an earlier one.
     label_delay
-        After how many rows the labels of a row are learned; None where the recording has times, or
-        labels on lines of their own.
+        Number of rows after which the labels of a row are learned; None where the recording has
+        times, or labels on lines of their own.
     label_rate, seed
-        The share of the rows whose labels arrive, and which.
+        Share of the rows whose labels arrive, and the seed that selects them.
     rates
         Other such shares, each replayed once more, for :attr:`MultiLabelReplay.rates`.
     progress
-        Is called after each step with the number of its rows.
+        Called after each step with its number of rows.
 
     Returns
     -------
-    Scores over all known labels, those that never arrive included.
+    Scores over all known labels, including those that never arrive.
 
     Raises
     ------
     ValueError
-        Nothing says when labels arrive, or the corrector has other labels than the recording.
+        It is not given when labels arrive, or the corrector has other labels than the recording.
     """
     if label_delay is None and not recording.has_times:
         raise ValueError(

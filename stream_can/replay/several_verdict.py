@@ -1,4 +1,4 @@
-"""In words: whether a replay of rows of several labels says that the corrector should be used."""
+"""Verdict on a replay of rows with several labels."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["judge_several", "loss_change"]
 
 
 def judge_several(result: MultiLabelReplay) -> Verdict:
-    """Whether to use the corrector on this stream, how sure that is, and why.
+    """Judge whether to use the corrector on this stream, how certain that is, and why.
 
-    The log loss of a row decides: a change counts where it is beyond its interval of 95 %, taken
-    over 30 stretches of the stream, and at least 0.002 nats; five times that before a loss means
-    that it should not be used.
+    The log loss of a row decides: a change counts beyond its 95 % interval, taken over 30 stretches
+    of the stream, and from 0.002 nats on; a loss must be five times as large for advice against
+    using it.
     """
     raw, corrected = result.raw, result.corrected
     if raw.n < FEW:
@@ -55,7 +55,7 @@ def judge_several(result: MultiLabelReplay) -> Verdict:
 
 
 def loss_change(result: MultiLabelReplay) -> Change:
-    """The change of the log loss of a row."""
+    """Change of the log loss of a row."""
     rows = [moment.labelled for moment in result.moments]
     found = change(rows, *zip(*(moment.losses for moment in result.moments), strict=True))
     assert found is not None, "a replay of too few labels has no verdict"

@@ -1,4 +1,4 @@
-"""A replay of rows of the likeliest of very many classes."""
+"""Replay of rows that list the likeliest of very many classes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class SparseMoment(NamedTuple):
     """The stream during one step."""
 
     row: int
-    """Rows until then."""
+    """Number of rows so far."""
     time: Any
-    """When the step's last row was predicted; None where that is not known."""
+    """Time of the step's last prediction; None where unknown."""
     labelled: int
-    """Rows of the step whose label is known."""
+    """Number of rows of the step with a known label."""
     hits: tuple[float, float]
-    """How many of those were right: raw, corrected."""
+    """Number of those that were right: raw, corrected."""
     losses: tuple[float, float]
     """Sums of their log losses: raw, corrected."""
     squares: tuple[float, float]
@@ -45,12 +45,12 @@ class SparseMoment(NamedTuple):
 
 
 class SparseReplay:
-    """The result: scores before and after, and how the stream went.
+    """Result: scores before and after, and their course.
 
     Parameters
     ----------
     corrector
-        The one that corrected; after the last row it is its state.
+        The corrector; it has the final state after the last row.
     """
 
     def __init__(self, corrector: SparseCorrector) -> None:
@@ -59,18 +59,18 @@ class SparseReplay:
         self.moments: list[SparseMoment] = []
         self.rows = self.coming = self.learned = 0
         self.classes_listed = 0
-        """Classes that the rows list, all together."""
+        """Total number of classes listed by rows."""
         self.seconds = 0.0
         self.delay = ""
-        """How late labels came, in words."""
+        """Description of the label delay."""
         self.dates = False
-        """Whether the times of the moments are dates."""
+        """Whether times of moments are dates."""
         self.delay_rows, self.delay_time = Delays(), Delays()
         self.alarm = Alarm()
-        """Notices when the classifier itself became worse."""
+        """Detects a worse classifier."""
 
     def changes(self) -> Changes | None:
-        """The changes of accuracy and log loss; None where no row is labelled."""
+        """Changes of accuracy and log loss; None without labelled rows."""
         pairs = [
             np.array([getattr(moment, what) for moment in self.moments]).reshape(-1, 2)
             for what in ("hits", "losses")
@@ -79,7 +79,7 @@ class SparseReplay:
         return Changes.of_sums([moment.labelled for moment in self.moments], *sides)
 
     def to_dict(self) -> dict[str, Any]:
-        """The result without its course, as JSON would have it."""
+        """The result without its course, as JSON."""
         return {
             "rows": self.rows,
             "labelled": self.raw.n,
@@ -98,14 +98,14 @@ class SparseReplay:
 
 
 AnyReplay = Replay | MultiLabelReplay | SparseReplay
-"""A replay of whatever rows."""
+"""A replay of rows of any sort."""
 
 
 class _Late(NamedTuple):
-    """A label on its way."""
+    """A label in flight."""
 
     due: Any
-    """Before which row, or at which time."""
+    """Row before which, or time at which, it is due."""
     number: int
     row: dict[Any, float]
     label: Any
@@ -121,16 +121,16 @@ def sparse_replay(
     seed: int = 0,
     progress: Callable[[int], object] = lambda rows: None,
 ) -> SparseReplay:
-    """Replay a recording through a corrector; its parameters are those of
+    """Replay a recording through a corrector, with the parameters of
     :func:`stream_can.replay.replay`.
 
-    Every row whose label is known is scored as it was sent: of a label that it does not list by its
-    share of the rest.
+    Every row with a known label is scored as it was sent; an unlisted label by its share of the
+    rest.
 
     Raises
     ------
     InvalidRecording
-        A row or a label is none; the message names it.
+        A row or label is invalid; the message names it.
     """
     started = clock.perf_counter()
     result, rng = SparseReplay(corrector), arrivals_rng(seed)
@@ -163,7 +163,7 @@ def _step(
     by_time: bool,
     name: str,
 ) -> None:
-    """Rows of a chunk, and before each the labels that are due."""
+    """Process a chunk: before each row the labels due."""
     corrector, found = result.corrector, list[tuple[float, float, float, float]]()
     for i in range(start, stop):
         number, row, label = chunk.first + i, chunk.rows[i], chunk.labels[i]
@@ -221,7 +221,7 @@ def _rank(row: dict[Any, float], label: Any) -> tuple[float, float] | None:
 
 
 def judge_sparse(result: SparseReplay) -> Verdict:
-    """Whether to use the corrector on this stream, how sure that is, and why; by the rules of
+    """Judge whether to use the corrector on this stream, by the rules of
     :func:`stream_can.replay.judge`."""
     raw, after = result.raw, result.corrected
     changes = result.changes()

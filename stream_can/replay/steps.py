@@ -1,8 +1,8 @@
-"""Rows and late labels in the order of the stream: before each row, the labels due by then.
+"""Steps: rows and late labels in stream order; before each row the labels due by then.
 
-A label brings the receipt of its prediction back, so that what was sent is judged.
+A label returns the receipt of its prediction, so that the sent row is judged.
 
-Labels come a fixed number of rows late, or at their own time.
+Labels arrive a fixed number of rows late, or at their own times.
 """
 
 from __future__ import annotations
@@ -29,53 +29,53 @@ STEPS_PER_LENGTH = 256
 
 
 class Arrivals(NamedTuple):
-    """Labels on their way, for one step."""
+    """Labels in flight, for one step."""
 
     coming: int
-    """Rows of the step whose label will come, be it after the last row."""
+    """Number of rows of the step whose label will arrive, possibly after the last row."""
     possible: int
-    """The same if every label were asked for that the recording can give."""
+    """The same if every label that the recording has were requested."""
     rows: NDArray[np.int64]
-    """For each label learned in the step, the rows that went by since its own."""
+    """For each label learned in the step, the number of rows since its own."""
     time: NDArray[Any] | None
-    """The same as time between prediction and label, where labels come at their own time."""
+    """The same as time between prediction and label, where labels have their own times."""
     due: NDArray[np.int64]
     """For each label learned in the step, the row before which it was."""
     y: NDArray[np.int64]
     """For each label learned in the step, the index of its class."""
     fair: NDArray[np.bool_]
-    """Rows of the step whose label will come, and not because of what is in the row."""
+    """Rows of the step whose label will arrive, and not because of the row's content."""
 
 
 class Step(NamedTuple):
-    """A run of rows that went through the corrector."""
+    """Consecutive rows that went through the corrector."""
 
     first: int
-    """The number of the first row, from 0."""
+    """Number of the first row, from 0."""
     P: NDArray[np.float64]
     """The predictions, shape (n, m)."""
     y: NDArray[np.int64]
-    """Index of each row's class, -1 where it is not known."""
+    """Index of each row's class, -1 where unknown."""
     corrected: NDArray[np.float64]
-    """Rows as the corrector sent them when they came by, shape (n, m)."""
+    """Sent rows, shape (n, m)."""
     paths: NDArray[np.float64] | None
     """Rows of each path, shape (number of paths, n, m)."""
     time: NDArray[Any] | None
-    """When each row was predicted, where that is known."""
+    """Time of each prediction, where known."""
     arrivals: Arrivals | None = None
-    """The labels that set out and that came."""
+    """Labels that set out and that arrived."""
     asked: Sequence[LabelRequest] = ()
-    """Where labels are asked for: those of the step's rows."""
+    """Label requests of the step's rows, if any."""
     segments: Segments | None = None
-    """Values of columns in each row, where the chunks say it."""
+    """Column values of each row, if the chunks have them."""
     inside: NDArray[np.bool_] | None = None
-    """Whether each class is in the prediction set of each row, where the corrector makes sets."""
+    """Whether each class is in each row's prediction set, if the corrector makes sets."""
     learned: NDArray[np.object_] | None = None
-    """Values of the corrector's columns in the predictions of the labels that came."""
+    """Column values of the predictions whose labels arrived."""
 
 
 def check_labels(label_delay: int | None, label_rate: float) -> None:
-    """ValueError where labels cannot come so late, or in such a share."""
+    """Raise ValueError for an impossible delay or rate of labels."""
     if label_delay is not None and not 0 <= label_delay < 1 << 53:
         raise ValueError(f"label_delay: expected 0 or more rows, below 2^53, got {label_delay}")
     if not 0 <= label_rate <= 1:
@@ -83,7 +83,7 @@ def check_labels(label_delay: int | None, label_rate: float) -> None:
 
 
 def check_arrival(recording: Recording | SparseRecording, label_delay: int | None) -> None:
-    """ValueError where nothing says when the labels of a recording arrive."""
+    """Raise ValueError where nothing says when the labels of a recording arrive."""
     if label_delay is None and not recording.has_times:
         raise ValueError(
             "say when labels arrive: --label-delay ROWS, or --time COLUMN and --label-time COLUMN"
@@ -100,32 +100,32 @@ def steps(
     requests: LabelRequests | None = None,
     explain: bool = True,
 ) -> Iterator[Step]:
-    """Run chunks through a corrector, a step at a time.
+    """Run chunks through a corrector, step by step.
 
     Parameters
     ----------
     chunks
-        The rows in order: :meth:`Recording.chunks` or :func:`from_arrays`.
+        Rows in order: :meth:`Recording.chunks` or :func:`from_arrays`.
     corrector
-        Is taught; its state after a step is what the stream's corrector would have known. Or that
-        of each model.
+        Learns; after a step it has the knowledge of the stream's corrector at that time. Or the
+        correctors of several models.
     label_delay
         The label of row t - label_delay is learned after row t. None (or for chunks without times,
         0) where labels come at their own time: before a row, the labels of earlier rows whose time
         is not later than the row's, by label time, then row.
     label_rate
-        Share of the labels that arrive at all, drawn at random from `seed`.
+        Share of the labels that arrive at all, drawn at random by `seed`.
     requests
-        Where given, only labels that it asks for arrive. It chooses among the rows whose label
-        would arrive, since the others can never be answered: its budget is a share of these. See
+        If given, only labels that it requests arrive. It chooses among rows whose label would
+        arrive, since the others can never answer: its budget is a share of these. See
         :func:`stream_can.replay.asking_for` for a share of all rows.
     explain
-        Whether to say what each path makes of each row; takes about twice the time.
+        Whether to return the rows of each path; takes about twice the time.
 
     Yields
     ------
     Step
-        64 rows each at first, more as the stream goes on, never more than 16,384.
+        64 rows each at first, later more, at most 16,384.
     """
     check_labels(label_delay, label_rate)
     models = corrector if isinstance(corrector, PlayedModels) else None
@@ -145,10 +145,10 @@ def steps(
 
 
 class _Run:
-    """One chunk on its way through the corrector.
+    """A chunk being processed.
 
-    Labels that are learned within the chunk (``labels``, in their order, up to ``done``) are kept
-    apart from those that wait for later chunks (``late``).
+    Labels learned within the chunk (``labels``, in order, processed up to ``done``) are separate
+    from those that wait for later chunks (``late``).
     """
 
     def __init__(
@@ -164,13 +164,13 @@ class _Run:
         self.models = models
         one = corrector.latest if isinstance(corrector, PlayedModels) else corrector
         self.corrector = one
-        """The corrector; of several models one of them."""
+        """The corrector; with several models one of them."""
         self.lanes = np.zeros(len(chunk.P), np.int64) if models is None else models.of_rows(chunk)
         self.columns, self.values = one.segments, _values(chunk, one.segments)
         self.chunk, self.requests, self.first = chunk, requests, chunk.first
         self.by_time = delay is None and chunk.time is not None
-        # A delay in rows also makes labels due right after the last row. With times, or where
-        # labels are asked for, only the next row shows that a label is due.
+        # A delay in rows makes some labels due right after the last row. With times or label
+        # requests, only the next row shows whether a label is due.
         until = self.first + len(chunk.P) - (self.by_time or requests is not None)
         self.sets = one.sets is not None
         self.known = none_known(len(chunk.P), one.n_sent, sets=self.sets)
@@ -179,20 +179,20 @@ class _Run:
         self.labels, self.late = split(parts, chunk, self.by_time, until)
         self.done = 0
         self.given = given
-        """Rows whose label arrives, or could, as long as it is not asked for."""
+        """Rows whose label arrives, or could until it is not requested."""
         self.asked = np.zeros(len(chunk.P), np.bool_)
         self.drawn = np.zeros(len(chunk.P), np.bool_)
-        """Rows that are asked for at random."""
+        """Rows requested at random."""
         self.own = np.full(len(chunk.P), until + 1)
-        """For each row, the row before which its own label is learned, if that is in this chunk."""
+        """For each row the row before which its own label is learned, if in this chunk."""
         here = self.labels.row >= self.first
         self.own[self.labels.row[here] - self.first] = self.labels.due[here]
 
     def step(self, start: int, stop: int, explain: bool) -> Step:
-        """Rows ``start`` to ``stop``; in one call, unless labels are asked for.
+        """Process rows ``start`` to ``stop``, in one call unless labels are requested.
 
-        Whether a row's label is asked for is known only after the row went by. So where one of the
-        rows' own labels comes before ``stop``, the rows are cut there.
+        Whether a row's label is requested is known only after the row. So where one of the rows'
+        own labels is due before ``stop``, the rows are split there.
         """
         parts, arrived, asked = list[Played](), list[Labels](), list[LabelRequest]()
         inside = []
@@ -236,39 +236,38 @@ class _Run:
         )
 
     def _segments(self, cut: slice) -> Segments | None:
-        """Values of columns in rows, and their models."""
+        """Column values and models of rows."""
         found = given_by(self.chunk.segments, cut)
         if self.models is None:
             return found
         return {**(found or {}), self.models.title: self.models.text_of(self.lanes[cut])}
 
     def _given(self, learned: Labels) -> NDArray[np.object_] | None:
-        """The same of the predictions of the labels that came: of the corrector's columns, and of
-        which model they are."""
+        """Column values, and models, of the predictions whose labels arrived."""
         if self.models is None:
             return learned.given if self.columns else None
         return np.column_stack([learned.given, self.models.text_of(learned.lane)])
 
     def _before_own_labels(self, start: int, stop: int) -> int:
-        """The end of a run of rows of which no label is learned before the run ends."""
+        """End of a run of rows of which no label is learned within the run."""
         first_due = np.minimum.accumulate(self.own[start - self.first : stop - self.first])
         too_far = np.flatnonzero(first_due <= np.arange(start, stop))
         return start + int(too_far[0]) if len(too_far) else stop
 
     def _play(self, start: int, stop: int, explain: bool) -> tuple[Played, Labels]:
-        """Rows through the corrector, with the labels that come between them.
+        """Run rows through the corrector, with the labels due between them.
 
-        Rows of earlier steps whose label comes now are handed over in front of the new rows, with
-        the receipts that were kept of them.
+        Rows of earlier steps whose labels are due now are passed in front of the new rows, with the
+        kept numbers of their receipts.
         """
-        # What is asked for among these rows is not known yet: labels due after the last row wait.
+        # Requests among these rows are unknown yet: labels due after the last row wait.
         until = stop - (self.requests is not None)
         upto = int(np.searchsorted(self.labels.due, until, "right"))
         due = self.labels.take(np.arange(self.done, upto))
         self.done = upto
         cut = slice(start - self.first, stop - self.first)
         P = self.chunk.P[cut]
-        # Of a row of this step the corrector has the receipt itself.
+        # The corrector itself has the receipts of this step's rows.
         here, earlier = due.row >= start, (due.row < start) & (due.row >= self.first)
         if self.requests is not None:
             wanted = ~earlier
@@ -297,7 +296,7 @@ class _Run:
         return played, due
 
     def _ask(self, start: int, corrected: NDArray[np.float64]) -> list[LabelRequest]:
-        """Ask for labels of rows that just went by."""
+        """Request labels of rows just processed."""
         assert self.requests is not None
         at = start - self.first
         could = np.flatnonzero(self.given[at : at + len(corrected)])
@@ -309,7 +308,7 @@ class _Run:
         return [one for one in said if one is not None]
 
     def waiting(self) -> list[Labels]:
-        """The labels that are learned after this chunk; call it when all its rows went by."""
+        """Labels learned after this chunk; call it after all rows."""
         for i, part in enumerate(self.late):
             mine = part.row >= self.first
             rows = part.row[mine] - self.first
@@ -335,16 +334,16 @@ def _values(chunk: Chunk, columns: Sequence[str]) -> NDArray[np.object_]:
 
 
 def arrivals_rng(seed: int) -> np.random.Generator:
-    """What draws the labels that arrive, one uniform number a row.
+    """Random generator for arriving labels, one uniform number per row.
 
-    Not ``default_rng(seed)`` itself: data simulated with that very generator would lose the labels
+    Not ``default_rng(seed)`` itself: data simulated with the same generator would lose the labels
     of some classes and keep those of others, since its uniforms also drew the classes.
     """
     return np.random.default_rng([seed, *DRAW])
 
 
 def step_length(start: int) -> int:
-    """Rows of a step: 64 at first, later a 512th to a 256th of the rows before, at most 16,384."""
+    """Rows of a step: 64 at first, later 1/512 to 1/256 of the rows before, at most 16,384."""
     size = FIRST_STEP
     while size < LAST_STEP and start >= 2 * size * STEPS_PER_LENGTH:
         size *= 2

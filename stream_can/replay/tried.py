@@ -1,4 +1,4 @@
-"""Trials of columns: a recording played with each, with all of them, and without."""
+"""Trials of columns: replays with each, with all, and without."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ __all__ = ["Tried", "segments_beside", "try_segments", "worth_in_words"]
 
 
 class Tried(NamedTuple):
-    """A replay with columns against the same without: that one is before."""
+    """A replay with columns, compared to the same without."""
 
     columns: tuple[str, ...]
     values: int
-    """How many were learned of, in all columns."""
+    """Number of values learned in all columns."""
     changes: Changes
 
     @property
     def worth(self) -> bool:
-        """More is right or closer to the truth, beyond chance and by something, and nothing less.
+        """Whether one score improves beyond chance by a relevant amount, and none becomes worse.
 
-        By the rules of :func:`stream_can.replay.verdict.verdict`.
+        Follows the rules of :func:`stream_can.replay.verdict.verdict`.
         """
         effects = Effects.of(self.changes)
         return effects.better and not effects.worse
 
     @property
     def harm(self) -> bool:
-        """Fewer are right or all are further from the truth, and nothing is better."""
+        """Whether a score becomes worse and none improves."""
         effects = Effects.of(self.changes)
         return effects.worse and not effects.better
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON would have it."""
+        """The trial as JSON."""
         return {
             "segments": list(self.columns),
             "values": self.values,
@@ -51,27 +51,27 @@ class Tried(NamedTuple):
 
     @property
     def said(self) -> str:
-        """Whether it is worth it, in a word or two."""
+        """The conclusion in a word or two."""
         return "worth having" if self.worth else "leave out" if self.harm else "no clear gain"
 
 
 def try_segments(
     player: Player, make: Callable[[Sequence[str]], Corrector], without: Replay
 ) -> list[Tried]:
-    """Play a recording with each of its columns alone, and with all together.
+    """Replay a recording with each of its columns alone, and with all together.
 
     Parameters
     ----------
     player
-        Its recording gives the columns to try.
+        Player of the recording, which has the columns.
     make
-        Makes the corrector to start with, that declares these columns.
+        Creates the initial corrector with given columns.
     without
         The same replay without columns.
 
     Returns
     -------
-    One for each column, and one for all where there are several; none without labelled rows.
+    A trial for each column, and one for all where there are several; none without labelled rows.
     """
     names = player.recording.segments
     sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
@@ -86,7 +86,7 @@ def try_segments(
 
 
 def worth_in_words(tried: Sequence[Tried], labelled: int) -> str:
-    """One sentence: which columns to declare."""
+    """A sentence on which columns to declare."""
     if not tried:
         return "No row has a label, so nothing can be said of columns."
     if labelled < FEW:
@@ -110,7 +110,7 @@ def worth_in_words(tried: Sequence[Tried], labelled: int) -> str:
 
 
 def segments_beside(tried: Sequence[Tried], labelled: int) -> Beside:
-    """Trials of columns beside the replay without."""
+    """Trials of columns as a table."""
     rows = [
         (
             ", ".join(readable(name, 40) for name in one.columns),

@@ -1,4 +1,4 @@
-"""In words: whether a replay says that the corrector should be used."""
+"""Verdict: whether a replay advises to use the corrector."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from stream_can.replay.sets import sets_in_words
 __all__ = ["FEW", "Verdict", "conclusion", "errors", "judge", "late_labels", "verdict"]
 
 FEW = 200
-"""Below this many labelled rows a replay is an anecdote."""
+"""Minimum number of labelled rows for a verdict."""
 FAIR = 0.99
-"""Labels drawn at random let out more of the correction than this, once they are some."""
+"""Coverage above which labels may be a random sample, given enough of them."""
 NAMED = 3
-"""Classes that are named; of more the number is said."""
+"""Maximum number of classes named; otherwise their number is given."""
 
 
 class Delayed(Protocol):
-    """A replay of labels that come late."""
+    """A replay with late labels."""
 
     coming: int
     delay_rows: Delays
 
 
 class Verdict(NamedTuple):
-    """Whether to use the corrector on a stream."""
+    """Advice on using the corrector on a stream."""
 
     use: str
-    """Use it or not, and how sure that is."""
+    """Whether to use it, and how certain that is."""
     gains: str
-    """Classes that gain and lose; empty where that cannot be said."""
+    """Classes that gain and lose; empty where unknown."""
     why: tuple[str, ...]
-    """More to know, a sentence or two each, about the labels first."""
+    """Further notes, a sentence or two each, those on labels first."""
     deploy: bool
     """Whether there is something to deploy."""
 
@@ -55,18 +55,17 @@ class Verdict(NamedTuple):
 def verdict(result: Replay) -> str:
     """One paragraph on whether to use the corrector on this stream, and why.
 
-    What :func:`stream_can.replay.judge` says, in one.
+    The text of :func:`stream_can.replay.judge`.
     """
     return judge(result).text
 
 
 def judge(result: Replay) -> Verdict:
-    """Whether to use the corrector on this stream, how sure that is, and why.
+    """Judge whether to use the corrector on this stream, how certain that is, and why.
 
-    A change counts where it is beyond its interval of 95 %, taken over 30 stretches of the
-    stream (neighbouring rows are alike), and at least 0.1 point of accuracy or 0.002 nats of log
-    loss; five times that before a loss means that it should not be used. Labels that look wrong are
-    said first.
+    A change counts beyond its 95 % interval, taken over 30 stretches of the stream (neighbouring
+    rows are alike), and from 0.1 point of accuracy or 0.002 nats of log loss on; a loss must be
+    five times as large for advice against using it. Suspicious labels are mentioned first.
     """
     if result.raw.n < FEW:
         few = (
@@ -103,7 +102,7 @@ def judge(result: Replay) -> Verdict:
 
 
 def conclusion(effects: Effects, numbers: str) -> str:
-    """What the changes say to do; ``numbers`` has them in words."""
+    """Advice by the changes; ``numbers`` describes them."""
     points, nats = effects
     good, bad = effects.better, effects.worse
     if bad and not good:
@@ -137,13 +136,13 @@ def errors(result: Replay) -> tuple[float, float]:
 
 
 def _sure(points: Change) -> str:
-    """Where the gain in accuracy lies."""
+    """Interval of the gain in accuracy."""
     low, high = points.interval or (0.0, 0.0)
     return f" The gain is {100 * low:.2f} to {100 * high:.2f} points with 95 % confidence."
 
 
 def _wrong_labels(result: Replay) -> str:
-    """Why the labels cannot be what they should be; empty where they can."""
+    """Why the labels cannot be right; empty where they can."""
     rows = result.raw_classes.rows
     if len(rows) > 1 and rows.max() == result.raw.n:
         name = readable(result.classes[int(rows.argmax())])
@@ -161,7 +160,7 @@ def _wrong_labels(result: Replay) -> str:
 
 
 def late_labels(result: Delayed) -> list[str]:
-    """A warning where most labels come after the recording's end."""
+    """A warning where most labels arrive after the recording's end."""
     learned = result.delay_rows.n
     if 2 * learned > result.coming or not result.coming:
         return []
@@ -253,7 +252,8 @@ def _percent(share: float) -> str:
 
 
 def _mix_change(result: Replay) -> tuple[float, float]:
-    """Half the distance between the class mix of the first and the last fifth, and that by chance.
+    """Half the distance between the class mixes of the first and last fifth, and its value by
+    chance.
 
     Chance alone makes the mixes of n and N labels differ by sum of sqrt((1/n + 1/N) q / (2 pi)).
     """

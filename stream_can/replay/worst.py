@@ -1,4 +1,4 @@
-"""The worst stretch of a stream: where what was sent did worst beside the rows as they came."""
+"""The stretch of a stream in which the output did worst compared to the raw rows."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from numpy.typing import NDArray
 __all__ = ["WINDOW", "WorstStretch"]
 
 WINDOW = 500
-"""Labelled rows of a stretch."""
+"""Number of labelled rows in a stretch."""
 
 
 class WorstStretch:
-    """Finds the 500 labelled rows, one after the other, whose change in accuracy is worst.
+    """Finds the 500 consecutive labelled rows with the worst change in accuracy, the first of
+    equals.
 
-    Of those alike the first. Memory is that of 500 rows.
+    Memory is that of 500 rows.
     """
 
     def __init__(self) -> None:
         self._rows = np.empty(0, np.int64)
         self._hits = np.empty((0, 2))
         self.first = self.last = -1
-        """The numbers of its first and last row, from 0; -1 while there are fewer than 500."""
+        """Numbers of its first and last row, from 0; -1 before there are 500."""
         self.before = self.after = float("nan")
-        """The share of its rows that is right, raw and as sent."""
+        """Share of its rows that is right, raw and sent."""
         self.below = self.stretches = 0
-        """Stretches that are below raw, and all there are: one ends at each row."""
+        """Number of stretches below raw, and of all; one ends at each row."""
 
     def add(self, rows: NDArray[np.int64], hits: NDArray[np.bool_]) -> None:
-        """Add labelled rows by their numbers, and whether raw and sent are right, shape (n, 2)."""
+        """Add labelled rows by number; ``hits`` tell whether raw and sent are right, shape (n,
+        2)."""
         rows = np.concatenate([self._rows, rows])
         all_hits = np.concatenate([self._hits, hits])
         self._rows, self._hits = rows[1 - WINDOW :], all_hits[1 - WINDOW :]
@@ -47,7 +49,7 @@ class WorstStretch:
             self.before, self.after = shares[at].tolist()
 
     def in_words(self) -> str:
-        """Where it is and how much worse; empty without 500 labelled rows."""
+        """Describe where it is and how much worse; empty before 500 labelled rows."""
         if self.first < 0:
             return ""
         where = f"rows {self.first + 1:,} to {self.last + 1:,}"

@@ -1,4 +1,4 @@
-"""A replay as a page."""
+"""Write a replay as an HTML page."""
 
 from stream_can.errors import StreamCANError
 

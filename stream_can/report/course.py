@@ -1,4 +1,4 @@
-"""The course of a stream: what went on in a window that slides over its rows."""
+"""Course: quantities over a stream, in a sliding window of rows."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ POINTS = 240
 
 
 class Course:
-    """The points at which a replay is drawn, and a window of rows that ends at each."""
+    """The points at which a replay is drawn, each the end of a window of rows."""
 
     def __init__(self, result: AnyReplay) -> None:
         self.window = min(max(result.rows / 25, 500), result.rows / 2)
-        """Rows in the window."""
+        """Number of rows in the window."""
         self.at = np.linspace(self.window, result.rows, POINTS)
-        """The row of each point."""
+        """Row of each point."""
         self.result = result
         self.moments: Sequence[Any] = result.moments
         self._rows = np.array([moment.row for moment in result.moments])
@@ -33,7 +33,7 @@ class Course:
         Parameters
         ----------
         values
-            What each moment added, shape (moments, k).
+            Contributions of the moments, shape (moments, k).
         """
         total = np.cumsum(values, axis=0)
         total = np.concatenate([np.zeros((1, total.shape[1])), total])
@@ -50,12 +50,12 @@ class Course:
         Parameters
         ----------
         what, squares
-            Which pair of sums of the moments, and the pair of the sums of their squares.
+            Attributes of moments with a pair of sums, and with the sums of their squares.
 
         Returns
         -------
-        Two arrays of shape (2, points), nan where the window has no label. The errors take rows as
-        independent of each other.
+        Two arrays of shape (2, points), nan where the window has no label. Standard errors treat
+        rows as independent.
         """
         sums = self.sums(
             [(*getattr(m, what), *getattr(m, squares), m.labelled) for m in self.moments]
@@ -65,11 +65,11 @@ class Course:
         return mean, np.sqrt(np.maximum(square - mean**2, 0) / n)
 
     def values(self, values: NDArray[Any] | list[float]) -> NDArray[np.float64]:
-        """One number of each moment, at each point."""
+        """A number of each moment, at each point."""
         return np.asarray(np.interp(self.at, self._rows, values))
 
     def of_label(self, number: int) -> Any:
-        """Where on the x axis the labelled row of this number is."""
+        """Position on the x axis of the labelled row with this number."""
         labelled = np.cumsum([moment.labelled for moment in self.moments])
         row = np.interp(number, np.append(0, labelled), np.append(0, self._rows))
         if not self.result.dates:
@@ -79,12 +79,12 @@ class Course:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Rows of each moment."""
+        """Number of rows of each moment."""
         return np.diff(self._rows, prepend=0)
 
     @property
     def x(self) -> NDArray[Any]:
-        """Where the points are on the x axis: their dates, else their rows."""
+        """Positions of the points on the x axis: dates, else rows."""
         if not self.result.dates:
             return self.at
         times = np.array([moment.time for moment in self.moments]).astype("datetime64[us]")

@@ -1,4 +1,4 @@
-"""How a course is drawn: curves that lie upon each other, bands of error, the axis of rows."""
+"""Drawing of curves: overlapping curves, error bands, the x axis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["along", "band", "before_and_after", "wide", "worse"]
 def before_and_after(
     axes: Axes, course: Course, means: NDArray[np.float64], errors: NDArray[np.float64]
 ) -> list[Key]:
-    """Two curves with their bands; where they coincide, "before" shows on both sides of "after"."""
+    """Draw two curves with bands; where they coincide, "before" is visible on both sides."""
     for mean, error, color in zip(means, errors, (BEFORE, AFTER), strict=True):
         band(axes, course, mean, error, color)
     wide(axes, course, means[0], BEFORE, "before")
@@ -28,7 +28,7 @@ def before_and_after(
 
 
 def worse(axes: Axes, course: Course) -> list[Key]:
-    """A line and shade from when the classifier itself, or else what was sent, was worse."""
+    """Mark from when the classifier, or only the output, was worse."""
     alarm, keys = course.result.alarm, dict[str, Key]()
     if alarm is None:
         return []
@@ -50,19 +50,19 @@ def band(
     error: NDArray[np.float64],
     color: str,
 ) -> None:
-    """Two standard errors either way."""
+    """Draw a band of two standard errors either way."""
     axes.fill_between(
         course.x, mean - 2 * error, mean + 2 * error, color=color, alpha=0.13, linewidth=0
     )
 
 
 def wide(axes: Axes, course: Course, values: NDArray[np.float64], color: str, name: str) -> None:
-    """A curve that another one may lie upon."""
+    """Draw a wide curve, over which another can be drawn."""
     axes.plot(course.x, values, color=color, linewidth=4.5, alpha=0.45, label=f" {name}")
 
 
 def along(axes: Axes, result: AnyReplay) -> None:
-    """The x axis: dates, else rows."""
+    """Set up the x axis: dates, else rows."""
     axes.margins(x=0.01)
     if result.dates:
         locator = dates.AutoDateLocator(maxticks=6)

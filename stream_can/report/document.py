@@ -1,4 +1,4 @@
-"""The frame of every page: the HTML document, cards, and the file itself."""
+"""HTML documents: frame, cards, writing to a file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["also", "card", "document", "words", "write"]
 def document(
     title: str, about: str, *, sub: str, verdict: Sequence[str], body: str, more_style: str = ""
 ) -> str:
-    """The page as text; ``sub`` and ``body`` are HTML, everything else is plain text.
+    """An HTML document; ``sub`` and ``body`` are HTML, the rest is plain text.
 
-    ``verdict`` comes first, in as many lines as it has.
+    ``verdict`` comes first; its lines are kept.
     """
     style = resources.files("stream_can.report").joinpath("page.css").read_text("utf-8")
     lines = "".join(f"<p>{html.escape(line)}</p>" for line in verdict)
@@ -42,7 +42,7 @@ def document(
 
 
 def card(title: str, content: str, note: str, kind: str = "card") -> str:
-    """A figure or a table (HTML) with the sentence that says what it shows."""
+    """A figure or table (HTML) with a sentence that explains it."""
     return (
         f'<section class="{kind}"><h2>{html.escape(title)}</h2>{content}'
         f'<p class="note">{html.escape(note)}</p></section>\n'
@@ -50,18 +50,18 @@ def card(title: str, content: str, note: str, kind: str = "card") -> str:
 
 
 def words(title: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """A card of names and what is said of each."""
+    """A card of names and descriptions."""
     return f'<section class="card words"><h2>{title}</h2>{facts(pairs)}</section>'
 
 
 def also(lines: Sequence[str]) -> str:
-    """A list of what else there is to know."""
+    """A list of further notes."""
     items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     return f'<ul class="also">{items}</ul>' if items else ""
 
 
 def write(text: str, path: str | Path) -> None:
-    """Write a page to a file; its folder is made."""
+    """Write a page to a file; create its folder."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

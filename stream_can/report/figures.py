@@ -1,4 +1,4 @@
-"""The figures of a report, each with the sentence that says what it shows."""
+"""Figures of a report, each with a sentence that explains it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stream_can.scores import Scores
 __all__ = ["FIGURES", "rolling_accuracy", "rolling_log_loss"]
 
 SHOWN = 6
-"""Classes and paths that get a color of their own."""
+"""Maximum number of classes and paths with colors of their own."""
 
 
 def rolling_accuracy(result: Replay | SparseReplay, figure: Figure) -> list[Key]:
@@ -97,7 +97,7 @@ def final_weights(result: Replay, figure: Figure) -> list[Key]:
 
 
 def shares(result: Replay, what: str) -> NDArray[np.float64]:
-    """Weights that moments have, on average over the window, shape (weights, points)."""
+    """Weights of the moments, averaged over the window, shape (weights, points)."""
     course = Course(result)
     weights = np.array([getattr(moment, what) for moment in result.moments])
     return course.sums(weights * course.lengths[:, None]).T / course.window
@@ -106,7 +106,7 @@ def shares(result: Replay, what: str) -> NDArray[np.float64]:
 def stacked(
     figure: Figure, result: Replay, share: NDArray[np.float64], keys: list[Key]
 ) -> list[Key]:
-    """Weights upon each other, which sum to one."""
+    """Draw stacked weights, which sum to one."""
     axes = figure.subplots()
     axes.stackplot(Course(result).x, 100 * share, colors=[key.color for key in keys])
     axes.set(ylabel="weight, %", ylim=(0, 100))
@@ -151,7 +151,7 @@ def label_rates(result: Replay, figure: Figure) -> list[Key]:
         for i, (_, scores, color) in enumerate(kinds):
             at = [k for k, rate in enumerate(rates) if rate in scores]
             values = [scale * (getattr(scores[rates[k]], score) - getattr(raw, score)) for k in at]
-            # Beside each other where a rate has both, in the middle where it has one.
+            # Side by side where a rate has both, centred where it has one.
             both = [rates[k] in result.rates and rates[k] in result.asked_rates for k in at]
             aside = (i - 0.5) * width
             x = [k + aside * beside for k, beside in zip(at, both, strict=True)]
@@ -166,7 +166,7 @@ def label_rates(result: Replay, figure: Figure) -> list[Key]:
         axes.set_xticks(range(len(rates)), [f"{100 * rate:g} %" for rate in rates])
         axes.axhline(0, color=MUTED, linewidth=1)
         axes.set_title(title, color=INK, fontsize=10.5)
-        # Room for the numbers; what is nothing looks small.
+        # Leave room for the numbers, and keep small changes looking small.
         room = max(0.2 * len(kinds) * (high - low), 2 * least)
         axes.set_ylim(low - room, high + room)
         axes.tick_params(axis="y", labelleft=False)

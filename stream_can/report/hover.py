@@ -1,4 +1,4 @@
-"""Numbers of a figure: round ticks, and the values under the pointer."""
+"""Axis ticks, and tooltips with the values of curves."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from matplotlib.ticker import AutoLocator, MaxNLocator
 __all__ = ["hover", "round_ticks"]
 
 STRIPS = 60
-"""A figure is cut into so many strips, each with a title of its own."""
+"""Number of strips of a figure, each with a tooltip."""
 
 
 def round_ticks(figure: Figure) -> None:
-    """No 72.5: the ticks of numbers are 1, 2 or 5 times a power of ten apart."""
+    """Use ticks at 1, 2 or 5 times powers of ten, not 72.5."""
     for axes in figure.axes:
         if isinstance(axes.yaxis.get_major_locator(), AutoLocator):
             axes.yaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
 
 
 def hover(figure: Figure) -> str:
-    """Strips of SVG over a figure that was drawn, whose titles say the values of its curves.
+    """SVG strips over a figure, whose tooltips have the values of its curves.
 
-    Of the curves whose label begins with a space; what begins with _ would be no label.
+    Only curves whose label begins with a space are included; a leading _ would hide the label.
     """
     width, height = 72 * figure.get_size_inches()
     strips = []

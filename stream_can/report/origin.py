@@ -1,4 +1,4 @@
-"""Origin of a page: version, command, file, settings, date, and how late labels came."""
+"""Origin of a page: version, command, file, settings, date, label delay."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from stream_can.version import __version__
 __all__ = ["delay", "made_by", "origin"]
 
 UNITS = {"days": 86_400e6, "h": 3600e6, "min": 60e6, "s": 1e6, "ms": 1e3}
-"""Microseconds of each."""
+"""Units in microseconds."""
 
 
 def origin(result: Replay, given: Mapping[str, str], date: datetime) -> list[tuple[str, str]]:
-    """Names and values: what the caller knows (file, command), then what the replay knows."""
+    """Names and values: those from the caller (file, command), then those of the replay."""
     corrector = result.corrector
     settings = ", ".join(f"{name} {_shown(value)}" for name, value in corrector.settings.items())
     known = [
@@ -34,7 +34,7 @@ def origin(result: Replay, given: Mapping[str, str], date: datetime) -> list[tup
 
 
 def made_by(date: datetime) -> list[tuple[str, str]]:
-    """The version and the date."""
+    """Version and date."""
     return [
         ("made by", f"stream_can {__version__}"),
         ("made on", date.astimezone().strftime("%Y-%m-%d %H:%M %Z").strip()),
@@ -42,7 +42,7 @@ def made_by(date: datetime) -> list[tuple[str, str]]:
 
 
 def delay(result: AnyReplay) -> str:
-    """How late labels came, in words."""
+    """Describe the label delay."""
     rows = result.delay_rows
     if not rows.n:
         return "none came before the recording ended" if result.coming else result.delay

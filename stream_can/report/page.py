@@ -1,4 +1,4 @@
-"""A replay as one HTML page that needs nothing beside it."""
+"""A replay as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stream_can.scores import FLOOR
 __all__ = ["NoLabels", "cards_of", "other_page", "report", "write_report"]
 
 Played = TypeVar("Played", Replay, MultiLabelReplay, SparseReplay)
-"""A replay, of one label a row, of several, or of very many classes."""
+"""A replay of rows with one label, several labels, or very many classes."""
 
 PATHS_NOTE = (
     "Accuracy and ECE in percent, log loss in nats; weight of the path in the mixture in percent, "
@@ -54,7 +54,7 @@ VALUES_NOTE = (
 
 
 class NoLabels(StreamCANError, ValueError):
-    """A replay without a labelled row: there is nothing to compare."""
+    """A replay without a labelled row has nothing to compare."""
 
 
 def report(
@@ -66,24 +66,24 @@ def report(
     deploy: Mapping[str, str] | None = None,
     date: datetime | None = None,
 ) -> str:
-    """The page as text: figures, tables, one paragraph on whether to use it, a glossary.
+    """Render the page: figures, tables, a verdict in one paragraph, a glossary.
 
     Parameters
     ----------
     result
-        A replay with at least one labelled row; with :attr:`Replay.rates` filled there is a figure
-        of what labels buy.
+        A replay with at least one labelled row; with :attr:`Replay.rates` filled a figure shows the
+        effect of labels.
     title
-        What was replayed.
+        Title of the page.
     besides
-        Variants that were played beside it, a table each.
+        Variants played beside it, a table each.
     made_from
-        What else to say of how the page was made: {"file": ..., "command": ...}.
+        How the page was made: {"file": ..., "command": ...}.
     deploy
-        The next commands, if there is anything to deploy: {"next": ..., "run": ..., "python": ...},
-        and under "first" a sentence on what to do before.
+        Commands for deployment, if any: {"next": ..., "run": ..., "python": ...}, and under "first"
+        a sentence on what to do before.
     date
-        When it was made; now by default.
+        Time of creation; now by default.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def report(
 
 
 def cards_of(figures: Sequence[ShownPoints[Played]], result: Played) -> list[str]:
-    """A card for each figure that there is something to show in."""
+    """A card for each figure that has something to show."""
     window = f"{Course(result).window:,.0f}"
     return [
         card(
@@ -163,16 +163,16 @@ def other_page(
     pipe: str,
     date: datetime | None,
 ) -> str:
-    """The page of a replay of rows that are not of all classes with one label each.
+    """Render the page of a replay with several labels or very many classes.
 
     Parameters
     ----------
     sub, tiles, cards
         HTML: what was replayed, scores, figures and tables.
     settings, labels
-        What is said of both.
+        Descriptions of both.
     pipe
-        The next command, where there is something to deploy.
+        The next command, if there is something to deploy.
     """
     lines = [line for line in (found.use, found.gains) if line]
     if found.deploy and pipe:
@@ -199,7 +199,7 @@ def other_page(
 
 
 def _commands(commands: Mapping[str, str]) -> str:
-    """Every way to deploy it."""
+    """Commands for all ways to deploy."""
     blocks = "".join(
         f"<h3>{name}</h3><pre>{html.escape(commands[key])}</pre>"
         for key, name in DEPLOYED.items()
@@ -217,5 +217,5 @@ def write_report(
     made_from: Mapping[str, str] | None = None,
     deploy: Mapping[str, str] | None = None,
 ) -> None:
-    """Write :func:`report` to a file; its folder is made."""
+    """Write :func:`report` to a file; create its folder."""
     write(report(result, title, besides=besides, made_from=made_from, deploy=deploy), path)

@@ -1,4 +1,4 @@
-"""Prediction sets on the page: kept against promised and their size over time, and in numbers."""
+"""Prediction sets on the page: coverage and size over time, and in numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["kept_and_size", "sets_facts"]
 
 
 def kept_and_size(result: Replay, figure: Figure) -> list[Key]:
-    """Two small figures upon each other, along the same rows."""
+    """Draw two small figures one above the other, over the same rows."""
     assert result.sets is not None
     course, moments = Course(result), result.sets.moments
     sums = course.sums([(one.kept, one.known, one.size, one.rows) for one in moments])

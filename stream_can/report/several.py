@@ -1,4 +1,4 @@
-"""A replay of rows of several labels as one HTML page that needs nothing beside it."""
+"""A replay of rows with several labels as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -148,21 +148,21 @@ def multilabel_report(
     pipe: str = "",
     date: datetime | None = None,
 ) -> str:
-    """The page as text; as :func:`stream_can.report.report`.
+    """Render the page; see :func:`stream_can.report.report`.
 
     Parameters
     ----------
     result
-        A replay with at least one row of which a label is known.
+        A replay with at least one known label.
     title, made_from, date
-        As there.
+        See there.
     pipe
-        The next command, where there is something to deploy.
+        The next command, if there is something to deploy.
 
     Raises
     ------
     NoLabels
-        Of no row a label is known.
+        No label is known.
     """
     if not result.raw.n:
         raise NoLabels("report: of no row a label is known, so there is nothing to compare")
@@ -192,7 +192,7 @@ def write_multilabel_report(
     made_from: Mapping[str, str] | None = None,
     pipe: str = "",
 ) -> None:
-    """Write :func:`multilabel_report` to a file; its folder is made."""
+    """Write :func:`multilabel_report` to a file; create its folder."""
     write(multilabel_report(result, title, made_from=made_from, pipe=pipe), path)
 
 
@@ -212,7 +212,7 @@ def _tiles(result: MultiLabelReplay) -> str:
 
 
 def labels_table(result: MultiLabelReplay) -> str:
-    """Each label, the commonest first."""
+    """Scores of each label, the most frequent first."""
     found = sorted(result.per_label(), key=lambda one: -one["there"])
     body = "".join(
         f"<tr><td class=name><bdi>{html.escape(readable(one['label'], 120))}</bdi></td>"

@@ -1,4 +1,4 @@
-"""A replay of rows of the likeliest of very many classes as one HTML page."""
+"""A replay of rows of very many classes as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def sparse_report(
     pipe: str = "",
     date: datetime | None = None,
 ) -> str:
-    """The page as text; as :func:`stream_can.report.report`.
+    """Render the page; see :func:`stream_can.report.report`.
 
     Parameters
     ----------
     result
         A replay with at least one labelled row.
     title, made_from, date
-        As there.
+        See there.
     pipe
-        The next command, where there is something to deploy.
+        The next command, if there is something to deploy.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def write_sparse_report(
     made_from: Mapping[str, str] | None = None,
     pipe: str = "",
 ) -> None:
-    """Write :func:`sparse_report` to a file; its folder is made."""
+    """Write :func:`sparse_report` to a file; create its folder."""
     write(sparse_report(result, title, made_from=made_from, pipe=pipe), path)
 
 

@@ -1,4 +1,4 @@
-"""A figure as inline SVG that follows the colors of the page."""
+"""Convert figures to inline SVG that follows the page's colors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stream_can.report.hover import hover, round_ticks
 
 __all__ = ["AFTER", "BEFORE", "INK", "MUTED", "SERIES", "Key", "ShownPoints", "draw"]
 
-# Drawn in these, then replaced by the page's CSS variables, so that one SVG is both light and dark.
+# Drawn in these colors, then replaced by CSS variables, so that one SVG serves light and dark.
 INK, MUTED, GRID, BEFORE, AFTER = "#010101", "#020202", "#030303", "#040404", "#050505"
 SERIES = [f"#0{i}0a0b" for i in range(8)]
 VARIABLES = {
@@ -53,14 +53,14 @@ STYLE: dict[Any, Any] = {
 
 
 Data = TypeVar("Data")
-"""Source of a figure."""
+"""Data of a figure."""
 
 
 class Key(NamedTuple):
     """An entry of a legend.
 
-    Legends are HTML beside the figure: a browser finds a font for every name, shapes and wraps it,
-    and no name is markup to it.
+    Legends are HTML beside the figure: a browser has fonts for every name, shapes and wraps it, and
+    names are not interpreted as markup.
     """
 
     name: str
@@ -79,7 +79,7 @@ class ShownPoints(NamedTuple, Generic[Data]):
 
 
 def draw(title: str, plot: Callable[[Data, Figure], list[Key]], data: Data) -> str:
-    """A figure as `<svg>` without ids that another one on the page could share, and its legend."""
+    """A figure as `<svg>` without ids that might clash on the page, and its legend."""
     with matplotlib.rc_context(STYLE | {"svg.hashsalt": plot.__name__}):
         figure = Figure(figsize=(4.9, 2.9), layout="constrained")
         keys = plot(data, figure)

@@ -1,4 +1,4 @@
-"""The tables of the page: scores before and after, each path, each class, what made the page."""
+"""Tables of the page: scores before and after, paths, classes, origin."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = [
 
 NONE = "\N{EN DASH}"
 MOST_VALUES = 1000
-"""Rows of a table of values."""
+"""Maximum number of rows in a table of values."""
 
 
 def tiles(result: Replay) -> str:
-    """The change of each score, and what it was before and after."""
+    """Changes of the scores, with their values before and after."""
     raw, corrected = result.raw, result.corrected
     points, nats = errors(result)
     return tiles_of([
@@ -39,8 +39,8 @@ def tiles(result: Replay) -> str:
 def tiles_of(
     scores: Iterable[tuple[str, float, float, float | None, str, tuple[str, str]]],
 ) -> str:
-    """Tiles of scores: name, before and after, the error of the change, how numbers are written,
-    and the units of the change and of the score."""
+    """Tiles of scores, each with name, values before and after, error of the change, number format,
+    and units of the change and the score."""
     tiles = []
     for name, before, after, error, form, unit in scores:
         change = f"{after - before:+{form}}".replace("-", "\N{MINUS SIGN}")
@@ -55,7 +55,7 @@ def tiles_of(
 
 
 def paths(result: Replay) -> str:
-    """Scores before and after, and of each path by itself."""
+    """Scores before and after, and of each path alone."""
     weights = result.mean_weights
     rows: list[tuple[str, Scores, str]] = [
         ("before", result.raw, ""),
@@ -77,7 +77,7 @@ def paths(result: Replay) -> str:
 
 
 def classes(result: Replay) -> str:
-    """Rows, recall and precision of each class, the commonest first."""
+    """Rows, recall and precision of each class, the most frequent first."""
     found = sorted(result.per_class(), key=lambda one: -one["rows"])
     body = "".join(
         f"<tr><td class=name><bdi>{html.escape(readable(one['class'], 120))}</bdi></td>"
@@ -93,7 +93,7 @@ def classes(result: Replay) -> str:
 
 
 def values(column: ColumnScores) -> str:
-    """Table of the values of a column, the one with most rows first."""
+    """Scores by value of a column, the one with most rows first."""
     found = column.values()
     body = "".join(
         f"<tr><td class=name><bdi>{html.escape(readable(one.value, 120))}</bdi></td>"
@@ -119,7 +119,7 @@ def values(column: ColumnScores) -> str:
 
 
 def beside(one: Beside) -> str:
-    """Table of variants that were played beside a replay."""
+    """Variants played beside a replay."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in one.heads)
     body = "".join(
         f"<tr><td class=name><bdi>{html.escape(row[0])}</bdi></td>"
@@ -131,7 +131,7 @@ def beside(one: Beside) -> str:
 
 
 def before_and_after(pair: Iterable[float], times: float, digits: int) -> str:
-    """A cell for each number, a dash for nan."""
+    """A cell for each number, with a dash for nan."""
     return "".join(
         f"<td>{NONE if number != number else format(times * number, f'.{digits}f')}</td>"
         for number in pair
@@ -139,7 +139,7 @@ def before_and_after(pair: Iterable[float], times: float, digits: int) -> str:
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and what is to be said of them."""
+    """Names and descriptions."""
     entries = "".join(
         f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in pairs
     )
@@ -147,6 +147,6 @@ def facts(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def percentages(values: dict[str, Any]) -> str:
-    """A cell for each share, a dash for None."""
+    """A cell for each share, with a dash for None."""
     shown = [NONE if value is None else f"{100 * value:.1f}" for value in values.values()]
     return "".join(f"<td>{value}</td>" for value in shown)

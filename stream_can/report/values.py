@@ -1,4 +1,4 @@
-"""The figure of a column: what each of its values gains, however many there are."""
+"""Figure of the gain by value of a column, for any number of values."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from stream_can.report.svg import AFTER, INK, MUTED, Key
 __all__ = ["gains"]
 
 NAMED = 3
-"""How many are named of the heaviest values, of those that gain and of those that lose most."""
+"""Number of values named among the most frequent, the most gaining and the most losing."""
 
 
 def gains(column: ColumnScores, figure: Figure) -> list[Key]:
-    """A point for each value: its labelled rows, and the change of their log loss."""
+    """Draw a point for each value: number of labelled rows and change of log loss."""
     found = [one for one in column.values() if one.scored]
     axes = figure.subplots()
     axes.set_ylabel("change of log loss, nats")
     axes.set_xlabel("labelled rows")
     axes.set_xscale("log")
-    axes.xaxis.set_major_formatter("{x:,.0f}")  # powers of ten would be mathematics, not text
+    axes.xaxis.set_major_formatter("{x:,.0f}")  # powers of ten would be set as mathematics
     axes.xaxis.set_minor_formatter("")
     axes.axhline(0, color=MUTED, linewidth=0.8)
     rows = np.array([one.scored for one in found])
     changes = np.array([one.log_loss[1] - one.log_loss[0] for one in found])
     axes.scatter(rows, changes, s=14, color=AFTER, alpha=0.6, linewidths=0)
-    # By what it sums to: a value of two rows is no news, whatever its mean.
+    # Rank by sums: a large mean over two rows means nothing.
     order = np.argsort(changes * rows, kind="stable").tolist()
     lost = [i for i in order[::-1][:NAMED] if changes[i] > 0]
     gained = [i for i in order[:NAMED] if changes[i] < 0]

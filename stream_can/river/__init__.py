@@ -1,4 +1,4 @@
-"""River classifiers with a corrector behind them."""
+"""River classifiers with corrected probabilities."""
 
 from stream_can.errors import StreamCANError
 

@@ -1,4 +1,4 @@
-"""Batches of rows for river classifiers, in whatever kind of frame narwhals knows."""
+"""Data frames for river classifiers, of any kind supported by narwhals."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ Array = NDArray[np.float64]
 
 
 def into_rows(X: Any) -> Any:
-    """A narwhals frame, or a series for pipelines that begin with text."""
+    """Convert to a narwhals frame, or a series for pipelines that begin with text."""
     return nw.from_native(X, eager_only=True, allow_series=True)
 
 
 def records(frame: Any) -> Iterator[Any]:
-    """The rows as ``*_one`` takes them."""
+    """The rows as arguments of ``*_one``."""
     return iter(frame.to_list()) if isinstance(frame, nw.Series) else frame.iter_rows(named=True)
 
 
 def into_labels(y: Any, n: int) -> list[Any]:
-    """One label per row; None where it is null or there are none at all."""
+    """One label per row; None where null, or without labels."""
     if y is None:
         return [None] * n
     series = dataframe.into_series(y)
@@ -49,9 +49,10 @@ def into_series(values: Sequence[Any], like: Any) -> Any:
 
 
 def takes_frames(classifier: Any, method: str) -> bool:
-    """Whether a classifier has ``method``; a pipeline only where all of its steps take part.
+    """Whether a classifier has ``method``; a pipeline only where all of its steps support it.
 
-    Some of river's naive Bayes mix up the rows of a batch, and say so by the check they skip.
+    Some naive Bayes classifiers of river mix up the rows of a batch; they declare that by a skipped
+    check.
     """
     *transformers, last = getattr(classifier, "steps", {"": classifier}).values()
     mixes = "check_predict_proba_many_matches_predict_proba_one"
@@ -65,36 +66,36 @@ def takes_frames(classifier: Any, method: str) -> bool:
 def predict(
     classifier: Any, predict_one: Callable[[Any], dict[Any, float]], frame: Any, **kwargs: Any
 ) -> tuple[list[Any], Array]:
-    """The classifier's own prediction of each row.
+    """Predict with the classifier.
 
     Parameters
     ----------
     classifier
-        Asked once for all rows where it can.
+        Called once for all rows where possible.
     predict_one
-        Asked for each row otherwise.
+        Otherwise called for each row.
     frame
-        What :func:`into_rows` made.
+        Result of :func:`into_rows`.
     **kwargs
-        For ``classifier.predict_proba_many``.
+        Passed to ``classifier.predict_proba_many``.
 
     Returns
     -------
-    The classes that it names, and its probabilities, shape (n, classes).
+    The classes named by the classifier, and its probabilities, shape (n, classes).
     """
     rows = records(frame)
     x = next(rows, None)
     if x is None:
         return [], np.empty((0, 0))
     first = predict_one(x)
-    # Without a class yet a polars frame would come back without its rows, or not at all.
+    # Before the first class a polars frame would come back without its rows, or fail.
     if first and takes_frames(classifier, "predict_proba_many"):
-        # In river 0.26.1 SKL2RiverClassifier fails on a pandas frame where classes are no strings.
-        # Predicting changes nothing, so the rows are asked for one by one; where the fault is
-        # theirs they raise again.
+        # In river 0.26.1 SKL2RiverClassifier fails on a pandas frame where classes are not strings.
+        # Predicting changes nothing, so the rows are predicted one by one; if the rows are at
+        # fault, that raises again.
         with contextlib.suppress(TypeError):
             P = dataframe.into_frame(classifier.predict_proba_many(frame.to_native(), **kwargs))
-            # Only pandas has names that are not strings; the one row says what they stand for.
+            # Only pandas has names other than strings; a single row tells what they mean.
             spelled = {str(name): name for name in first}
             return [spelled.get(str(name), name) for name in P.columns], dataframe.to_numpy(P)
     predictions = [first, *map(predict_one, rows)]
@@ -103,7 +104,7 @@ def predict(
 
 
 def learn(classifier: Any, frame: Any, y: Any, labels: list[Any], **kwargs: Any) -> None:
-    """Teach the classifier the rows that have a label, at once where it can, else one by one."""
+    """Teach the classifier the labelled rows, at once if possible, else one by one."""
     seen = [label is not None for label in labels]
     if not any(seen):
         return
@@ -119,6 +120,6 @@ def learn(classifier: Any, frame: Any, y: Any, labels: list[Any], **kwargs: Any)
 
 
 def only(value: Any, seen: list[bool]) -> Any:
-    """The entries of a series of weights that belong to labelled rows; a number is for all."""
+    """Entries of a series of weights that belong to labelled rows; a number applies to all."""
     value = nw.from_native(value, series_only=True, pass_through=True)
     return value.filter(seen).to_native() if isinstance(value, nw.Series) else value

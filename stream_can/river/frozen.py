@@ -1,4 +1,4 @@
-"""A river classifier that predicts and does not learn."""
+"""FrozenClassifier: a river classifier that predicts and does not learn."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ class FrozenClassifier(base.Classifier):
 
     @property
     def predict_proba_many(self) -> Callable[..., Any]:
-        """The model's own, and no attribute where it has none: then it is asked row by row."""
+        """The model's own method; missing where the model has none, so that rows are used."""
         if not takes_frames(self.model, "predict_proba_many"):
             raise AttributeError(f"{type(self.model).__name__} has no predict_proba_many")
         return self.model.predict_proba_many  # type: ignore[no-any-return, union-attr]
 
     def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
-        """Nothing: the model is frozen."""
+        """Do nothing: the model is frozen."""
 
     def _get_params(self) -> dict[str, Any]:
-        # Not taken apart as river does, which would rebuild a clone from them, untrained.
+        # Not expanded as river does, which would rebuild a clone from them, untrained.
         return {"model": self.model}
 
     @property

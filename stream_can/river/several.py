@@ -1,4 +1,4 @@
-"""A river classifier of several labels a row whose probabilities a corrector corrects."""
+"""CorrectedMultiLabelClassifier: a multi-label river classifier with corrected probabilities."""
 
 from __future__ import annotations
 
@@ -21,32 +21,30 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
     """A classifier behind a :class:`stream_can.multilabel.MultiLabelCorrector` that learns from the
     same labels.
 
-    ``predict_proba_one`` corrects what the classifier predicts and changes nothing.
-    ``learn_one(x, y)`` asks the classifier for its prediction once more, before it learns the row,
-    shows that prediction and the labels to the corrector, and then teaches the classifier.
-    ``learn_one(x, None)`` is for a row whose labels will never come: the corrector observes it, the
-    classifier does not see it.
+    ``predict_proba_one`` corrects the classifier's prediction and changes nothing. ``learn_one(x,
+    y)`` first calls the classifier's prediction again, passes it with the labels to the corrector,
+    and then teaches the classifier. ``learn_one(x, None)`` is for a row whose labels will never
+    arrive: the corrector observes it, the classifier ignores it.
 
-    Labels are taken up as the classifier and ``y`` name them: str, int of 64 bits, float or bool.
-    Of a label that a prediction says nothing of (missing, empty, NaN, all zeros) the answer is how
-    often it was there so far, and what ``y`` says of it teaches that share alone.
+    Labels are added as the classifier and ``y`` name them: str, int of 64 bits, float or bool. For
+    a label that a prediction lacks (missing, empty, NaN, all zeros) the answer is its frequency so
+    far, and ``y`` teaches only that frequency.
 
     Parameters
     ----------
     classifier
         A multi-label classifier or pipeline of river with ``predict_proba_one``, such as
-        ``river.multioutput.PerOutputClassifier``; what it predicts is {label: {True: p, False:
-        1 - p}} or {label: p}. Wrap it in :class:`FrozenClassifier` where only the corrector should
-        learn.
+        ``river.multioutput.PerOutputClassifier``; its predictions are {label: {True: p, False: 1 -
+        p}} or {label: p}. Wrap it in :class:`FrozenClassifier` if only the corrector should learn.
     train_counts, train_rows
-        For a frozen classifier: {label: training rows that had it}, and how many rows there were.
+        For a frozen classifier: {label: training rows with it}, and the number of training rows.
     half_life
-        As for :class:`stream_can.multilabel.MultiLabelCorrector`.
+        See :class:`stream_can.multilabel.MultiLabelCorrector`.
 
     Raises
     ------
     ValueError
-        Where an argument is out of range; the message names it.
+        An argument is out of range; the message names it.
 
     Examples
     --------
@@ -76,7 +74,7 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
         require_counts(train_counts, "label")
         self.classifier = classifier
         self.train_counts, self.train_rows, self.half_life = train_counts, train_rows, half_life
-        # Made in any case, so that a bad argument is refused here and not at the first row.
+        # Created in any case, so that an invalid argument is refused here.
         corrector = MultiLabelCorrector(
             [False] if train_counts is None else train_counts,
             train_counts=train_counts, train_rows=train_rows, half_life=half_life,
@@ -85,45 +83,45 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
 
     @property
     def corrector(self) -> MultiLabelCorrector | None:
-        """The corrector behind the classifier, to look inside; None before the first label."""
+        """The corrector, for inspection; None before the first label."""
         return self._corrector
 
     def successor(
         self, classifier: base.MultiLabelClassifier, discount: float = 0.1
     ) -> CorrectedMultiLabelClassifier:
-        """The wrapper of a new version of the classifier; see :meth:`Corrector.successor`.
+        """Create the wrapper of a new version of the classifier; see :meth:`Corrector.successor`.
 
         Parameters
         ----------
         classifier
-            The new version; it is wrapped as it is.
+            The new version, used as it is.
         discount
-            What the evidence learned here counts there, from 0 to 1.
+            Factor of the evidence learned here, from 0 to 1.
         """
         return successor_of(self, classifier, discount)
 
     def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, dict[bool, float]]:
-        """The corrected probability of every label met so far; nothing changes.
+        """Predict the corrected probability of every known label; nothing changes.
 
         Parameters
         ----------
         x
             Features, as the classifier takes them.
         **kwargs
-            Passed on to the classifier.
+            Passed to the classifier.
 
         Returns
         -------
-        {label: {False: 1 - p, True: p}} in the order in which the labels appeared.
+        {label: {False: 1 - p, True: p}} in the order in which labels appeared.
         """
         rows = self._answer(self._ask(x, **kwargs))
         return {name: {False: 1 - p, True: p} for name, p in rows.items()}
 
     def decide_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, bool]:
-        """Whether the row is to be given each label, where F1 counts; nothing changes.
+        """Decide for each label so as to maximise F1; nothing changes.
 
-        Where ``predict_one`` says yes to what is likelier than not, this says yes from
-        :attr:`stream_can.multilabel.MultiLabelCorrector.threshold` on.
+        ``predict_one`` decides at 0.5, this at
+        :attr:`stream_can.multilabel.MultiLabelCorrector.threshold`.
         """
         corrector = self._corrector
         threshold = 0.5 if corrector is None else corrector.threshold
@@ -139,17 +137,17 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
         x
             Features, as the classifier takes them.
         y
-            {label: whether the row has it}; what is missing or None is not known. None where no
-            label will ever come: then the row is observed only.
+            {label: whether the row has it}; missing or None is unknown. None if no label will ever
+            arrive: then the row is only observed.
         **kwargs
-            Passed on to the classifier's ``learn_one`` and, all but the weight ``w``, to its
+            Passed to the classifier's ``learn_one`` and, except the weight ``w``, to its
             ``predict_proba_one``.
 
         Raises
         ------
         ValueError
-            Where a label is no str, int of 64 bits, float or bool, or ``y`` says something else of
-            it than True, False or None. Nothing was learned.
+            A label is not a str, int of 64 bits, float or bool, or its value not True, False or
+            None. Nothing was learned.
         """
         p = self._ask(x, **without_weight(kwargs))
         known = {name: said for name, said in (y or {}).items() if said is not None}
@@ -171,12 +169,12 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
             self.classifier.learn_one(x, known, **kwargs)
 
     def _ask(self, x: Any, **kwargs: Any) -> dict[Any, float]:
-        """The classifier's own prediction, {label: probability}; NaN where it says nothing."""
+        """The classifier's prediction, {label: probability}; NaN where it has none."""
         said = self.classifier.predict_proba_one(x, **kwargs)
         return {name: _probability(name, p) for name, p in said.items()}
 
     def _answer(self, p: dict[Any, float]) -> dict[Any, float]:
-        """Correct a prediction; a label that nobody met before keeps its probability."""
+        """Correct a prediction; an unknown label keeps its probability."""
         corrector = self._corrector
         found: dict[Any, float] = {}
         if corrector is not None:
@@ -189,14 +187,14 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
     def _row(
         self, p: dict[Any, float], corrector: MultiLabelCorrector
     ) -> tuple[Array, NDArray[np.bool_]]:
-        """The prediction in the order of the labels, shape (m,), and of which it says nothing:
-        these have the share of rows that had them."""
+        """The prediction in label order, shape (m,), and where it lacks a value: these entries have
+        the label's frequency."""
         row = np.array([p.get(name, np.nan) for name in corrector.labels])
         silent = np.isnan(row)
         return (np.where(silent, corrector.label_mix, row) if silent.any() else row), silent
 
     def _take_up(self, names: list[Any]) -> None:
-        """Labels that nobody had named; all or none."""
+        """Add unknown labels; all or none."""
         known: Mapping[Any, int] = {} if self._corrector is None else self._corrector._index
         new = [name for name in dict.fromkeys(names) if name not in known]
         if new and self._corrector is None:
@@ -204,7 +202,7 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
         elif new and self._corrector is not None:
             self._corrector._add_labels(new)
 
-    # ---- what river asks of a wrapper
+    # ---- river protocol
 
     @property
     def _wrapped_model(self) -> base.MultiLabelClassifier:
@@ -218,7 +216,7 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
 
 
 def _probability(name: Any, said: Any) -> float:
-    """The probability of a label; NaN where a prediction says nothing of it."""
+    """Probability of a label; NaN where a prediction lacks it."""
     if not isinstance(said, Mapping):
         p = float(said)
     else:

@@ -1,4 +1,4 @@
-"""A river classifier whose probabilities a Corrector corrects while both learn."""
+"""CorrectedClassifier: a river classifier with corrected probabilities; both keep learning."""
 
 from __future__ import annotations
 
@@ -36,36 +36,35 @@ W = TypeVar("W", bound=Any)
 class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-arg]
     """A classifier behind a :class:`stream_can.Corrector` that learns from the same labels.
 
-    ``predict_proba_one`` corrects what the classifier predicts and changes nothing.
-    ``learn_one(x, y)`` asks the classifier for its prediction once more, before it learns the row,
-    shows that prediction and the label to the corrector, and then teaches the classifier.
-    ``learn_one(x, None)`` is for a row whose label will never come: the corrector observes it, the
-    classifier does not see it.
+    ``predict_proba_one`` corrects the classifier's prediction and changes nothing. ``learn_one(x,
+    y)`` first calls the classifier's prediction again, passes it with the label to the corrector,
+    and then teaches the classifier. ``learn_one(x, None)`` is for a row whose label will never
+    arrive: the corrector observes it, the classifier ignores it.
 
-    Classes are taken up as the classifier and the labels name them: str, int of 64 bits, float or
-    bool. The first label of a class that nobody had named teaches the prior alone. A prediction
-    that says nothing (empty, NaN, negative, infinite or all zeros) is answered with the class mix
-    of the labels so far, and its label teaches that mix alone.
+    Classes are added as the classifier and the labels name them: str, int of 64 bits, float or
+    bool. The first label of an unknown class teaches the prior alone. An unusable prediction
+    (empty, NaN, negative, infinite or all zeros) is answered with the class mix of the labels so
+    far, and its label teaches that mix alone.
 
     Parameters
     ----------
     classifier
         A river classifier or pipeline with ``predict_proba_one``. Wrap it in
-        :class:`FrozenClassifier` where only the corrector should learn.
+        :class:`FrozenClassifier` if only the corrector should learn.
     train_counts
-        {class: rows that the classifier was trained on}, for a frozen classifier. One that learns
-        here needs none: the labels that it learns are the evidence for the prior already.
+        {class: training rows of the classifier}, for a frozen classifier. One that learns here
+        needs none: the labels that it learns are evidence for the prior already.
     **settings
         Those of :class:`stream_can.CorrectorKeywords`.
 
-    ``segments`` are features, and a row without one is corrected as if it gave none. The matrix
-    keeps 2 m^2 numbers for m classes: above some hundred classes name the ``paths`` without it.
+    ``segments`` are features; a row without them is corrected as if not given. The matrix path
+    keeps 2 m^2 numbers for m classes: above some hundred classes set ``paths`` without it.
 
     Raises
     ------
     ValueError
-        Where a setting is out of range; the message names it. Later, where a feature of
-        ``segments`` is no name but a measurement.
+        A setting is out of range; the message names it. Later: a feature of ``segments`` is a
+        measurement, not a category.
 
     Examples
     --------
@@ -96,7 +95,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         self.classifier = classifier
         self.train_counts = train_counts
         vars(self).update(keywords(settings))
-        # Made in any case, so that a bad setting is refused here and not at the first row.
+        # Created in any case, so that an invalid setting is refused here.
         corrector = self._new_corrector(train_counts or [False])
         self._corrector = corrector if train_counts else None
 
@@ -107,41 +106,41 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
 
     @property
     def corrector(self) -> Corrector | None:
-        """The corrector behind the classifier, to look inside; None before the first class."""
+        """The corrector, for inspection; None before the first class."""
         return self._corrector
 
     def successor(self, classifier: base.Classifier, discount: float = 0.1) -> CorrectedClassifier:
-        """The wrapper of a new version of the classifier; see :meth:`Corrector.successor`.
+        """Create the wrapper of a new version of the classifier; see :meth:`Corrector.successor`.
 
         Parameters
         ----------
         classifier
-            The new version; it is wrapped as it is.
+            The new version, used as it is.
         discount
-            What the evidence learned here counts there, from 0 to 1.
+            Factor of the evidence learned here, from 0 to 1.
 
         Returns
         -------
-        Another wrapper with these settings, whose sets start over; this one stays as it is.
+        A new wrapper with these settings, whose sets start over; this one is unchanged.
         """
         return successor_of(self, classifier, discount)
 
-    # ---- one row
+    # ---- single rows
 
     def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> Probabilities:
-        """The corrected probability of every class met so far; nothing changes.
+        """Predict the corrected probability of every known class; nothing changes.
 
         Parameters
         ----------
         x
             Features, as the classifier takes them.
         **kwargs
-            Passed on to the classifier.
+            Passed to the classifier.
 
         Returns
         -------
-        {class: probability} in the order in which the classes appeared; it sums to 1. Empty where
-        neither the classifier nor a label has named a class yet.
+        {class: probability} in the order in which classes appeared; sums to 1. Empty before the
+        first class.
         """
         return self._answer(self._ask(x, **kwargs), self._given(x))
 
@@ -153,28 +152,28 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
                 row = corrector.correct_one(in_order(p, corrector), segments=given)
                 return named(corrector.classes, row)
             except InvalidPrediction:
-                pass  # to be divided by its sum, or saying nothing: the general way
+                pass  # unnormalised or unusable: handled below
         values = None if given is None else {name: [value] for name, value in given.items()}
         classes, rows = self._correct(list(p), np.array([list(p.values())], np.float64), values)
         return named(classes, rows[0])
 
     def predict_set_one(self, x: dict[Any, Any], **kwargs: Any) -> list[Any]:
-        """Which classes the row can be, as certain as ``sets`` promises; nothing changes.
+        """Predict the set of classes that the row can have, with the coverage ``sets``.
 
-        What is promised, and what is not, stands in docs/sets.md. It is kept by the labels of
-        ``learn_one``, of the sets that would be sent when they come.
+        Nothing changes. docs/sets.md says what is promised. The sets learn from the labels of
+        ``learn_one``, each judged by the set that would be sent when it arrives.
 
         Parameters
         ----------
         x
             Features, as the classifier takes them.
         **kwargs
-            Passed on to the classifier.
+            Passed to the classifier.
 
         Returns
         -------
-        Classes met so far, the likeliest first, and that one always. Empty where neither the
-        classifier nor a label has named a class yet.
+        Known classes, the likeliest first; that one is always included. Empty before the first
+        class.
 
         Raises
         ------
@@ -197,15 +196,15 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         x
             Features, as the classifier takes them.
         y
-            The class; None where the label will never come: then the row is observed only.
+            The class; None if the label will never arrive: then the row is only observed.
         **kwargs
-            Passed on to the classifier's ``learn_one`` and, as in ``river.evaluate``, all but the
+            Passed to the classifier's ``learn_one`` and, as in ``river.evaluate``, except the
             weight ``w`` to its ``predict_proba_one``. The corrector counts each label once.
 
         Raises
         ------
         ValueError
-            Where ``y`` is no str, int of 64 bits, float or bool, or a feature of ``segments`` is a
+            ``y`` is not a str, int of 64 bits, float or bool, or a feature of ``segments`` is a
             measurement. Nothing was learned.
         """
         self._take(self._ask(x, **without_weight(kwargs)), y, self._given(x))
@@ -213,7 +212,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
             self.classifier.learn_one(x, y, **kwargs)
 
     def _ask(self, x: Any, **kwargs: Any) -> Probabilities:
-        """The classifier's own prediction."""
+        """The classifier's prediction."""
         try:
             return self._as_labelled(self.classifier.predict_proba_one(x, **kwargs))
         except NotImplementedError:
@@ -221,10 +220,10 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
             raise NotImplementedError(f"{name} has no probabilities to correct") from None
 
     def _as_labelled(self, p: Probabilities) -> Probabilities:
-        """A class under the name that its labels have.
+        """Use the class names of the labels.
 
-        Trap: in river 0.26.1 naive Bayes that learned a batch names the class True "True". Taken as
-        a class of its own, no label of it would ever come.
+        Trap: in river 0.26.1 naive Bayes that learned a batch names the class True "True". As a
+        class of its own it would never get a label.
         """
         if self._corrector is None or p.keys() <= self._corrector._index.keys():
             return p
@@ -232,7 +231,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         return {name if self._has(name) else by_text.get(name, name): q for name, q in p.items()}
 
     def _given(self, x: Any) -> dict[str, Any] | None:
-        """Values of the columns in a row; None where there are no columns."""
+        """Column values of a row; None without columns."""
         if not self.segments:
             return None
         names = self.segments if isinstance(x, Mapping) else ()  # a text has no features
@@ -240,7 +239,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         return given_texts(self.segments, features, many=False)
 
     def _given_many(self, rows: Any) -> dict[str, Sequence[str | None]] | None:
-        """Values of the columns in the rows of a frame."""
+        """Column values of the rows of a frame."""
         if not self.segments:
             return None
         columns = [name for name in self.segments if name in getattr(rows, "columns", ())]
@@ -248,9 +247,9 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         return given_texts(self.segments, table, many=True)
 
     def _take(self, p: Probabilities, y: Any, given: Mapping[str, Any] | None = None) -> None:
-        """Show the corrector a prediction and, unless it is None, its label."""
-        # The classifier cannot have spoken against a class that nobody had named. Taken as such,
-        # the first label of each class would throw off the temperature of a young stream.
+        """Pass a prediction to the corrector and, unless None, its label."""
+        # The classifier cannot have rejected a class that nobody had named. Otherwise the first
+        # label of each class would spoil the temperature of a young stream.
         unheard = y is not None and y not in p and not self._has(y)
         names = list(p) if y is None else [*p, y]
         self._check_names(names)
@@ -265,7 +264,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         receipt = None
         try:
             receipt = self._observe(row, given)
-        except InvalidPrediction:  # to be divided by its sum, or saying nothing
+        except InvalidPrediction:  # unnormalised or unusable
             (row,), (silent,) = probabilities(row[None])
             if not silent:
                 receipt = self._observe(row, given)
@@ -275,7 +274,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
             self._corrector.learn_one(row, y, receipt=receipt, segments=given)
 
     def _observe(self, row: Array, given: Mapping[str, Any] | None) -> Any:
-        """A row goes by; where there are sets, what its label needs to know of its own."""
+        """Observe a row; with sets return what its label needs to know."""
         assert self._corrector is not None
         if self._corrector.sets is None:
             self._corrector.observe_one(row, segments=given)
@@ -284,7 +283,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         return only_set(receipt, len(row))
 
     def _check_names(self, names: Iterable[Any]) -> None:
-        """Raise ValueError for a new class that no snapshot could keep, before any is taken up."""
+        """Raise ValueError for a new class that snapshots cannot store, before any is added."""
         for name in names:
             if not self._has(name):
                 class_name(name)
@@ -292,7 +291,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     def _has(self, name: Any) -> bool:
         return self._corrector is not None and name in self._corrector._index
 
-    # ---- many rows
+    # ---- data frames
 
     def predict_proba_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoDataFrame:
         """``predict_proba_one`` for each row of a frame of pandas, polars or another of narwhals'.
@@ -306,22 +305,22 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         return frames.into_frame(P, classes, like=rows)  # type: ignore[no-any-return]
 
     def predict_many(self, X: IntoDataFrame, **kwargs: Any) -> IntoSeries:
-        """The most likely class of each row of a frame, as a series of the same kind."""
+        """Predict the likeliest class of each row of a frame, as a series of the same kind."""
         rows, classes, P = self._correct_many(X, **kwargs)
         best = [classes[i] for i in P.argmax(axis=1)] if classes else [None] * len(rows)
         return frames.into_series(best, like=rows)  # type: ignore[no-any-return]
 
     def learn_many(self, X: IntoDataFrame, y: IntoSeries | None = None, **kwargs: Any) -> None:
-        """``learn_one`` for each row of a frame, predicted by the classifier before the batch.
+        """Run ``learn_one`` on each row of a frame, predicted by the classifier before the batch.
 
         Parameters
         ----------
         X
             Features, one row each.
         y
-            A series of labels, null where the label will never come; None for all.
+            A series of labels, null for a label that will never arrive; None for all rows.
         **kwargs
-            Passed on as by ``learn_one``.
+            Passed on like by ``learn_one``.
         """
         rows = frames.into_rows(X)
         labels = frames.into_labels(y, len(rows))
@@ -334,7 +333,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         frames.learn(self.classifier, rows, y, labels, **kwargs)
 
     def _correct_many(self, X: IntoDataFrame, **kwargs: Any) -> tuple[Any, list[Any], Array]:
-        """The rows of a frame, the classes, and what the rows are corrected to."""
+        """The rows of a frame, the classes, and the corrected rows."""
         rows = frames.into_rows(X)
         asked = frames.predict(self.classifier, self._ask, rows, **kwargs)
         return rows, *self._correct(*asked, self._given_many(rows))
@@ -342,9 +341,9 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
     def _correct(
         self, names: Sequence[Any], P: Array, given: Mapping[str, Sequence[Any]] | None
     ) -> tuple[list[Any], Array]:
-        """Correct predictions with a column per name; the classes, and a column for each.
+        """Correct predictions with a column per name; return the classes and a column for each.
 
-        A class that the corrector has not met keeps its probability, the others share the rest.
+        A class unknown to the corrector keeps its probability; the others share the rest.
         """
         known = [] if self._corrector is None else list(self._corrector.classes)
         classes = known + [name for name in names if not self._has(name)]
@@ -370,12 +369,12 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         return classes, np.minimum(rows, 1)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickle; a parameter that it does not know gets its default."""
+        """Restore a pickle; unknown parameters get their defaults."""
         given = inspect.signature(type(self)).parameters.values()
         older = {one.name: one.default for one in given if one.default is not one.empty}
         self.__dict__.update(older | state)
 
-    # ---- what river asks of a wrapper
+    # ---- river protocol
 
     @property
     def _wrapped_model(self) -> base.Classifier:
@@ -393,17 +392,17 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
 
 
 def in_order(p: Probabilities, corrector: Corrector) -> Array:
-    """The prediction in the order of the corrector's classes, shape (m,)."""
+    """The prediction in the corrector's class order, shape (m,)."""
     return np.array([p.get(name, 0.0) for name in corrector.classes], np.float64)
 
 
 def named(classes: Sequence[Any], row: Array) -> Probabilities:
-    """{class: probability}; rounding may leave a sum of weights an ulp above the 1 river allows."""
+    """{class: probability}, not above the sum of 1 that river allows, despite rounding."""
     return dict(zip(classes, np.minimum(row, 1.0).tolist(), strict=True))
 
 
 def probabilities(P: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Rows of whatever sum as probabilities, and which of them say nothing, shape (n,)."""
+    """Normalise rows of any sum; also tell which are unusable, shape (n,)."""
     P, _ = divided(P, "always")
     silent = np.zeros(len(P), np.bool_)
     silent[list(bad_rows(P))] = True
@@ -411,20 +410,20 @@ def probabilities(P: Array) -> tuple[Array, NDArray[np.bool_]]:
 
 
 def require_counts(train_counts: object, of: str) -> None:
-    """Raise ValueError for counts that name nothing; None is for none."""
+    """Raise ValueError for counts without names; None is allowed."""
     if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
         raise ValueError(f"train_counts: expected {{{of}: rows}}, got {train_counts!r}")
 
 
 def successor_of(wrapper: W, classifier: Any, discount: float) -> W:
-    """The wrapper of a new version of the classifier, by what the corrector learned."""
+    """Create the wrapper of a new version of the classifier, with the corrector's knowledge."""
     after: W = wrapper.clone()
-    after.classifier = classifier  # a clone would have forgotten its training
+    after.classifier = classifier  # a clone would be untrained
     if wrapper._corrector is not None:
         after._corrector = wrapper._corrector.successor(discount)
     return after
 
 
 def without_weight(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The keyword arguments that a prediction takes too."""
+    """Keyword arguments that predictions accept too."""
     return {name: value for name, value in kwargs.items() if name != "w"}

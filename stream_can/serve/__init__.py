@@ -1,4 +1,4 @@
-"""Over HTTP: predictions in a request, corrected predictions in its answer; state in one file.
+"""Correct predictions over HTTP, with all state in one file.
 
 ::
 

@@ -1,17 +1,17 @@
-"""The server as an ASGI application: which request is answered by what.
+"""App: the server as an ASGI application, with its routes.
 
 ================================= ==========================================================
-POST /correct                     predictions in, corrected predictions out
-POST /labels                      labels, answered once they are kept
-POST /v2/models/NAME/infer        the same as /correct, in the open inference protocol
-GET  /v2, /v2/models/NAME         what there is
-GET  /v2/health/live, /ready      for whoever restarts or sends
-GET  /                            a page to look at; /status.json behind it
-GET  /metrics, /livez, /readyz    as a worker's
-GET  /openapi.json                all of this for machines
+POST /correct                     corrects predictions
+POST /labels                      takes labels; answers once they are stored
+POST /v2/models/NAME/infer        /correct in the open inference protocol
+GET  /v2, /v2/models/NAME         metadata
+GET  /v2/health/live, /ready      liveness and readiness
+GET  /                            status page, with /status.json
+GET  /metrics, /livez, /readyz    as for a worker
+GET  /openapi.json                the API's description
 ================================= ==========================================================
 
-Every answer that is no page is JSON; an error is ``{"error": why}``.
+Except for pages, every answer is JSON; an error is ``{"error": reason}``.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ __all__ = ["LARGEST_BODY", "App"]
 log = logging.getLogger(__name__)
 
 LARGEST_BODY = 8 << 20
-"""Bytes of a request."""
+"""Maximum size of a request."""
 BODY_SECONDS = 10.0
-"""Until a request is there, from its head on."""
+"""Time limit for receiving a request's body."""
 MOST_REQUESTS = 1000
-"""Most requests that are answered at once; more are sent away."""
+"""Maximum number of concurrent requests; more are answered with 503."""
 MOST_BODIES = 128 << 20
-"""Bytes of all bodies that are being read; what is more is sent away."""
+"""Maximum bytes of all bodies being received; more are answered with 503."""
 MOST_UNREAD = 64 << 20
-"""Bytes of answers that nobody has read yet; while there are more, requests are sent away."""
+"""Maximum bytes of unread answers; beyond it requests are answered with 503."""
 PLAIN = (b"x-content-type-options", b"nosniff")
 SECURE = (
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -63,10 +63,10 @@ SECURE = (
 )
 JSON, LINES = b"application/json", b"application/x-ndjson"
 OPEN = ("/livez", "/readyz", "/v2/health/live", "/v2/health/ready")
-"""Paths of probes, without a token."""
+"""Paths that need no token."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 ONCE = (b"host", b"origin", b"authorization")
-"""Headers that say who asks: of two of them it would depend on the reader which one counts."""
+"""Headers with credentials, which must not occur twice: programs differ in which one counts."""
 
 Headers = dict[bytes, bytes]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -77,7 +77,7 @@ _write = msgspec.json.Encoder().encode
 
 
 class HttpAnswer(NamedTuple):
-    """An answer."""
+    """A response."""
 
     status: int
     body: bytes
@@ -86,7 +86,7 @@ class HttpAnswer(NamedTuple):
 
 
 class HttpProblem(Exception):
-    """An answer in place of the one that was asked for."""
+    """An error response."""
 
     def __init__(self, status: int, why: str, *headers: tuple[bytes, bytes]) -> None:
         super().__init__(why)
@@ -94,24 +94,24 @@ class HttpProblem(Exception):
 
 
 class App:
-    """The application.
+    """The ASGI application.
 
     Parameters
     ----------
     service
-        What it serves.
+        The service behind it.
     """
 
     def __init__(self, service: Service) -> None:
         self.service, self.settings = service, service.settings
         self.connections: Collection[Any] = ()
-        """Open connections, where the server tells: of several, requests come together."""
+        """Number of open connections, where known: requests of several are batched."""
         self._open, self._bodies = 0, 0
         token = self.settings.token
         self._token = None if token is None else token.encode()
         own = self.settings.http_host
         self._names = {*LOCAL, f"[{own}]" if ":" in own else own}
-        """Names of this machine, where no token is asked for."""
+        """Names of this machine, accepted where no token is required."""
         health, registry = service.health, service.metrics.registry
         self._pages, policy = pages(health, registry, service.look.json)
         self._policy = (*SECURE, (b"content-security-policy", policy.encode()))
@@ -119,7 +119,7 @@ class App:
         self._durable = self.settings.durable == "predictions"
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             return
         self._open += 1
@@ -139,7 +139,7 @@ class App:
             answer = HttpAnswer(
                 503, _write({"error": str(error)}), headers=((b"retry-after", b"1"),)
             )
-        except asyncio.CancelledError:  # the server ends, and waits no longer
+        except asyncio.CancelledError:  # the server stops and waits no longer
             answer = HttpProblem(503, "the server ends", (b"connection", b"close")).answer
         except ConnectionError:
             return
@@ -180,7 +180,7 @@ class App:
             counts = {name: statuses.count(name) for name in self.service.statuses}
             return HttpAnswer(200, _write({**counts, "statuses": statuses}))
         if path.startswith("/v2"):
-            # Split before it is decoded: a name may hold a slash, or a percent sign.
+            # Split before decoding: a name may contain a slash or a percent sign.
             parts = [unquote(part) for part in scope["raw_path"].decode("latin-1").split("/")[2:]]
             return await self._inference(path, parts, method, headers, receive)
         if path == "/openapi.json":
@@ -198,7 +198,7 @@ class App:
     async def _inference(
         self, path: str, parts: list[str], method: str, headers: Headers, receive: Receive
     ) -> HttpAnswer:
-        """Answer a path that begins with /v2."""
+        """Handle a path under /v2."""
         service, settings = self.service, self.settings
         match parts:
             case []:
@@ -262,16 +262,16 @@ class App:
         health = self.service.health
         return health.ready and not health.waits_for
 
-    # -- what a request has to have --------------------------------------------------------------
+    # -- requirements on a request ---------------------------------------------------------------
 
     def _require_allowed(self, path: str, headers: Headers) -> None:
-        """Raise Problem for whoever may not ask: without the token, or from another page."""
+        """Raise HttpProblem without the token, or where another origin's page asks."""
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
             raise HttpProblem(403, "a page of another origin may not ask here")
         if self._token is None:
-            # A name that leads here only for a browser's eyes.
+            # A DNS name that points here makes a browser treat it as the same origin.
             if host and not {host.lower(), host.lower().rpartition(":")[0]} & self._names:
                 raise HttpProblem(403, f"Host {host[:100]!r}: expected this machine's own name")
         elif path not in OPEN and not hmac.compare_digest(_secret(headers), self._token):
@@ -287,7 +287,7 @@ class App:
             raise HttpProblem(405, f"{method} is not answered here", (b"allow", b"GET, HEAD"))
 
     async def _body(self, method: str, headers: Headers, receive: Receive) -> bytes:
-        """The body of a POST, once it is all there."""
+        """Receive the body of a POST."""
         if method != "POST":
             raise HttpProblem(405, f"{method} is not answered here", (b"allow", b"POST"))
         if headers.get(b"content-encoding", b"identity") != b"identity":
@@ -326,7 +326,7 @@ class App:
 
 
 def _secret(headers: Headers) -> bytes:
-    """The token that a request brings."""
+    """The token of a request."""
     scheme, _, text = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() == b"bearer":
         return text.strip()
@@ -339,11 +339,11 @@ def _secret(headers: Headers) -> bytes:
 
 
 def messages_in(body: bytes, kind: bytes) -> tuple[Sequence[bytes], str]:
-    """The messages of a body: of one object, of an array, or of lines; and which it was.
+    """Split a body into messages: an object, an array, or lines; also return which.
 
     Raises
     ------
-    Problem
+    HttpProblem
         It is none of these.
     """
     text = body.strip()
@@ -366,7 +366,7 @@ def messages_in(body: bytes, kind: bytes) -> tuple[Sequence[bytes], str]:
 
 
 def _one_line(text: bytes) -> bool:
-    """Whether the first line is an object of its own, and not the begin of one."""
+    """Whether the first line is a complete object."""
     try:
         msgspec.json.decode(text.partition(b"\n")[0])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -375,7 +375,7 @@ def _one_line(text: bytes) -> bool:
 
 
 def together(messages: Sequence[bytes], header: tuple[bytes, bytes], form: str) -> HttpAnswer:
-    """Messages, in the form in which others came."""
+    """Join messages in the form in which the request had them."""
     headers = (header,)
     if form == "one":
         return HttpAnswer(200, messages[0], headers=headers)

@@ -1,4 +1,4 @@
-"""A server's appender to topics, in a thread of its own: predictions that were sent, and labels."""
+"""Appender: sends a server's corrected predictions and labels to topics, in its own thread."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ __all__ = ["Appender"]
 log = logging.getLogger(__name__)
 
 DELIVERY = {"delivery_timeout_ms": 60_000}
-"""Brokers may be away for so long, and nothing is lost that was under way."""
+"""How long brokers may be away without a loss of what is in flight."""
 MOST_BYTES = 64 << 20
-"""Most bytes of rows that wait; of more the oldest are dropped."""
+"""Maximum bytes of waiting rows; beyond it the oldest are dropped."""
 SLOW_SECONDS = 10.0
-"""Brokers that have not answered for so long are not waited for by more labels."""
+"""After this time without an answer of the brokers, labels are refused."""
 AGAIN_SECONDS = 1.0
-"""Between two tries while no broker answers."""
+"""Seconds between two attempts while no broker answers."""
 STOP_SECONDS = 5.0
-"""For what is left when the server ends."""
+"""Time limit for the rest when the server stops."""
 
 
 class Waiting(NamedTuple):
@@ -45,30 +45,29 @@ class Waiting(NamedTuple):
     batch: SentBatch
     number: int
     mark: str
-    """Mark of the state that corrected them."""
+    """Identifier of the application's beginning in the state that corrected them."""
     size: int
 
 
 class Appender:
-    """Collects for an interval, then appends and waits for the brokers, in turns.
+    """Alternates between collecting for an interval and appending.
 
-    Rows that may or may not have been appended are not sent again, so that none counts twice.
+    Rows whose fate is unknown after an error are not sent again, so that none counts twice.
 
     Parameters
     ----------
     options
-        The brokers and client options.
+        Brokers and client options.
     sent
-        The topic of sent batches.
+        Topic of sent batches.
     name
-        Of this server: rows of one name lie in one partition.
+        Name of this server: it determines the partition of its rows.
     limits
-        The most bytes of a record, of each topic.
+        Maximum record size of each topic.
     interval
-        Seconds to collect for.
+        Length of the collecting interval in seconds.
     appended
-        Called behind each turn, with the seconds and bytes that it took, and how many rows were
-        dropped.
+        Called after each round with its seconds and bytes, and the number of dropped rows.
     """
 
     def __init__(
@@ -92,9 +91,9 @@ class Appender:
         self._partition: int | None = None
         self._error: str | None = None
         self._began: float | None = None
-        """When the turn began that waits for the brokers."""
+        """Start of the round that waits for the brokers."""
 
-    # -- by the thread of the requests -----------------------------------------------------------
+    # -- called by the thread of requests --------------------------------------------------------
 
     @property
     def trouble(self) -> str | None:
@@ -106,7 +105,7 @@ class Appender:
         return self._error
 
     def rows(self, batch: SentBatch, state: CurrentState) -> None:
-        """Have rows appended that were answered."""
+        """Append answered rows."""
         size = sum(lane.rows.nbytes for lane in batch.lanes) + 200 * len(batch)
         with self._lock:
             self._rows.append(Waiting(batch, state.number, state.index.mark, size))
@@ -118,7 +117,7 @@ class Appender:
         self._wake.set()
 
     def labels(self, labels: Sequence[Appended] = ()) -> Future[None]:
-        """Have labels appended; done when they are, and so is all that was given before.
+        """Append labels; the future completes once they and everything before are appended.
 
         Raises
         ------
@@ -134,10 +133,10 @@ class Appender:
         self._wake.set()
         return future
 
-    # -- by its own thread -----------------------------------------------------------------------
+    # -- its own thread --------------------------------------------------------------------------
 
     def run(self, stopping: threading.Event) -> None:
-        """Append what is given until `stopping`; then what is left."""
+        """Append until `stopping`; then append the rest."""
         while True:
             self._wake.wait(1.0)
             if not stopping.is_set():
@@ -149,7 +148,7 @@ class Appender:
                 labels, self._labels = self._labels, []
                 futures, self._futures = self._futures, []
                 dropped, self._dropped = self._dropped, 0
-            # From here on they cannot be cancelled, as by a request that waits no longer.
+            # From here on a request that gives up cannot cancel them.
             futures = [one for one in futures if one.set_running_or_notify_cancel()]
             if rows or labels or futures:
                 self._turn(rows, labels, futures, dropped, ends=ends)
@@ -207,7 +206,7 @@ class Appender:
             future.set_exception(Unavailable(self._error))
 
     def _records(self, rows: deque[Waiting]) -> list[Appended]:
-        """Sent batches of rows that the same state corrected."""
+        """Encode rows as sent batches, one for each state."""
         if self._partition is None and rows:
             readers = Readers(self._options)
             try:

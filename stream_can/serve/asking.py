@@ -1,4 +1,4 @@
-"""The open label requests of a server, for the labelling page, which has threads of its own."""
+"""Open label requests of a server, for the labelling page, which runs in other threads."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ T = TypeVar("T")
 
 
 class Requests:
-    """Source of the labelling page, answered by the thread of the service.
+    """Source of the labelling page; labels are learned in the service's thread.
 
     Parameters
     ----------
     loop
-        Of its thread.
+        Event loop of that thread.
     requests
-        The open ones, by their numbers.
+        Open requests, by number.
     answer
-        Takes the label of one, by its number and the column of the class.
+        Learns a label, given the request's number and the index of the class.
     classes, messages
-        The classes, and what reads the messages.
+        Names of the classes, and the parser of messages.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class Requests:
         return self._there(now())
 
     def classes_of(self, one: Pending) -> Sequence[Any]:
-        """The names of a request's classes, in the order of its columns."""
+        """Names of a request's classes, in column order."""
         return self.classes if one.says.classes is None else one.says.classes
 
     def first(
         self, n: int, *, oldest: bool = False, without: Container[tuple[int, int]] = ()
     ) -> tuple[int, list[Pending]]:
-        """How many requests are open, and the n newest, or those that have waited longest."""
+        """Return the number of open requests, and the n newest or the n oldest."""
 
         def look() -> tuple[int, list[Pending]]:
             every = [*self._requests.values()]
@@ -72,11 +72,11 @@ class Requests:
         return self._look(look)
 
     def still_open(self, places: Container[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Which requests of these partitions and offsets are open."""
+        """Which of these partitions and offsets are open requests."""
         return self._look(lambda: [(0, n) for n in self._requests if (0, n) in places])
 
     def answer(self, partition: int, offset: int, column: int) -> None:
-        """Learn the label of an open request; returns when it is on the disk.
+        """Learn the label of an open request; return once it is on disk.
 
         Raises
         ------

@@ -1,5 +1,5 @@
-"""One of several servers: it corrects by the state in a topic, and appends what it sent and labels
-to others, for the learner."""
+"""BrokerService: one of several servers; it corrects by states in a topic, and appends corrected
+predictions and labels to topics for the learner."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ __all__ = ["BrokerService"]
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.02
-"""Between two looks for a newer state."""
+"""Seconds between two checks for a newer state."""
 AGAIN_SECONDS = 1.0
-"""Between two tries to read states, after an error."""
+"""Seconds between two attempts to read states after an error."""
 LABEL_SECONDS = 10.0
-"""For the brokers to take a label."""
+"""Time limit for the brokers to accept a label."""
 SHOWN_SECONDS = 15.0
-"""Between two lines of the log that say that there is no state."""
+"""Seconds between two log lines about a missing state."""
 END_SECONDS = 7.0
-"""For what is left when the server ends."""
+"""Time limit for the rest when the server stops."""
 NO_STATE = "there is no state yet: does the application's learner run (stream-can learn)?"
 
 
@@ -62,9 +62,9 @@ class BrokerService(Service):
     Parameters
     ----------
     settings
-        What to answer, and where.
+        The server's settings.
     application
-        The brokers, topics and the application.
+        The application's settings: brokers, topics and rules.
 
     Raises
     ------
@@ -137,7 +137,7 @@ class BrokerService(Service):
         return Answers(out, (b"stream-can-state", b"%d" % state.number))
 
     async def labels(self, messages: Sequence[bytes]) -> list[Status]:
-        """See :meth:`Service.labels`; they are learned by the learner."""
+        """See :meth:`Service.labels`; the learner learns them."""
         topic = self._application.labels
         if topic is None:
             raise Unavailable("there is no topic of labels: set labels")
@@ -163,12 +163,12 @@ class BrokerService(Service):
             ) from None
 
     async def written(self) -> None:
-        """See :meth:`Service.written`: until the brokers have it."""
+        """See :meth:`Service.written`: waits for the brokers."""
         _, appender = self._there()
         await self._appended(appender)
 
     def requests_for(self, loop: asyncio.AbstractEventLoop) -> OpenRequests:
-        """Label requests in their topic."""
+        """Label requests, read from their topic."""
         self._pending = PendingRequests(self._application)
         threading.Thread(target=self._read_requests, daemon=True).start()
         return self._pending
@@ -180,7 +180,7 @@ class BrokerService(Service):
         except ClientError as error:
             log.error("label requests are not shown: %s", error)
 
-    # -- what is shown ---------------------------------------------------------------------------
+    # -- status ----------------------------------------------------------------------------------
 
     @property
     def place(self) -> str:
@@ -201,7 +201,7 @@ class BrokerService(Service):
         self._uncounted = True
 
     def _show(self, seconds: float, size: int, dropped: int) -> None:
-        """Count what was answered, once it was appended, or was not."""
+        """Count answered rows once they were appended or dropped."""
         self.tally.counts["dropped"] += dropped
         self.metrics.committed({0: self.tally}, seconds, size)
         self._uncounted = False
@@ -209,7 +209,7 @@ class BrokerService(Service):
     # -- brokers ---------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Follow the states, and append what is taken, until :meth:`end`."""
+        """Follow the states and append what is taken, until :meth:`end`."""
         self._loop = asyncio.get_running_loop()
         follows = threading.Thread(target=self._run, args=(self._follow,), daemon=True)
         follows.start()
@@ -226,7 +226,7 @@ class BrokerService(Service):
             raise self._failed
 
     def _run(self, what: Callable[[], None]) -> None:
-        """Do something in a thread; what it fails by ends the server."""
+        """Run a function in a thread; an error ends the server."""
         try:
             what()
         except BaseException as error:
@@ -257,7 +257,7 @@ class BrokerService(Service):
         self._loop.call_soon_threadsafe(self._show, seconds, size, dropped)
 
     def _check(self) -> dict[str, int]:
-        """Check topics and rights; the most bytes of a record, of each that is written."""
+        """Check topics and rights; return the maximum record size of each output topic."""
         s = self._application
         own = topics_of(s, serves=True, state_bytes=self._state_bytes)
         with Admin(self._options, None) as admin:
@@ -265,7 +265,7 @@ class BrokerService(Service):
         return {name: accepts[name].max_bytes for name, one in own.items() if "WRITE" in one.rights}
 
     def _look(self) -> None:
-        """Take each state as it comes, whatever the brokers do."""
+        """Use each new state; outages of the brokers are waited out."""
         s, said = self._application, time.monotonic()
         follower: Follower | None = None
         try:
@@ -297,10 +297,10 @@ class BrokerService(Service):
     # -- its end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Nothing was begun."""
+        """Do nothing: nothing was opened."""
 
     async def end(self, running: asyncio.Task[None]) -> None:
-        """Append what is left."""
+        """Append the rest."""
         self.health.ready = False
         self._stopping.set()
         try:

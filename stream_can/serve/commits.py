@@ -1,7 +1,7 @@
-"""A server's commits: what came since the last one is written together, now and then the state.
+"""Commits: writes a server's events in batches, and its state from time to time.
 
-One thread has the learner; another one, here, writes. Where the file cannot be written, it is tried
-again and again, and whoever waits is told.
+The learner's thread collects; another one writes. Where the file cannot be written, writing is
+retried, and whoever waits is told.
 """
 
 from __future__ import annotations
@@ -28,33 +28,32 @@ __all__ = ["Commits"]
 log = logging.getLogger(__name__)
 
 STATE_SECONDS = 30.0
-"""Between two states in the file."""
+"""Seconds between two states."""
 MOST_LABEL_BYTES = 8 << 20
-"""Most bytes of labels in the file behind a state; with more, the next state is due."""
+"""Maximum bytes of labels after a state; beyond it the next state is due."""
 SHARE = 0.01
-"""Share of the time that taking states may take."""
+"""Maximum share of the time spent collecting states."""
 AGAIN_SECONDS, ANEW_SECONDS = 1.0, 30.0
-"""Between two tries to write a file that could not be written; and to rewrite it, which takes
-the time to gather all predictions that are kept."""
+"""Seconds between attempts to write a file after an error; and to rewrite it, for which all kept
+predictions are collected."""
 MOST_UNWRITTEN = 100_000
-"""Predictions that wait for a file that cannot be written; with more, the state and the recent
-predictions alone are written once it can be."""
+"""Maximum number of predictions waiting for an unwritable file; beyond it only the state and the
+recent predictions are written once possible."""
 
 
 class Commits:
-    """Writer of the events of a learner to its file.
+    """Writer of a learner's events.
 
     Parameters
     ----------
     learner, store
-        Whose, and where to.
+        The learner, and its file.
     identity
-        Whose file it is.
+        The application's identity.
     tally, metrics, health
-        What is told of each commit.
+        Informed of each commit.
     open_notes
-        What is noted beside predictions that are kept, by their numbers: asked for where the file
-        is rewritten.
+        Returns notes on kept predictions, by number; called where the file is rewritten.
     """
 
     def __init__(
@@ -77,37 +76,37 @@ class Commits:
         self._changed = self._counted = self._ends = self._anew = False
         self._unwritten = 0
         self._touched: set[Name] = set()
-        """Models and versions whose corrector changed since the last state."""
+        """Models and versions whose correctors have changed since the last state."""
         self._wake, self._idle = asyncio.Event(), asyncio.Event()
         self._idle.set()
         self._due = time.monotonic() + STATE_SECONDS
         self.trouble: str | None = None
         """Why nothing can be written."""
 
-    # -- what is to be written -------------------------------------------------------------------
+    # ---- events
 
     def came(self, rows: int, names: Iterable[Name]) -> None:
-        """So many predictions, or labels alone, of these models and versions came."""
+        """Note predictions, or labels alone, of these models and versions."""
         self._unwritten += rows
         self._touched.update(names)
         self._changed = True
         self._wake.set()
 
     def note(self, number: int, data: bytes) -> None:
-        """Keep something beside a prediction."""
+        """Store a note on a prediction."""
         self._notes.append((number, data))
 
     def counted(self) -> None:
-        """Something was counted and nothing else came."""
+        """Note that counts have changed without other events."""
         self._counted = True
 
     async def written(self) -> None:
-        """Wait until all that was taken before is on the disk.
+        """Wait until everything so far is on disk.
 
         Raises
         ------
         Unavailable
-            It cannot be written now. It is kept in memory, and written once it can be.
+            It cannot be written now. It is kept in memory, and written once possible.
         """
         if self.trouble is not None:
             raise Unavailable(f"{self.trouble}; it is written once that can be")
@@ -118,10 +117,10 @@ class Commits:
         self._wake.set()
         await future
 
-    # -- the loop --------------------------------------------------------------------------------
+    # ---- the loop
 
     async def run(self, interval: float) -> None:
-        """Commit what comes in so many seconds together, until :meth:`end`."""
+        """Commit the events of each interval together, until :meth:`end`."""
         try:
             await self._run(interval)
         finally:
@@ -149,7 +148,7 @@ class Commits:
                 return
 
     async def _commit(self) -> None:
-        """Write what came since the last one; try again where that does not go."""
+        """Write the events since the last commit; retry on errors."""
         self._wake.clear()
         self._idle.clear()
         begin, loop = time.monotonic(), asyncio.get_running_loop()
@@ -193,8 +192,8 @@ class Commits:
                 future.set_result(None)
 
     def _gather(self) -> Callable[[bool], int]:
-        """Make the writer of all that came since the last commit, and now and then of the state
-        behind it; it returns how many bytes the first are."""
+        """Return a function that writes the events since the last commit and, when due, the state;
+        it returns the size of the events in bytes."""
         store, events = self._store, self._learner.take_events()
         notes, self._notes, self._unwritten = self._notes, [], 0
         put_state: Callable[[], None] | None = None
@@ -210,7 +209,7 @@ class Commits:
         return write
 
     def _gather_state(self) -> Callable[[], None]:
-        """Make the writer of the state as it is now."""
+        """Return a function that writes the present state."""
         learner, begin = self._learner, time.monotonic()
         rest = set(learner.models) - self._touched
         state, oldest = learner.state(without=rest), learner.oldest
@@ -228,8 +227,8 @@ class Commits:
         return write
 
     def _gather_all(self) -> Callable[[bool], int]:
-        """Make the writer of the state and the recent predictions as they are now, in place of all
-        that the file has."""
+        """Return a function that replaces the file's content by the present state and recent
+        predictions."""
         recent, state = self._learner.keep_events(), self._learner.state()
         self._notes, self._unwritten, self._touched = [], 0, set()
         notes = self._open_notes()
@@ -240,7 +239,7 @@ class Commits:
         await loop.run_in_executor(self._thread, self._gather_state())
 
     async def end(self, running: asyncio.Task[None]) -> None:
-        """Write what is left, and let go of the file."""
+        """Write the rest and close the file."""
         self._ends = True
         self._wake.set()
         try:

@@ -1,8 +1,8 @@
-"""The SQLite file of a server: it is whole and ours, or it is refused with the way out.
+"""Database: a server's SQLite file, verified to be complete and its own, or refused with advice.
 
-While a server runs, and after it was killed, what came last lies in ``FILE-wal``. So that nobody
-loses it without a word, the header of the file says whether it needs that one: `OPEN` is written
-before the first change and taken back once the file is all there is.
+While a server runs, and after it was killed, the latest changes are in ``FILE-wal``. So that they
+are not lost silently, the file's header tells whether it needs that file: `OPEN` is set before the
+first change and cleared once the file is complete.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from stream_can.version import __version__
 __all__ = ["CannotWrite", "Database", "StateError"]
 
 WAL_BYTES = 16 << 20
-"""In the ``-wal``, about, before they go into the file."""
+"""Approximate size of the ``-wal`` at which it is written into the file."""
 USER_VERSION = 60, 64
-"""Where SQLite's header has a number that is ours to use."""
+"""Position of an application-defined number in SQLite's header."""
 WRITE_VERSION = 18
-"""Where it says 2 for a file with a ``-wal``; a copy made by VACUUM INTO has 1."""
+"""Position of the format, 2 for a file with a ``-wal``; a copy by VACUUM INTO has 1."""
 WHOLE, OPEN = bytes(4), b"\0\0\0\1"
-"""Values of that number: the file is all there is, or what came last lies in its ``-wal``."""
+"""Values of that number: the file is complete, or its latest changes are in the ``-wal``."""
 
 
 class StateError(StreamCANError):
-    """The state file cannot be used; the message says why, and the way out."""
+    """The state file cannot be used; the message says why and what to do."""
 
 
 class CannotWrite(StreamCANError):
-    """Nothing of a commit is in the file."""
+    """A commit failed; the file has none of it."""
 
 
 class Database:
-    """The file, open and ours until ``close``.
+    """The file, open and locked until ``close``.
 
     Parameters
     ----------
     path
-        Where it is; made where it is not.
+        Its path; created if missing.
 
     Raises
     ------
     StateError
-        Another process has it; it is no such file, damaged, or of a newer release; or it cannot be
-        written.
+        Another process uses it; it is not such a file, damaged, or of a newer release; or it cannot
+        be written.
     """
 
     tables: ClassVar[str]
-    """The statements that make them."""
+    """SQL statements that create the tables."""
     format: ClassVar[int]
     page_size: ClassVar[int]
-    """Bytes; a large one costs large commits less, and small ones more."""
+    """Page size in bytes: large pages favour large commits."""
     unreadable: ClassVar[tuple[type[Exception], ...]] = (
         SnapshotMismatch, msgspec.MsgspecError, ValueError, TypeError,
     )  # fmt: skip
@@ -73,17 +73,17 @@ class Database:
                 raise StateError(f"state {self.path}: folder {self.path.parent} does not exist")
             snapshot.require_replaceable(self.path)
             self._wal = Path(os.path.realpath(self.path) + "-wal")
-            # SQLite's own locks end where any descriptor of the file is closed: this one stays.
+            # SQLite's own locks end when any descriptor of the file is closed; this one stays.
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
                 needs = self._take()
-                if not needs:  # looked at as it lies there: what is not ours is not changed
+                if not needs:  # inspected in place: a foreign file is not changed
                     with contextlib.closing(self._connect("?immutable=1")) as self._db:
                         made = self._look()
                     if made:
                         self._wal.touch()
                         self._mark(OPEN)
-                # One connection for all threads, which take turns.
+                # One connection shared by all threads in turn.
                 self._db = self._connect("")
             except BaseException:
                 os.close(self._file)
@@ -103,8 +103,7 @@ class Database:
         )  # fmt: skip
 
     def _take(self) -> bool:
-        """Make the file ours, and see that nothing of it is missing; whether it needs its
-        ``-wal``."""
+        """Lock the file, and check that it is complete; return whether it needs its ``-wal``."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -120,7 +119,7 @@ class Database:
                 " over"
             )
         if len(header) < 100:
-            return False  # new, or no SQLite file
+            return False  # new, or not SQLite
         needs = header[slice(*USER_VERSION)] == OPEN and header[WRITE_VERSION] == 2
         if needs and left is None:
             raise StateError(
@@ -156,7 +155,7 @@ class Database:
         run("COMMIT")
 
     def _look(self) -> bool:
-        """Whether the tables are there; StateError where others are, or of another format."""
+        """Whether the tables exist; StateError where there are others, or of another format."""
         run = self._db.execute
         tables = {name for (name,) in run("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not tables:
@@ -177,7 +176,7 @@ class Database:
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """StateError for what SQLite and whoever reads what is stored may raise."""
+        """Raise errors of SQLite and of decoding as StateError."""
         path = self.path
         try:
             yield
@@ -210,7 +209,7 @@ class Database:
                 " or start again without it"
             ) from None
         try:
-            # Without it a commit survives the end of the process, and with it that of the machine.
+            # With FULL a commit survives a crash of the machine, otherwise only of the process.
             run(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
             run("BEGIN IMMEDIATE")
             try:
@@ -224,9 +223,9 @@ class Database:
             raise CannotWrite(f"state {self.path}: {error}") from None
 
     def close(self) -> None:
-        """Let go of the file, which is all there is from here on."""
+        """Close the file, which is complete from here on."""
         try:
-            with contextlib.suppress(sqlite3.Error):  # a full disk: it stays as after a kill
+            with contextlib.suppress(sqlite3.Error):  # disk full: left as after a kill
                 busy, _, _ = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 if not busy:
                     self._mark(WHOLE)

@@ -1,6 +1,6 @@
-"""The open inference protocol, version 2, in JSON: a tensor of probabilities in, one out.
+"""The open inference protocol, version 2, in JSON: tensors of probabilities in and out.
 
-https://github.com/kserve/open-inference-protocol, as KServe, Seldon, Triton and others speak it.
+https://github.com/kserve/open-inference-protocol, used by KServe, Seldon, Triton and others.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ IDS = "ids"
 
 
 class BadRequest(StreamCANError):
-    """A request that is not as the protocol says, or not for what is served here."""
+    """A request violates the protocol, or asks for something not served here."""
 
 
 class Tensor(msgspec.Struct):
-    """An input."""
+    """An input tensor."""
 
     name: str
     shape: list[Size]
@@ -40,14 +40,14 @@ class Tensor(msgspec.Struct):
 
 
 class Wanted(msgspec.Struct):
-    """An output that is asked for."""
+    """A requested output."""
 
     name: str
     parameters: dict[str, Any] = {}
 
 
 class Request(msgspec.Struct):
-    """The body of a request."""
+    """Body of a request."""
 
     inputs: list[Tensor]
     id: str | None = None
@@ -56,7 +56,7 @@ class Request(msgspec.Struct):
 
 
 class OutputTensor(msgspec.Struct):
-    """An output."""
+    """An output tensor."""
 
     name: str
     shape: list[int]
@@ -65,7 +65,7 @@ class OutputTensor(msgspec.Struct):
 
 
 class InferenceAnswer(msgspec.Struct, omit_defaults=True):
-    """The body of an answer."""
+    """Body of a response."""
 
     model_name: str
     outputs: list[OutputTensor]
@@ -78,21 +78,21 @@ _write = msgspec.json.Encoder().encode
 
 
 class Inference:
-    """A request of the protocol, as the messages that it stands for.
+    """A request of the protocol, converted to messages.
 
     Parameters
     ----------
     body
-        The request.
+        Body of the request.
     settings
-        Where in the messages everything is.
+        The server's settings.
     model, version
-        Those of the address.
+        Model and version of the URL.
 
     Raises
     ------
     BadRequest
-        It is none, or cannot be served here; the message names the field.
+        The request is invalid or cannot be served; the message names the field.
     """
 
     def __init__(self, body: bytes, settings: ServeSettings, model: str, version: str) -> None:
@@ -141,7 +141,7 @@ class Inference:
             self.messages.append(_write(message))
 
     def _matrix(self, probs: Tensor) -> Any:
-        """Its numbers, one row each."""
+        """The tensor as a matrix."""
         name = f"inputs.{probs.name}"
         kind = NUMBERS.get(probs.datatype)
         if kind is None:
@@ -156,19 +156,19 @@ class Inference:
         try:
             nested = bool(probs.data) and isinstance(probs.data[0], list)
             data = np.array(msgspec.convert(probs.data, ROWS if nested else ROW), dtype=np.float64)
-        except ValueError:  # of msgspec too
+        except ValueError:  # msgspec's errors too
             raise BadRequest(f"{name}.data: expected numbers") from None
         if data.size != shape[0] * shape[1]:
             raise BadRequest(f"{name}.data: {data.size} numbers, and shape is {probs.shape}")
-        if kind is np.float32:  # the sum is off by the rounding of each: see `normalise`
-            with np.errstate(over="ignore"):  # infinite, and refused as that
+        if kind is np.float32:  # float32 rounding makes the sums deviate: see `normalise`
+            with np.errstate(over="ignore"):  # infinite values are refused below
                 data = data.astype(np.float32).astype(np.float64)
         if not np.isfinite(data).all():
             raise BadRequest(f"{name}.data: a number is not finite in {probs.datatype}")
         return data.reshape(shape)
 
     def answer(self, outputs: Sequence[bytes]) -> bytes:
-        """The answer, from the corrected messages."""
+        """Build the response from the corrected messages."""
         data: list[float] = []
         for one in outputs:
             value = msgspec.json.decode(one)
@@ -180,7 +180,7 @@ class Inference:
 
 
 def _texts(tensor: Tensor, n: int) -> list[Any]:
-    """The ids of rows, or what they give of a column."""
+    """Ids of the rows, or their values of a column."""
     name = f"inputs.{tensor.name}"
     if tensor.datatype != "BYTES" or tensor.shape not in ([n], [n, 1]):
         raise BadRequest(f"{name}: {tensor.datatype} of shape {tensor.shape}, expected BYTES [{n}]")
@@ -191,7 +191,7 @@ def _texts(tensor: Tensor, n: int) -> list[Any]:
 
 
 def metadata(settings: ServeSettings, model: str, version: str | None, m: int) -> bytes:
-    """The answer of ``/v2/models/{name}``."""
+    """Response of ``/v2/models/{name}``."""
     size = m if m > 1 else -1
     probs = {"name": settings.fields.probs, "datatype": "FP64", "shape": [-1, size]}
     ids = {"name": IDS, "datatype": "BYTES", "shape": [-1]}

@@ -1,6 +1,6 @@
-"""A server by itself: it corrects, learns and asks for labels, and keeps all in a file.
+"""LocalService: a single server that corrects, learns, requests labels, and stores all in a file.
 
-All of it is done by one thread; what it does to its learner is written by `Commits`.
+A single thread does all of it; `Commits` writes the learner's events.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ __all__ = ["LocalService"]
 log = logging.getLogger(__name__)
 
 MOST_REQUESTS = 10_000
-"""Open label requests that are kept; the oldest go first."""
+"""Maximum number of open label requests; beyond it the oldest are dropped."""
 IDENTITY = "application_id", "probs", "raw", "label", "id", "model", "version"
-"""Settings that a file was begun with, and goes on with."""
+"""Settings fixed when a file is created."""
 
 
 def start_of(settings: ServeSettings) -> Start:
-    """With what correctors begin, whatever rows there are."""
+    """Initial correctors, for rows of any sort."""
     if settings.several:
         return SeveralStart(settings, settings.train_rows)
     if settings.sparse:
@@ -64,17 +64,18 @@ def start_of(settings: ServeSettings) -> Start:
 
 
 class LocalService(Service):
-    """One server's learner, its file, and what it shows.
+    """The learner of a server, its file, and its status.
 
     Parameters
     ----------
     settings
-        What to run.
+        The server's settings.
 
     Raises
     ------
     StateError, ValueError
-        The file cannot be used, or is another application's; settings do not make a corrector.
+        The file cannot be used, or belongs to another application; or the settings make no
+        corrector.
     """
 
     statuses = "learned", "repeated", "unknown"
@@ -108,7 +109,7 @@ class LocalService(Service):
         )  # fmt: skip
         self._learned = self._labels_so_far()
         self._newest: float | None = None
-        """When the last label was learned."""
+        """Time of the last label learned."""
         self.tally = Tally(
             self.start.segments,
             lambda name: len(self.reader.classes(name)),
@@ -143,7 +144,7 @@ class LocalService(Service):
     # -- the file --------------------------------------------------------------------------------
 
     def _restore(self) -> None:
-        """Take up what the file holds, or begin."""
+        """Load the file, or start a new one."""
         start, settings, stored = self.start, self.settings, self.store.read()
         if stored is None:
             self.learner = Learner(
@@ -181,7 +182,7 @@ class LocalService(Service):
             raise StateError(str(error)) from None
 
     def _require_ours(self, identity: dict[str, Any], state: State) -> None:
-        """Raise StateError where the file is another application's."""
+        """Raise StateError where the file belongs to another application."""
         with self.store.explained():
             begins = corrector_of(state.start)
         found = [
@@ -200,7 +201,7 @@ class LocalService(Service):
             )
 
     def _changed_settings(self, learner: Learner, start: bytes) -> dict[str, Any]:
-        """The settings given now that are not those of its correctors, or of what begins."""
+        """Settings that differ from those of the stored correctors or initial corrector."""
         changed: dict[str, Any] = {}
         if self.settings.sparse:
             return {}
@@ -218,7 +219,7 @@ class LocalService(Service):
         return changed
 
     def _recall(self, notes: Sequence[tuple[int, bytes]]) -> None:
-        """Know again which labels are asked for."""
+        """Restore the open label requests."""
         if self.settings.ask is None:
             return
         wanted = self.learner.requested
@@ -249,7 +250,7 @@ class LocalService(Service):
         return Answers(out, (b"stream-can-learned", b"%d" % learned))
 
     def _play(self, group: ReadPredictions) -> list[bytes]:
-        """Predictions of models of the same classes, corrected."""
+        """Correct predictions of models with the same classes."""
         now, learner, n = time.time(), self.learner, len(group.says)
         first, columns = learner.next_number, group.columns
         found = learner.play(
@@ -284,12 +285,12 @@ class LocalService(Service):
         return found
 
     def label(self, messages: Sequence[bytes]) -> list[Status]:
-        """Learn labels, or none of them; what became of each, once :meth:`written` has returned.
+        """Learn all labels or none; return outcomes, valid once :meth:`written` has returned.
 
         Raises
         ------
         Refused
-            One of them cannot be read.
+            A label cannot be read.
         Unavailable
             The file cannot be written.
         """
@@ -322,13 +323,13 @@ class LocalService(Service):
         return statuses
 
     def _taught(self, found: Corrected) -> int:
-        """How many labels were learned: with their predictions, with rows that they brought, or
-        for the class mix alone."""
+        """Number of labels learned: with their prediction, with a row of their own, or for the
+        class mix alone."""
         brought = found.outcomes.count("learned") - len({one.label for one in found.taught})
         alone = 0 if self.reader.named else found.outcomes.count("unknown")
         return len(found.taught) + brought + alone
 
-    # -- what is shown ---------------------------------------------------------------------------
+    # -- status ----------------------------------------------------------------------------------
 
     def _known(self) -> Known:
         learner, reader = self.learner, self.reader
@@ -357,7 +358,7 @@ class LocalService(Service):
             self.requests.popitem(last=False)
 
     def _count_requests(self) -> None:
-        """Leave out the requests whose prediction is not kept any more, and count the others."""
+        """Drop requests whose prediction is no longer kept, and count the rest."""
         if self.settings.ask is None:
             return
         requests, oldest = self.requests, self.learner.oldest
@@ -367,14 +368,14 @@ class LocalService(Service):
         self.tally.requests = len(requests), since
 
     async def answer(self, number: int, column: int) -> None:
-        """Take the label of an open request, for good.
+        """Learn the label of an open request, durably.
 
         Raises
         ------
         NotOpen
-            Nobody waits for it any more.
+            The request is not open.
         UnknownClass
-            It has not so many classes.
+            The request has fewer classes.
         Unavailable
             See :meth:`labels`.
         """
@@ -392,14 +393,14 @@ class LocalService(Service):
         self.requests.pop(number, None)
 
     def requests_for(self, loop: asyncio.AbstractEventLoop) -> OpenRequests:
-        """The open ones."""
+        """The open requests."""
         return Requests(loop, self.requests, self.answer, self.start.classes, self.reader.first)
 
     # -- commits ---------------------------------------------------------------------------------
 
     @property
     def place(self) -> str:
-        """The file."""
+        """Path of the file."""
         return f"state in {self.settings.state}"
 
     @property
@@ -410,19 +411,19 @@ class LocalService(Service):
         self.commits.counted()
 
     async def written(self) -> None:
-        """Wait until all that was taken before is on the disk; see :meth:`Commits.written`."""
+        """Wait until everything so far is on disk; see :meth:`Commits.written`."""
         await self.commits.written()
 
     async def run(self) -> None:
-        """Commit what is taken, until :meth:`end`."""
+        """Commit until :meth:`end`."""
         self.health.ready = True
         await self.commits.run(self.settings.commit_interval_ms / 1000)
 
     def close(self) -> None:
-        """Let go of the file, where nothing was taken."""
+        """Close the file without writing."""
         self.store.close()
 
     async def end(self, running: asyncio.Task[None]) -> None:
-        """Write what is left, and let go of the file."""
+        """Write the rest and close the file."""
         self.health.ready = False
         await self.commits.end(running)

@@ -1,4 +1,4 @@
-"""Description of the server for machines: OpenAPI 3.1."""
+"""Description of the server's API: OpenAPI 3.1."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WHY = {
 
 
 def description(service: Service) -> dict[str, Any]:
-    """The document, for these settings."""
+    """The document for given settings."""
     s, classes = service.settings, service.start.classes
     names = [str(name) for name in classes] if len(classes) > 1 else None
     prediction, label = _prediction(s, names), _label(s)
@@ -88,7 +88,7 @@ def _object(required: list[str], **properties: Any) -> dict[str, Any]:
 
 
 def _at(paths: dict[str, tuple[dict[str, Any], bool]]) -> dict[str, Any]:
-    """An object with values at dotted paths: their schemas, and whether they have to be there."""
+    """Schema of an object with values at dotted paths: their schemas, and which are required."""
     whole: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
     for path, (schema, needed) in paths.items():
         *above, last = path.split(".")
@@ -126,7 +126,7 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
             fields[name] = {"type": ["string", "integer"]}, True
     for name in s.segments or ():
         fields[name] = {"type": ["string", "number", "boolean", "null"]}, False
-    if s.sets is not None or s.several:  # of answers
+    if s.sets is not None or s.several:  # in answers
         fields[SET] = {"type": "array", "items": {"type": ["string", "number"]}}, False
     if s.sparse:
         above = s.fields.probs.rpartition(".")
@@ -177,7 +177,7 @@ def _post(
     one: bool = False,
     many_out: bool = True,
 ) -> dict[str, Any]:
-    """A request with a body: one object, or where not ``one``, an array or lines too."""
+    """Schema of a body: one object, or if not ``one`` also an array or lines."""
     taken, given = ({"$ref": f"#/components/schemas/{name}"} for name in (in_, out))
     body, answer = _json(taken), _json(given)
     if not one:

@@ -1,4 +1,4 @@
-"""One process of ``stream-can serve``: its socket, its signals and what its exit codes mean."""
+"""Run one process of ``stream-can serve``: socket, signals, exit codes."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ __all__ = ["EXIT_CODES", "serve"]
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 8
-"""For what is open when a signal says stop."""
+"""Time limit for open requests after a stop signal."""
 IDLE_SECONDS = 60
-"""Between two requests of a connection."""
+"""Time limit between two requests of a connection."""
 EXIT_CODES = {0: "stopped by a signal",
               1: "a bug, with its traceback",
               2: "settings are wrong",
               3: "refused: port, state file, topics or rights cannot be used",
               4: "no broker within connect_seconds"}  # fmt: skip
-"""How ``stream-can serve`` exits, and why."""
+"""Exit codes of ``stream-can serve``."""
 
 
 class HttpServer(uvicorn.Server):
-    """Stops in order at the first signal, and does not end by it."""
+    """Stops gracefully at the first signal and does not re-raise it."""
 
     def heed_signals(self) -> None:
-        """From here on, before anybody can be answered."""
+        """Install signal handlers, before the first answer."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
@@ -57,7 +57,7 @@ class HttpServer(uvicorn.Server):
 
 
 def serve(settings: ServeSettings) -> int:
-    """Run ``stream-can serve``: set up logging, answer until SIGTERM or SIGINT.
+    """Run ``stream-can serve``: set up logging, serve until SIGTERM or SIGINT.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def serve(settings: ServeSettings) -> int:
 def _service(settings: ServeSettings) -> Service:
     if not isinstance(settings, BrokerSettings):
         return LocalService(settings)
-    from stream_can.serve.brokers import BrokerService  # kafka-python need not be installed
+    from stream_can.serve.brokers import BrokerService  # kafka-python is optional
 
     return BrokerService(settings, settings.application)
 
@@ -98,10 +98,10 @@ def _no_port(settings: ServeSettings, error: Exception) -> str:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """A socket of the port; OSError, OverflowError where that cannot be had."""
+    """Bind a socket; OSError or OverflowError where that fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named so, asyncio sees that it is TCP: else answers wait 40 ms for the acknowledgement of
-    # their heads.
+    # An explicit protocol makes asyncio disable Nagle's algorithm; otherwise answers wait 40 ms for
+    # the acknowledgement of their headers.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -113,7 +113,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 async def _run(service: Service, bound: socket.socket) -> int:
-    """Answer what comes, and commit it, until a signal."""
+    """Serve and commit until a signal."""
     running = asyncio.create_task(service.run())
     settings = service.settings
     labelling = None

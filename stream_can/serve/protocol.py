@@ -1,4 +1,4 @@
-"""How long somebody may take, how much a head may hold, and how many may come."""
+"""Limits of HTTP connections: time, size of a request's head, number."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 __all__ = ["MOST_CONNECTIONS", "Bounded"]
 
 HEAD_SECONDS = 10.0
-"""Until a request's head is there."""
+"""Time limit for receiving a request's head."""
 LARGEST_HEAD = 64 << 10
-"""Bytes of a request's head."""
+"""Maximum size of a request's head."""
 READ_SECONDS = 10.0
-"""Until an answer, or a part of it, is read."""
+"""Time limit for reading an answer, or a part of it."""
 MOST_CONNECTIONS = 2000
 END = b"\r\n\r\n"
 UPGRADE = re.compile(rb"\r\nUpgrade:", re.IGNORECASE)
-"""The header by which Java and curl offer HTTP/2."""
+"""Header by which Java and curl offer HTTP/2."""
 
 
 class Bounded(HttpToolsProtocol):
-    """A connection whose requests begin in time and in so many bytes, and whose answers are read;
-    one of too many is sent away."""
+    """A connection with limits on time and size of request heads and on slow reading; one beyond
+    the maximum number is refused."""
 
     unread: ClassVar[int] = 0
-    """Bytes of answers of all connections that are slow to read them."""
+    """Bytes of unread answers of all slow connections."""
     _timer: asyncio.TimerHandle | None = None
     _reader: asyncio.TimerHandle | None = None
     _unread = 0
@@ -47,7 +47,7 @@ class Bounded(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._in_head and UPGRADE.search(data):  # which would end the request at its head
+        if self._in_head and UPGRADE.search(data):  # which would end the request after its head
             end = data.find(END)
             head = data if end < 0 else data[:end]
             data = UPGRADE.sub(b"\r\nX-Asked:", head) + data[len(head) :]
@@ -58,7 +58,7 @@ class Bounded(HttpToolsProtocol):
         super().data_received(data)
 
     def _fits(self, data: bytes) -> bool:
-        """Whether the head with these bytes, as far as they are its own, is not too large."""
+        """Whether the head, with these bytes, stays within the limit."""
         end = (self._tail + data).find(END)
         self._head += len(data) if end < 0 else max(0, end - len(self._tail))
         self._tail = data[-3:]
@@ -82,14 +82,14 @@ class Bounded(HttpToolsProtocol):
         self._say(400, msg)
 
     def pause_writing(self) -> None:
-        """More is to be sent than the other side has read."""
+        """Note that the client has not read what was sent."""
         super().pause_writing()
         self._unread = self.transport.get_write_buffer_size()
         Bounded.unread += self._unread
         self._reader = self.loop.call_later(READ_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Note that what was sent has been read."""
+        """Note that the client has read what was sent."""
         self._read()
         super().resume_writing()
 
@@ -113,7 +113,7 @@ class Bounded(HttpToolsProtocol):
         self._say(408, f"the head of the request took over {HEAD_SECONDS:.0f} s")
 
     def _say(self, code: int, why: str, headers: str = "") -> None:
-        """Answer outside of any request, and hang up."""
+        """Send a response outside of any request, and close."""
         body = json.dumps({"error": why})
         text = (
             f"HTTP/1.1 {code} \r\nContent-Type: application/json\r\n{headers}"

@@ -1,4 +1,4 @@
-"""The service behind HTTP, whoever learns: it corrects predictions and takes labels."""
+"""Service: the interface behind HTTP; corrects predictions and takes labels."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ __all__ = [
 ]  # fmt: skip
 
 MOST_MESSAGES = 10_000
-"""Most messages of a request."""
+"""Maximum number of messages in a request."""
 MOST_SHOWN = 10
-"""Messages of a request that its refusal names."""
+"""Number of messages that a refusal names."""
 
 Status = str
 """Outcome of a label."""
 
 
 class Refused(StreamCANError):
-    """Nothing of a request was taken; the message says which of its messages cannot be read."""
+    """A request was rejected as a whole; the message names its unreadable messages."""
 
 
 class Unavailable(StreamCANError):
-    """Nothing of a request was taken: that cannot be done now."""
+    """A request was rejected as a whole because it cannot be served now."""
 
 
 class NoBrokers(StreamCANError):
-    """No broker has answered for as long as one waits for them."""
+    """No broker has answered within the time limit."""
 
 
 class Answers(NamedTuple):
-    """The answer to predictions."""
+    """Response to predictions."""
 
     messages: list[bytes]
     header: tuple[bytes, bytes]
-    """Header that says by which state they were corrected."""
+    """Header that names the state by which they were corrected."""
 
 
 class Service(ABC):
-    """Answers requests; all of it in one thread, that of the event loop."""
+    """Answers requests in a single thread, that of the event loop."""
 
     statuses: ClassVar[tuple[Status, ...]]
-    """Outcomes that a label may have."""
+    """Possible outcomes of labels."""
     settings: ServeSettings
     start: Start
     health: Health
@@ -72,75 +72,75 @@ class Service(ABC):
     def __init__(self) -> None:
         self._together: list[tuple[Sequence[bytes], asyncio.Future[Answers]]] = []
         self._tries = False
-        """Whether messages of several requests are tried together: where one is bad, each request
-        comes again by itself, and is counted then."""
+        """Whether a batch of several requests is being tried: if a message is bad, each request is
+        retried, and counted, alone."""
 
     @abstractmethod
     def correct(self, messages: Sequence[bytes]) -> Answers:
-        """Correct the messages of predictions, or none of them.
+        """Correct all messages or none.
 
         Raises
         ------
         Refused
-            One of them cannot be read.
+            A message cannot be read.
         Unavailable
-            There is nothing to correct them by.
+            There is no state to correct them by.
         """
 
     @abstractmethod
     async def labels(self, messages: Sequence[bytes]) -> list[Status]:
-        """Take labels, or none of them, for good; what became of each.
+        """Take all labels or none, durably; return the outcome of each.
 
         Raises
         ------
         Refused
-            One of them cannot be read.
+            A label cannot be read.
         Unavailable
-            They cannot be kept now.
+            They cannot be stored now.
         """
 
     @abstractmethod
     async def written(self) -> None:
-        """Wait until all that was taken before is kept, wherever that is; Unavailable where it
-        cannot be now."""
+        """Wait until everything taken so far is stored; Unavailable where that is impossible
+        now."""
 
     @abstractmethod
     async def run(self) -> None:
-        """Keep what is taken, until :meth:`end`."""
+        """Store what is taken, until :meth:`end`."""
 
     @abstractmethod
     async def end(self, running: asyncio.Task[None]) -> None:
-        """Keep what is left, and let go of where it is kept."""
+        """Store the rest and close the storage."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of where it is kept, where nothing was taken."""
+        """Close the storage; nothing was taken."""
 
     @abstractmethod
     def requests_for(self, loop: asyncio.AbstractEventLoop) -> OpenRequests:
-        """The label requests, for the page, which has threads of its own."""
+        """Label requests for the labelling page, which runs in other threads."""
 
     @property
     @abstractmethod
     def place(self) -> str:
-        """Where what is taken is kept, for people."""
+        """Where things are stored, for display."""
 
     @property
     @abstractmethod
     def _widest(self) -> int:
-        """Classes of the model that has most."""
+        """Largest number of classes of a model."""
 
     @abstractmethod
     def _counted(self) -> None:
-        """Something was counted and nothing else came."""
+        """Note that counts have changed without other events."""
 
     @property
     def most(self) -> int:
-        """Messages that are worked on together."""
+        """Maximum number of messages processed together."""
         return min(MOST_MESSAGES, rows_at_once(self._widest))
 
     async def correct_together(self, messages: Sequence[bytes]) -> Answers:
-        """:meth:`correct`, with what comes in the same turn of the loop: a batch costs less."""
+        """:meth:`correct`, batched with requests of the same turn of the loop."""
         future: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
         if not self._together:
             asyncio.get_running_loop().call_soon(self._correct_all)
@@ -148,7 +148,7 @@ class Service(ABC):
         return await future
 
     def _correct_all(self) -> None:
-        """Answer all that came together; where a message is bad, each request by itself."""
+        """Answer a batch; where a message is bad, each request alone."""
         every, self._together = self._together, []
         waiting: list[tuple[Sequence[bytes], asyncio.Future[Answers]]] = []
         size, most = 0, self.most
@@ -166,7 +166,7 @@ class Service(ABC):
         self._tries = len(waiting) > 1
         try:
             every, header = self.correct([one for messages, _ in waiting for one in messages])
-        except Exception as error:  # whatever it is, nobody waits for ever
+        except Exception as error:  # otherwise requests would wait for ever
             self._tries = False
             if isinstance(error, Refused) and len(waiting) > 1:
                 for one in waiting:
@@ -184,7 +184,7 @@ class Service(ABC):
                 future.set_result(Answers(outputs, header))
 
     def _refuse(self, bad: Bad, n: int, what: str) -> Refused:
-        """The answer to a request of n messages, once it is counted."""
+        """Build and count the refusal of a request with n messages."""
         if self._tries:
             return Refused("")
         now, ours = time.time(), self.settings.field_names
@@ -205,7 +205,7 @@ def records(topic: str, messages: Sequence[bytes], time_ms: int = 0) -> list[Rec
 
 
 def _refusal(bad: Sequence[tuple[int, object]], n: int) -> str:
-    """Which messages of a request are bad, and why."""
+    """Describe the bad messages of a request."""
     if n == 1:
         return str(bad[0][1])
     shown = "; ".join(f"message {i}: {why}" for i, why in bad[:MOST_SHOWN])

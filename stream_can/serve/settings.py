@@ -1,4 +1,4 @@
-"""Everything that ``stream-can serve`` can be told."""
+"""The settings of ``stream-can serve``."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from stream_can.messages.fields import HEADER, Fields, fields_of
 __all__ = ["LABELS", "BrokerSettings", "ServeSettings", "load", "options"]
 
 INPUT, LABELS = "predictions", "labels"
-"""How messages that cannot be read are told of."""
+"""What happens with unreadable messages."""
 
 
 NOT_OF_OTHERS = "model", "version", "models", "segments", "sets", "ask", "classes_from_file"
-"""Settings that rows of several labels, and of very many classes, do not have."""
+"""Settings without a meaning for several labels or very many classes."""
 
 
 class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """Everything that ``stream-can serve`` can be told; `options` lists it with its help."""
+    """The settings of ``stream-can serve``; `options` lists them with their help texts."""
 
     secret_names: ClassVar[tuple[str, ...]] = ("token",)
     files: ClassVar[tuple[str, ...]] = ("classes_from_file", "state")
@@ -128,7 +128,7 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def kind(self) -> RowKind:
-        """What rows are."""
+        """The sort of rows."""
         return "several" if self.several else "listed" if self.sparse else "one"
 
     @property
@@ -138,12 +138,12 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def needs_classes(self) -> bool:
-        """Whether nothing else says which classes there are."""
+        """Whether nothing else defines the classes."""
         return super().needs_classes and not self.sparse
 
     @property
     def fields(self) -> Fields:
-        """Where in the messages everything is; of several labels under their names."""
+        """Fields of the messages; with several labels under their own names."""
         if not self.several:
             return super().fields
         usual = Fields()
@@ -155,7 +155,7 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can connect."""
         if self.http_host == "localhost":
             return True
         try:
@@ -165,12 +165,12 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def secrets(self) -> list[str]:
-        """Values that no log may show."""
+        """Values that must not appear in logs."""
         return [] if self.token is None else [self.token]
 
 
 class BrokerSettings(ServeSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
-    """The same, of a server without a file."""
+    """The settings of a server with brokers instead of a file."""
 
     application: Any
     """Its topics and rules, :class:`stream_can.kafka.Settings`."""
@@ -179,13 +179,13 @@ class BrokerSettings(ServeSettings, kw_only=True, forbid_unknown_fields=True, fr
 def load(
     path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str, str]
 ) -> ServeSettings:
-    """Settings from a file, the environment and the command line, as those of ``run``; with
-    ``bootstrap_servers`` `BrokerSettings`, and those of ``run`` may be there too.
+    """Load settings from a file, the environment and the command line, like those of ``run``; with
+    ``bootstrap_servers`` a `BrokerSettings`, and settings of ``run`` are then accepted too.
 
     Raises
     ------
     SettingsError
-        Naming the setting and the nearest known name.
+        A setting is unknown or invalid; names the setting and the nearest known name.
     """
     given = given_names(path, overrides, env)
     own = known_names(ServeSettings)
@@ -227,11 +227,11 @@ OF_BROKERS = (
     ("compression", "with brokers, codec of what is written"),
     ("connect_seconds", "give up where no broker answers for so long at the start (300)"),
 )
-"""Settings of ``run`` that a server with brokers has as options; in a file all may stand."""
+"""Settings of ``run`` that are also options of a server with brokers; a file may have all."""
 
 
 def options() -> list[Option]:
-    """Every setting, for a command line; tables of models stand in a file."""
+    """List every setting, for a command line; tables of models are only read from a file."""
     return [
         *options_of(ServeSettings),
         *(Option(name, str, help_) for name, help_ in OF_BROKERS),

@@ -1,8 +1,8 @@
-"""The input and the state of a server's learner, in an SQLite file.
+"""Store: events and state of a server's learner in an SQLite file.
 
-What came since the last commit is one row: its sent batch and its labels. Now and then the state
-is written, after which a row is needed only for the recent predictions in it. A restart takes the
-state, and plays what came behind it.
+Every commit adds a row with a sent batch and labels. From time to time the state is written; older
+rows are then needed only for their recent predictions. A restart loads the state and plays the
+commits after it.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from stream_can.serve.database import Database
 __all__ = ["Store", "StoredFile"]
 
 COUNT = 68, 72
-"""Where SQLite's header has another number that is ours to use: how many commits there are, which
-the ``-wal`` cannot say of itself where its end is missing."""
+"""Position of another application-defined number in SQLite's header: the number of commits, which
+a truncated ``-wal`` does not reveal."""
 TABLES = """
 CREATE TABLE about (name TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 CREATE TABLE commits (number INTEGER PRIMARY KEY, newest INTEGER, head BLOB, sent BLOB);
 CREATE TABLE state (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID;
 """
 MOST_DELETED = 4
-"""Commits that are deleted with another one: all at once would hold it up."""
+"""Maximum number of commits deleted with another: deleting all at once would delay it."""
 MEMORY, START = b"memory", b"start"
 
 
 class StoredFile(NamedTuple):
-    """The content of a file."""
+    """Content of a file."""
 
     state: State
     identity: dict[str, Any]
-    """Identity of its application."""
+    """Identity of the application."""
     batches: list[SentBatch]
-    """Sent batches before the state, of all predictions that it keeps."""
+    """Sent batches before the state, with all predictions that it keeps."""
     behind: Iterator[Events]
-    """Events behind the state."""
+    """Events after the state."""
     notes: list[tuple[int, bytes]]
-    """Notes beside predictions: the number of each, and the note."""
+    """Notes on predictions: number and note."""
 
     def learner(self) -> Learner:
-        """The learner of the state, once it has played what came behind."""
+        """The learner, after playing the events that follow the state."""
         learner = Learner.from_state(self.state, self.batches)
         for events in self.behind:
             learner.play_events(events)
@@ -67,7 +67,7 @@ class StoredFile(NamedTuple):
 class _Commit(msgspec.Struct):
     commit: int
     sent: bytes
-    """How its sent batch begins, with the checksum of it."""
+    """Beginning of its sent batch, which contains its checksum."""
     labels: bytes
     starts: list[tuple[int, Name, bytes]]
     notes: list[tuple[int, bytes]]
@@ -78,13 +78,13 @@ class _Row(NamedTuple):
 
     number: int
     newest: int
-    """The last prediction in it that a label finds; -1 where none does."""
+    """Number of its last labellable prediction; -1 without one."""
     head: bytes
     sent: bytes
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Size in bytes."""
         return len(self.head) + len(self.sent)
 
 
@@ -96,16 +96,16 @@ class _Lane(msgspec.Struct):
 class _Memory(msgspec.Struct):
     state: Literal[1]
     commit: int
-    """The last one that it knows of."""
+    """The last commit that it includes."""
     oldest: int
-    """The number of the oldest prediction that a label finds."""
+    """Number of the oldest labellable prediction."""
     identity: dict[str, Any]
-    """Identity of its application."""
+    """Identity of the application."""
     memory: bytes
 
 
 class Store(Database):
-    """The file, open and ours until ``close``."""
+    """The file, open and locked until ``close``."""
 
     tables: ClassVar[str] = TABLES
     format: ClassVar[int] = 2
@@ -115,19 +115,19 @@ class Store(Database):
         self._number = 0
         """Number of the last commit."""
         self._newest: dict[int, int] = {}
-        """Last prediction that a label finds, by the commits before the state."""
+        """Last labellable prediction of the commits before the state."""
         self._since: dict[int, int] = {}
-        """Last prediction that a label finds, by the commits behind it."""
+        """Last labellable prediction of the commits after it."""
         self._oldest = 0
-        """The number of the oldest prediction that the state has."""
+        """Number of the oldest prediction in the state."""
         self._start = b""
-        """With what models begin, as the file has it."""
+        """Initial correctors as stored."""
         self.label_bytes = 0
-        """Bytes of labels in commits behind the state."""
+        """Bytes of labels in commits after the state."""
         super().__init__(path)
 
     def read(self) -> StoredFile | None:
-        """Read the file; None of a new one.
+        """Read the file; None for a new one.
 
         Raises
         ------
@@ -198,21 +198,21 @@ class Store(Database):
     def write(
         self, events: Events, notes: Sequence[tuple[int, bytes]] = (), *, sync: bool = True
     ) -> int:
-        """Add what came; it is on the disk when this returns, or with ``sync`` False soon.
+        """Add events; durable when this returns, or with ``sync`` False soon after.
 
         Parameters
         ----------
         notes
-            What to keep beside predictions, as long as their batch is kept.
+            Notes on predictions, kept as long as their batch.
 
         Returns
         -------
-        How many bytes it is.
+        Size of the commit in bytes.
 
         Raises
         ------
         CannotWrite
-            The disk is full, or the file cannot be written: nothing of it is there.
+            The disk is full or the file cannot be written; nothing was stored.
         """
         run, number = self._db.execute, self._number + 1
         row = self._row(events, notes)
@@ -222,7 +222,7 @@ class Store(Database):
             run("INSERT OR REPLACE INTO about VALUES ('commits', ?)", (number,))
             for old in gone:
                 run("DELETE FROM commits WHERE number = ?", (old,))
-        if sync:  # what is not on the disk yet may be less than was counted
+        if sync:  # not yet synced commits may be fewer than counted
             self._count(number)
         self._number, self._since[number] = number, row.newest
         for old in gone:
@@ -230,7 +230,7 @@ class Store(Database):
         return row.size
 
     def _row(self, events: Events, notes: Sequence[tuple[int, bytes]]) -> _Row:
-        """The next commit."""
+        """Build the next commit."""
         sent, labels = events.sent.to_bytes(), write_labels(events.labels)
         self.label_bytes += len(labels)
         number, begin = self._number + 1, sent[: snapshot.ENVELOPE.size]
@@ -242,36 +242,36 @@ class Store(Database):
             os.pwrite(self._file, (number % 2**32).to_bytes(4), COUNT[0])
 
     def probe(self) -> None:
-        """Write next to nothing.
+        """Write a trivial change, as a test.
 
         Raises
         ------
         CannotWrite
-            That cannot be done either.
+            Writing still fails.
         """
         with self.writing(sync=True):
             self._db.execute("UPDATE about SET value = value WHERE name = 'release'")
 
     def write_state(self, state: State, oldest: int, identity: dict[str, Any]) -> None:
-        """Write the state after the last commit, of those lanes that it has the corrector of.
+        """Write the state after the last commit; only given lanes have their correctors in it.
 
         Parameters
         ----------
         oldest
             :attr:`Learner.oldest`.
         identity
-            Whose it is.
+            Identity of the application.
 
         Raises
         ------
         CannotWrite
-            As there.
+            As for `write`.
         """
         known = self._newest | self._since
         useless = [number for number, newest in known.items() if newest < 0]
         with self.writing(sync=True):
             self._put(state, oldest, identity, self._number)
-            for number in useless:  # of labels alone: no prediction is in them
+            for number in useless:  # with labels only
                 self._db.execute("DELETE FROM commits WHERE number = ?", (number,))
         for number in useless:
             del known[number]
@@ -285,13 +285,13 @@ class Store(Database):
         notes: Sequence[tuple[int, bytes]],
         identity: dict[str, Any],
     ) -> int:
-        """Write a state with each corrector, and its recent predictions, in place of all that was
-        there; how many bytes these are.
+        """Replace everything by a state with each corrector and its recent predictions; return the
+        size in bytes.
 
         Raises
         ------
         CannotWrite
-            As there.
+            As for `write`.
         """
         run, number = self._db.execute, self._number + 1
         oldest = int(recent.numbers[0]) if len(recent) else 0
@@ -306,7 +306,7 @@ class Store(Database):
         return row.size
 
     def _put(self, state: State, oldest: int, identity: dict[str, Any], number: int) -> None:
-        """The rows of a state after a commit."""
+        """Write the rows of a state."""
         run = self._db.execute
         memory = _Memory(1, number, oldest, identity, state.memory)
         lanes = {name: b"lane" + msgspec.msgpack.encode(name) for name in state.lanes}
@@ -328,7 +328,7 @@ class Store(Database):
 
 
 def _newest(events: Events) -> int:
-    """The number of the last prediction that a label finds; -1 where none does."""
+    """Number of the last labellable prediction; -1 without one."""
     sent = events.sent
     found = [i for i, id in enumerate(sent.ids) if id is not None]
     return int(sent.numbers[found[-1]]) if found else -1

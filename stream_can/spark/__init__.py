@@ -1,4 +1,4 @@
-"""The same corrector over a Spark DataFrame and in Structured Streaming."""
+"""The corrector on Spark DataFrames and in Structured Streaming."""
 
 from stream_can.spark.application import send
 from stream_can.spark.by_key import correct_by_key

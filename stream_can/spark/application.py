@@ -1,4 +1,4 @@
-"""Rows that Spark corrected, for the learner of an application between Kafka topics."""
+"""Send rows corrected by Spark to the learner of an application between Kafka topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["send"]
 
 SECONDS = 60.0
-"""For the brokers to take what an Arrow batch holds."""
+"""Time limit for the brokers to accept an Arrow batch's rows."""
 
 
 def send(
@@ -41,39 +41,38 @@ def send(
     client: Mapping[str, Any] | None = None,
     errors: Errors = "fail",
 ) -> int:
-    """Append what a state makes of each row to the topic of sent batches, from the executors; an
-    action.
+    """Append rows corrected by a state to the topic of sent batches, from the executors; an action.
 
-    `correct` with the same state makes the same rows, bit for bit. A task that Spark repeats
+    `correct` with the same state gives the same rows, bit for bit. A task that Spark repeats
     appends its rows again: they are observed twice, and a label counts for the last.
 
     Parameters
     ----------
     df
-        Predictions, as `correct` takes them.
+        Predictions, as for `correct`.
     state
-        Of an application without models.
+        State of an application without models.
     bootstrap_servers
-        Brokers to ask first, as the executors see them.
+        Brokers as seen from the executors.
     id
-        The column that labels name rows by.
+        Column of ids, by which labels name rows.
     probs, errors
-        As of `correct`; a row that is null for `correct` is left out here.
+        See `correct`; a row that is null there is left out.
     time
-        The column of timestamps of the predictions.
+        Column with timestamps of the predictions.
     topic
-        That of sent batches, if it is not ``application_id-sent``.
+        Topic of sent batches, if not ``application_id-sent``.
     client
         Options of kafka-python.
 
     Returns
     -------
-    How many rows were appended.
+    Number of rows appended.
 
     Raises
     ------
     ValueError, TypeError
-        A column is missing or of another type.
+        A column is missing or has another type.
     InvalidPrediction, ClientError
         Within Spark's own error.
     """

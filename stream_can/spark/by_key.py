@@ -1,4 +1,4 @@
-"""A corrector for each key of a stream, in Spark's own state store."""
+"""A corrector per key of a stream, kept in Spark's state store."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def correct_by_key(
     set_into: str = "set",
     errors: Errors = "fail",
 ) -> DataFrame:
-    """Correct a stream with a state for each key: tenants, devices, models.
+    """Correct a stream with a state per key: tenants, devices, models.
 
-    The rows of a key in a micro-batch are taken in their order: a prediction is corrected and
-    observed, a label is learned; at equal times predictions come first.
+    The rows of a key in a micro-batch are processed in order: predictions are corrected and
+    observed, labels learned; at equal times predictions come first.
 
-    The state of a key is one value in Spark's state store, which must be RocksDB
+    A key's state is one value in Spark's state store, which must be RocksDB
     (``spark.sql.streaming.stateStore.providerClass``). It moves with the key, and is committed with
     the batch.
 
@@ -53,18 +53,18 @@ def correct_by_key(
     df
         A streaming DataFrame.
     key
-        The column of keys.
+        Column of keys.
     start
-        What each key begins with.
+        Initial corrector of each key.
     probs, label, order, into, set_into, errors
-        As for :class:`Learning`; with "null" for ``errors`` what cannot be used teaches nothing.
-        So are the columns that ``start`` has as segments; each key keeps values of its own. A label
-        judges the set that would be sent when it is learned.
+        See :class:`Learning`; with "null" for ``errors`` invalid rows and labels teach nothing.
+        Segments of ``start`` are columns too; each key has its own values. A label judges the set
+        that would be sent when it is learned.
 
     Returns
     -------
-    The predictions, in their order for each key, without ``label`` and with the new columns of
-    arrays; a streaming DataFrame to be written in the output mode "append".
+    The predictions, in order within each key, without ``label`` and with the new array columns; a
+    streaming DataFrame for the output mode "append".
     """
     check_columns(
         df, key, probs, label, order, new=[into, None if start.sets is None else set_into]
@@ -75,7 +75,7 @@ def correct_by_key(
     schema = StructType(fields).add(into, ArrayType(DoubleType(), containsNull=False))
     if start.sets is not None:
         schema = schema.add(set_into, ArrayType(StringType(), containsNull=False))
-    # Text, because pandas makes floats of integers beside null.
+    # As text, because pandas turns integers beside null into floats.
     texts = {f"{into} segment {i}": quoted(name) for i, name in enumerate(start.segments)}
     df = df.withColumns({name: column.cast("string") for name, column in texts.items()})
     processor = _ByKey(
@@ -110,15 +110,15 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
     def handleInputRows(  # noqa: N802, Spark's name
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
-        """The rows of one key in one micro-batch, through that key's corrector.
+        """Process the rows of one key in one micro-batch.
 
-        A label may come without its row (``gone``): it teaches the class mix alone, so the row that
-        is missing is no error. Predictions that are no probability vectors get None.
+        A label without its row (``gone``) teaches the class mix alone, so a missing row is no error
+        there. Predictions that are no probability vectors become None.
         """
         state = self._state.get()[0] if self._state.exists() else self._start
         corrector = Corrector.from_bytes(bytes(state), sets=self._sets)
         frame = pd.concat(list(rows), ignore_index=True)
-        frame.columns = pd.Index(self._columns)  # Spark calls some "_5", whose names are no words
+        frame.columns = pd.Index(self._columns)  # Spark names some "_5", which are not words
         column = pa.array(frame[self._probs], pa.list_(pa.float64()))
         P, bad = matrix(column, corrector.classes)
         gone, is_label = column.is_null().to_pylist(), frame[self._label].notna().tolist()
@@ -167,14 +167,14 @@ class _ByKey(StatefulProcessor):  # type: ignore[misc]
         given: list[dict[str, Any]] | None,
         key: tuple[Any, ...],
     ) -> list[int]:
-        """The rows by time, predictions first; Spark brings those of a key in no order."""
+        """Sort rows by time, predictions first; Spark delivers those of a key in no order."""
         times = frame[self._order]
         if times.isna().any():
             raise StreamCANError(
                 f"{self._key} = {key[0]}: {times.isna().sum()} rows have no {self._order}, "
                 "so their order is not known; leave them out or give them one"
             )
-        # Spark's own order must not count. Rows that are equal in all of this are interchangeable.
+        # Spark's own order must not matter. Rows equal in all of this are interchangeable.
         labels = frame[self._label].astype(str)
         return sorted(
             range(len(P)),

@@ -1,4 +1,4 @@
-"""Columns of probabilities: of Spark, in Arrow, as a matrix; and those of segments."""
+"""Columns of probabilities in Spark, in Arrow and as a matrix; columns of segments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 
 def is_vector(df: DataFrame, name: str) -> bool:
-    """Whether a column holds vectors of Spark ML, dense or sparse; else it holds arrays."""
+    """Whether a column holds Spark ML vectors, dense or sparse, rather than arrays."""
     kind = df.schema[name].dataType
     if isinstance(kind, VectorUDT):
         return True
@@ -39,15 +39,15 @@ def is_vector(df: DataFrame, name: str) -> bool:
 
 
 def arrays(df: DataFrame, name: str) -> Column:
-    """A column of probabilities as arrays."""
+    """Convert a column of probabilities to arrays."""
     if not is_vector(df, name):
         return F.col(name)
-    # Trap: vector_to_array refuses null.
+    # Trap: vector_to_array does not accept null.
     return F.when(F.col(name).isNotNull(), vector_to_array(F.col(name)))
 
 
 def check_columns(df: DataFrame, *names: str | None, new: Sequence[str | None] = ()) -> None:
-    """Raise ValueError where a column is missing, or one to add is there already."""
+    """Raise ValueError where a column is missing, or a new one exists already."""
     there = ", ".join(df.columns)
     for name in names:
         if name is not None and name not in df.columns:
@@ -58,12 +58,12 @@ def check_columns(df: DataFrame, *names: str | None, new: Sequence[str | None] =
 
 
 def quoted(name: str) -> Column:
-    """A column by its name, whatever signs are in it."""
+    """Refer to a column by name, whatever characters it has."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 
 def check_segments(df: DataFrame, names: Sequence[str]) -> None:
-    """Raise where a column of segments is missing, or holds no text, integers or booleans."""
+    """Raise where a column of segments is missing, or has an unsuitable type."""
     check_columns(df, *names)
     for name in names:
         kind = df.schema[name].dataType
@@ -75,20 +75,20 @@ def check_segments(df: DataFrame, names: Sequence[str]) -> None:
 
 
 def segments_of(columns: Sequence[Any], names: Sequence[str]) -> dict[str, list[Any]] | None:
-    """Segments for a corrector: the values in Arrow's columns; None without columns."""
+    """Column values for a corrector, from Arrow columns; None without columns."""
     return {name: c.to_pylist() for name, c in zip(names, columns, strict=True)} or None
 
 
 def matrix(column: Any, classes: Sequence[Any]) -> tuple[Array, dict[int, str]]:
-    """The rows of an Arrow column of lists, and why some are no probability vectors.
+    """Convert an Arrow column of lists to a matrix; find rows that are no probability vectors.
 
     Returns
     -------
-    The matrix, shape (n, m), and {row: reason} for the bad rows, which are uniform in the matrix.
+    The matrix, shape (n, m), and {row: reason} for bad rows, which are uniform in the matrix.
     """
     n, m = len(column), len(classes)
     lengths = pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
-    values = column.flatten().cast(pa.float64()).to_numpy(zero_copy_only=False)  # nulls are NaN
+    values = column.flatten().cast(pa.float64()).to_numpy(zero_copy_only=False)  # null becomes NaN
     right = lengths == m
     if right.all():
         P = np.array(values).reshape(n, m)
@@ -103,7 +103,7 @@ def matrix(column: Any, classes: Sequence[Any]) -> tuple[Array, dict[int, str]]:
 
 
 def refuse(bad: dict[int, str], column: str, keys: Any, key: str | None) -> None:
-    """Raise InvalidPrediction for the first bad row, by what its key column says."""
+    """Raise InvalidPrediction for the first bad row, named by its key column."""
     if bad:
         i, reason = min(bad.items())
         row = "a row; name its key column with key=" if keys is None else f"{key} = {keys[i]}"

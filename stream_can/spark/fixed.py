@@ -1,4 +1,4 @@
-"""A DataFrame corrected with a state that does not move."""
+"""Correct a DataFrame with a fixed state."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ Errors = Literal["fail", "null"]
 
 @runtime_checkable
 class OfApplication(Protocol):
-    """The state of an application; without models one corrector."""
+    """The state of an application; without models it has one corrector."""
 
     def corrector(self) -> Corrector:
-        """The corrector."""
+        """Return the corrector."""
 
 
 def correct(
@@ -52,47 +52,47 @@ def correct(
     key: str | None = None,
     errors: Errors = "fail",
 ) -> DataFrame:
-    """Correct each row of a DataFrame, in batch or streaming, with one fixed state.
+    """Correct each row of a DataFrame, batch or streaming, with a fixed state.
 
-    Each row is :meth:`Corrector.correct_one <stream_can.Corrector.correct_one>` of it, bit for bit,
-    whatever the partitions. Nothing is learned. Columns that the state has as segments are
-    taken from those of the DataFrame, by name.
+    Each row is corrected by :meth:`Corrector.correct_one <stream_can.Corrector.correct_one>`, bit
+    for bit, however the rows are partitioned. Nothing is learned. Segments of the state are read
+    from the DataFrame's columns of the same names.
 
     Parameters
     ----------
     df
-        Any DataFrame; its columns stay as they are.
+        Any DataFrame; its columns are kept.
     state
-        A corrector, what its ``to_bytes`` gave, or the path of a file of that; or the newest state
-        of an application, as :class:`stream_can.kafka.States` has it. It is read here, once, and
-        travels with the function, which Spark sends to each executor once.
+        A corrector, its ``to_bytes``, or the path of a file with that; or the newest state of an
+        application, from :class:`stream_can.kafka.States`. It is read once, here, and sent to each
+        executor once.
     probs
-        The column of probabilities in the order of the classes: arrays of numbers, or vectors of
-        Spark ML, dense or sparse.
+        Column of probabilities in class order: arrays of numbers, or vectors of Spark ML, dense or
+        sparse.
     into
-        The new column: vectors where ``probs`` has vectors, else arrays of double.
+        Name of the new column: vectors if ``probs`` has vectors, else arrays of double.
     receipt
-        A second new column, where labels come back to :class:`Learning`: arrays of 3 m floats, with
-        segments 5 m, what :meth:`Corrector.process_one <stream_can.Corrector.process_one>` calls a
-        receipt.
+        Name of a second new column, if labels return to :class:`Learning`: receipts as of
+        :meth:`Corrector.process_one <stream_can.Corrector.process_one>`, arrays of 3 m floats, with
+        segments 5 m.
     set_into
-        A new column where the state makes prediction sets: arrays of the names of classes, the
+        Name of a new column if the state makes prediction sets: arrays of class names, the
         likeliest first.
     key
-        The column whose value an error names the row by.
+        Column by which errors name a row.
     errors
-        At a row that is no probability vector: "fail", or "null" for null in its place.
+        For a row that is no probability vector: "fail", or "null" for null in its place.
 
     Returns
     -------
-    ``df`` with the new columns, last.
+    ``df`` followed by the new columns.
 
     Raises
     ------
     ValueError, TypeError
-        A column is missing or of another type, or there already.
+        A column is missing, has another type, or exists already.
     SnapshotMismatch
-        ``state`` is no state of a Corrector.
+        ``state`` is not the state of a Corrector.
     InvalidPrediction
         Within Spark's own error, when the DataFrame is computed.
     """
@@ -104,7 +104,7 @@ def correct(
         data = state.to_bytes()
     else:
         data = state if isinstance(state, bytes) else snapshot.read(state)
-        state = Corrector.from_bytes(data)  # what is wrong with it is said here
+        state = Corrector.from_bytes(data)  # errors are raised here
     sets = state.sets is not None
     check_columns(df, probs, key, new=(into, receipt, set_into if sets else None))
     names, vectors = df.columns, is_vector(df, probs)
@@ -116,7 +116,7 @@ def correct(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Correct a partition, on an executor."""
         corrector = Corrector.from_bytes(data)
-        sums = RowSums(corrector).zeros()  # only the receipts are wanted of what fills them
+        sums = RowSums(corrector).zeros()  # filled along with the receipts, and unused
         for batch in batches:
             P, bad = matrix(batch.column(source), corrector.classes)
             if errors == "fail":
@@ -153,7 +153,7 @@ def correct(
 def names_of_sets(
     corrector: Corrector, rows: NDArray[Any], receipts: NDArray[Any], bad: dict[int, str]
 ) -> pa.Array:
-    """The set of each row, the likeliest class first; null where one was bad."""
+    """The set of each row, the likeliest class first; null for a bad row."""
     has, names = corrector.sets_of(rows, receipts), [json_name(name) for name in corrector.classes]
     order = np.argsort(-rows.astype(np.float32), axis=1, kind="stable").tolist()
     found = [
@@ -163,7 +163,7 @@ def names_of_sets(
 
 
 def lists(rows: NDArray[Any], bad: dict[int, str]) -> pa.ListArray:
-    """Rows as an Arrow array of lists; null where one was bad."""
+    """Rows as an Arrow array of lists; null for a bad row."""
     n, m = rows.shape
     mask = None
     if bad:

@@ -1,4 +1,4 @@
-"""A stream of predictions and labels, micro-batch by micro-batch, each batch a transaction."""
+"""Learning on a stream, with each micro-batch as a transaction."""
 
 from __future__ import annotations
 
@@ -33,41 +33,40 @@ __all__ = ["Learning"]
 
 
 class Learning:
-    """Correct a stream of predictions with what its labels have taught, exactly once.
+    """Corrects a stream of predictions with the knowledge from its labels, exactly once.
 
-    The rows of batch n are corrected with state n - 1, which all batches before have made. Then
-    the output is written, then state n: sums of its predictions, then its labels in their order.
-    A batch that Spark repeats after a failure gets the state that it had, so its output is the
-    same; and state n is a function of state n - 1 and of the rows of batch n. However they lie in
-    partitions it is equal but for the last bits.
+    Batch n is corrected with state n - 1, the result of all batches before. Then the output is
+    written, then state n: with sums of the batch's predictions, then its labels in order. A batch
+    that Spark repeats after a failure uses the same state, so its output is the same; and state n
+    is a function of state n - 1 and the rows of batch n. Their partitioning changes only the last
+    bits.
 
     Parameters
     ----------
     start
-        The corrector to begin with, and with which settings. Once there are states in ``folder``
-        these go on, and of ``start`` only the classes are compared.
+        The initial corrector and its settings. Once ``folder`` has states, these continue, and of
+        ``start`` only the classes are compared.
     folder
-        Where the states are kept, ``<n>.state``: a folder that the driver sees under this path,
-        also after it has moved. One for each checkpoint.
+        Folder of the states, ``<n>.state``: it must be visible to the driver under this path, also
+        after the driver has moved. One for each checkpoint.
     probs, label, order
         Columns. A row without a label is a prediction. A row with one is a label: its ``probs`` is
-        the classifier's own prediction that it is for, or null where that is gone (then it teaches
-        the prior alone); labels of a batch are learned in the order of ``order``. The columns that
-        ``start`` has as segments are those with their names, of a label too: as its prediction had.
+        the classifier's own prediction, or null where that is gone (then it teaches the prior
+        alone); labels of a batch are learned in the order of ``order``. Segments of ``start`` are
+        columns of the same names; a label must repeat those of its prediction.
     into, key, errors
-        As for :func:`correct`. With "null" a label that cannot be used is left out.
+        See :func:`correct`. With "null" an invalid label is left out.
     receipt
-        The column of receipts, which predictions get and labels may bring back: then what was sent
-        is judged. Without, or null, what state n - 1 makes of the row is judged; the same where the
-        label comes within the batch of its prediction.
+        Column of receipts, which predictions get and labels may return: then the sent row is
+        judged. Without one, or with null, the row by state n - 1 is judged; they are the same if a
+        label arrives in the batch of its prediction.
     set_into
-        The column of prediction sets, where ``start`` makes them (``Corrector(..., sets=0.9)``):
-        arrays of the names of classes. A label judges the set that its receipt is of; without one
-        the set that state n - 1 makes of the row.
+        Column of prediction sets, if ``start`` makes them (``Corrector(..., sets=0.9)``): arrays of
+        class names. A label judges the set of its receipt; without one the set by state n - 1.
     learn_share
         Learn this share of the labels, chosen by a hash of order, label and prediction.
     most_labels
-        Of one batch at most so many go to the driver, chosen in the same way.
+        Maximum number of labels per batch sent to the driver, chosen in the same way.
 
     Raises
     ------
@@ -106,20 +105,20 @@ class Learning:
         self._set_into = set_into
 
     def then(self, output: Callable[[DataFrame, int], object]) -> Callable[[DataFrame, int], None]:
-        """Make the function for ``foreachBatch``.
+        """Return the function for ``foreachBatch``.
 
-        ``output`` gets the predictions of a batch with the new column, and the number of the batch.
-        It may get a batch twice, with the same rows, and has to leave them once: write over what is
-        there for that number.
+        ``output`` receives the predictions of a batch with the new column, and the batch's number.
+        It may receive a batch twice, with the same rows, and must store them once: overwrite what
+        exists for that number.
         """
 
         def batch(df: DataFrame, n: int) -> None:
             """Correct with state n - 1, write the output, then save state n.
 
-            A batch that comes again after state n was saved only writes its output again.
+            A batch that is repeated after state n was saved only writes its output again.
             """
             check_columns(df, self._probs, self._label, self._order, self._receipt)
-            # Spark keeps a query's id in its checkpoint, and tells the thread that runs a batch.
+            # Spark keeps a query's id in its checkpoint, and sets it on a batch's thread.
             query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
             newest = self._states.check(n, query)
             state = self._states.read(n - 1)
@@ -141,19 +140,19 @@ class Learning:
 
     @property
     def corrector(self) -> Corrector:
-        """The newest state in the folder, to look inside; ``start`` where there is none yet."""
+        """The newest state in the folder, for inspection; ``start`` before the first."""
         return self._states.last()
 
     @property
     def alarm(self) -> Alarm:
         """Whether the classifier itself has become worse, by the labels of all batches so far.
 
-        What was sent is taken as what state n - 1 makes of the row. Episodes
-        have a time where ``order`` is a timestamp: that of the label.
+        The row by state n - 1 counts as sent. Episodes have times if ``order`` is a timestamp:
+        those of the labels.
         """
         return self._states.last_alarm()
 
-    # ---- a batch
+    # ---- batches
 
     def _corrected(self, predictions: DataFrame, state: Corrector) -> DataFrame:
         return correct(
@@ -168,7 +167,7 @@ class Learning:
         )
 
     def _sums(self, predictions: DataFrame, state: Corrector) -> NDArray[np.float64]:
-        """The sums of the usable predictions; each partition sends one row."""
+        """Sums of the valid predictions; each partition contributes one row."""
         data = state.to_bytes()
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -189,7 +188,7 @@ class Learning:
         return of_batch(state, [np.frombuffer(row.sums).reshape(shape) for row in found])
 
     def _labels(self, df: DataFrame, segments: Sequence[str]) -> pa.Table:
-        """Labels for the driver, in their order; what is chosen depends on what the rows hold.
+        """Labels for the driver, in order; the choice depends on the rows' content only.
 
         The columns of segments come last.
         """
@@ -217,7 +216,7 @@ class Learning:
         labels: pa.Table,
         n: int,
     ) -> None:
-        """Teach state n - 1 what batch n brings: the sums of its predictions, then its labels."""
+        """Update state n - 1 by batch n: sums of its predictions, then its labels."""
         if missing := labels["order"].null_count:
             raise StreamCANError(
                 f"batch {n}: {missing} labels have no {self._order}, so their order is not known; "
@@ -228,8 +227,8 @@ class Learning:
         bad = {i: reason for i, reason in bad.items() if not gone[i]}
         if self._errors == "fail":
             refuse(bad, self._probs, labels["label"], self._label)
-        # All predictions labelled here were sent by this state or an earlier one. So where a label
-        # brings no receipt, take what this state makes of the row, before any label of the batch.
+        # All predictions labelled here were sent by this state or an earlier one. So without a
+        # receipt use the row by this state, before any label of the batch.
         segments = segments_of(labels.columns[4:], state.segments)
         rows, receipts = RowSums(state).correct(
             P, RowSums(state).zeros(), receipt=True, segments=segments

@@ -1,4 +1,4 @@
-"""The states that micro-batches leave in a folder, and which of them a batch may go on from."""
+"""Folder of the states after micro-batches, and from which one a batch may continue."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from stream_can.trust.alarm import Alarm
 __all__ = ["StateFolder"]
 
 KEPT = 3
-"""The newest, the one before it (for a batch that comes again), and one more to look at."""
+"""The newest, the one before (for a repeated batch), and one more for inspection."""
 
 
 class StateFolder:
     """A folder with ``<n>.state`` for each of the last batches, and the id of their checkpoint.
 
-    Beside it what the alarm knows, ``<n>.alarm``.
+    The alarm's state is beside it, in ``<n>.alarm``.
 
     Parameters
     ----------
     folder
-        One for each checkpoint; made where it is missing.
+        One for each checkpoint; created if missing.
     start
-        The state before the first batch, -1. Once it is there, only its classes are compared; and
-        where it makes other prediction sets, these start over.
+        The state before the first batch, number -1. Later only its classes are compared; and if it
+        makes sets with another coverage, these start over.
     """
 
     def __init__(self, folder: Path, start: Corrector) -> None:
         self._folder, self._start = folder, start
 
     def check(self, n: int, query: str) -> int:
-        """The newest state, n - 1 or n, where batch n of a query may go on from here.
+        """Number of the newest state, n - 1 or n, if batch n of a query may continue from here.
 
         Raises
         ------
         StreamCANError
-            The states are those of another checkpoint, or one is missing.
+            The states belong to another checkpoint, or one is missing.
         """
         owner = self._folder / "checkpoint"
         if n == 0 and not self._numbers():
@@ -68,29 +68,29 @@ class StateFolder:
         return newest
 
     def read(self, n: int) -> Corrector:
-        """State n."""
+        """Load state n."""
         data, start = self._path(n).read_bytes(), self._start
         return Corrector.from_bytes(data, start.classes, sets=start.sets)
 
     def last(self) -> Corrector:
-        """The newest state; the one to begin with where there is none yet."""
+        """The newest state; the initial one before the first."""
         there = self._numbers()
         return self.read(there[-1]) if there else self._start
 
     def alarm(self, n: int) -> Alarm:
-        """The alarm of state n; a new one where it is not there."""
+        """The alarm of state n; a new one if missing."""
         path = self._path(n, "alarm")
         return Alarm.from_bytes(path.read_bytes()) if path.exists() else Alarm()
 
     def last_alarm(self) -> Alarm:
-        """The newest alarm; a new one where there is none yet."""
+        """The newest alarm; a new one before the first."""
         there = self._numbers()
         return self.alarm(there[-1]) if there else Alarm()
 
     def save(self, state: Corrector, n: int, alarm: Alarm | None = None) -> None:
-        """Write state n, whole at every moment, and remove old ones.
+        """Write state n atomically, and remove old ones.
 
-        Its alarm is written before it: a batch has come once its state is there.
+        Its alarm is written first: a batch is complete once its state exists.
         """
         if alarm is not None:
             snapshot.save(alarm.to_bytes(), self._path(n, "alarm"))

@@ -1,4 +1,4 @@
-"""The rows of a batch as one sum: they have no order, so each weighs the same."""
+"""Sums of a batch's rows, which have no order, so all weigh the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 
 def without_decay(data: bytes) -> Corrector:
-    """The corrector of a snapshot, for sums in which no row counts less than one after it."""
+    """Restore a corrector without decay, for sums in which all rows weigh the same."""
     return Corrector.from_bytes(data, half_life=np.inf)
 
 

@@ -1,4 +1,4 @@
-"""Rows of the k likeliest of very many classes."""
+"""Correct rows that list the k likeliest of very many classes."""
 
 from stream_can.sparse.corrector import SparseCorrector, SparseRow, SparseRows
 from stream_can.sparse.scores import SparseScores

@@ -1,4 +1,4 @@
-"""SparseCorrector: checks rows of the k likeliest classes, owns the state, calls the loop."""
+"""SparseCorrector: checks its input, owns the state, calls the compiled loop."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from stream_can.sparse.loop import MOST_LISTED, NUMBERS, Fault, Model, Names, ch
 __all__ = ["SparseCorrector", "SparseRow", "SparseRows", "shortened"]
 
 CLASS_BYTES = 256
-"""The most that a class may take: a cell of 64 and a block of 192."""
+"""Maximum memory of a class: a cell of 64 bytes and a block of 192."""
 MOST_CLASSES = 2**31 - 1
 MOST_HALF_LIFE = 1e6
-"""Sums of single precision count no further than 2^24 events of equal weight."""
+"""Sums in single precision saturate at 2^24 events of equal weight."""
 SETTINGS = ("max_classes", "train_counts", "half_life", "memory_mb")
-"""Arguments beside ``classes``."""
+"""Arguments besides ``classes``."""
 PATHS = ("temperature", "vector", "matrix", "matrix+can")
 
 Ids = NDArray[np.int32]
@@ -37,13 +37,13 @@ class SparseRow(NamedTuple):
     """A corrected row."""
 
     probabilities: dict[Any, float]
-    """By class, in the order of the row as it came, then what was promoted."""
+    """Probability by class: those of the row in order, then promoted ones."""
     rest: float
-    """Probability of all other classes together."""
+    """Total probability of all other classes."""
 
 
 def shortened(rows: Sequence[SparseRow], digits: int) -> list[SparseRow]:
-    """Rows rounded to so many digits."""
+    """Round rows to a number of digits."""
     return [
         SparseRow({name: round(p, digits) for name, p in row.items()}, round(rest, digits))
         for row, rest in rows
@@ -54,15 +54,15 @@ class SparseRows(NamedTuple):
     """Corrected rows."""
 
     ids: Ids
-    """The classes, shape (n, k + at most 5): those of the row, then what was promoted; -1 pads."""
+    """Classes, shape (n, k + at most 5): those of the row, then promoted ones; padded with -1."""
     probabilities: Array
-    """Probabilities of these classes, the same shape; 0 behind the last."""
+    """Their probabilities, of the same shape; padded with 0."""
     rest: Array
-    """Probability of all other classes together, shape (n,)."""
+    """Total probability of all other classes, shape (n,)."""
 
 
 class SparseHead(msgspec.Struct):
-    """The head of a snapshot: everything but its arrays."""
+    """Head of a snapshot: everything but its arrays."""
 
     sparse: Annotated[int, Meta(ge=1, le=1)]
     classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]
@@ -71,7 +71,7 @@ class SparseHead(msgspec.Struct):
 
 
 class Rows(NamedTuple):
-    """Rows that nobody else holds, checked."""
+    """Checked rows, owned by the caller."""
 
     ids: Ids
     P: Array
@@ -79,31 +79,31 @@ class Rows(NamedTuple):
 
 
 class SparseCorrector:
-    """Corrects the k likeliest of very many classes, and learns from late labels; O(k) a row.
+    """Corrects the k likeliest of very many classes and learns from late labels; O(k) per row.
 
     The method is that of :class:`~stream_can.Corrector` with the paths temperature, vector, matrix
-    and matrix+can, where what a row does not list is one more entry, the rest.
+    and matrix+can; the classes that a row does not list form one more entry, the rest.
 
     Parameters
     ----------
     classes
-        Their number m: then classes are the integers 0..m-1. "any" for names that appear as they
-        come.
+        Their number m: classes are then the integers 0..m-1. "any": classes are names that appear
+        with the stream.
     max_classes
-        With "any", how many there may be. This is m in every formula.
+        With "any", the maximum number of classes, which is m in every formula.
     train_counts
-        Training rows per class, shape (m,), or {class: count}; uniform where not given.
+        Training rows per class, shape (m,), or {class: count}; uniform by default.
     half_life
-        After how many events what was learned counts half, 1 to 1e6: labels for what is learned
-        from labels, rows for what is learned from rows.
+        Number of events after which knowledge counts half, 1 to 1e6: labels for what labels teach,
+        rows for what rows teach.
     memory_mb
-        The most that classes may take, in MiB, at 256 bytes each (64, and 192 once a class was
-        among the five largest of a labelled row). Names come on top.
+        Maximum memory of classes in MiB, at 256 bytes each (64, and 192 more once a class was among
+        the five largest of a labelled row). Names are extra.
 
     Raises
     ------
     ValueError
-        Where an argument is out of range; the message names it.
+        An argument is out of range; the message names it.
 
     Examples
     --------
@@ -177,31 +177,30 @@ class SparseCorrector:
     def process_many(
         self, ids: ArrayLike, probs: ArrayLike, *, receipt: bool = False
     ) -> SparseRows | tuple[SparseRows, Receipts]:
-        """Correct rows, then observe them, in order: the one call for predictions of a stream.
+        """Correct rows, then observe them, in order: the call for predictions of a stream.
 
         Parameters
         ----------
         ids
-            The classes that each row lists, integers of shape (n, k), k <= 128; all of a row
-            differ. -1 behind the last where a row has fewer. Ties of the largest probability go to
-            the first.
+            Classes listed by each row, distinct integers of shape (n, k), k <= 128, padded with -1
+            at the end. Of equal largest probabilities the first counts.
         probs
-            Their probabilities, shape (n, k): finite, >= 0, a row's sum at most 1 (within 0.001,
-            and then divided by it; always where a row lists all classes). What is missing is the
-            rest. 0 or NaN where ids are -1.
+            Their probabilities, shape (n, k): finite, >= 0, with a sum of at most 1 (within 0.001,
+            and then divided by it; always where a row lists all classes). The rest of 1 belongs to
+            unlisted classes. 0 or NaN where ids are -1.
         receipt
-            Also return what each row was mixed from: to keep with it and hand to
-            :meth:`learn_many` with its label.
+            Also return what each row was mixed from, to be passed to :meth:`learn_many` with its
+            label.
 
         Returns
         -------
-        :class:`SparseRows`: ids, probabilities, rests. A row and its rest sum to 1. With
-        ``receipt`` a pair: they, and the receipts, float32 of shape (n, 3, k + 1).
+        :class:`SparseRows`: ids, probabilities, rests; a row and its rest sum to 1. With
+        ``receipt`` also the receipts, float32 of shape (n, 3, k + 1).
 
         Raises
         ------
         InvalidPrediction
-            Where a row is anything else; no row was processed.
+            A row is anything else; no row was processed.
         """
         return self._sent(self._rows(ids, probs), True, receipt)  # type: ignore[no-any-return]
 
@@ -237,8 +236,8 @@ class SparseCorrector:
 
         Returns
         -------
-        :class:`SparseRow`: {class: probability}, and the rest. With ``receipt`` a pair: it, and
-        the receipt, float32 of shape (3, k + 1).
+        :class:`SparseRow`: {class: probability}, and the rest. With ``receipt`` also the receipt,
+        float32 of shape (3, k + 1).
         """
         return self._one(row, True, receipt)
 
@@ -266,23 +265,23 @@ class SparseCorrector:
         *,
         receipts: ArrayLike | None = None,
     ) -> None:
-        """The labels of rows arrived, now or much later; learned in order.
+        """Learn labels of rows, now or much later, in order.
 
         Parameters
         ----------
         ids, probs
             The rows as the classifier gave them, as for :meth:`process_many`; None for both where
-            they are gone: then labels teach the class mix alone.
+            they are gone: then the labels teach the class mix alone.
         labels
             The classes, integers of shape (n,), listed or not.
         receipts
-            What :meth:`process_many` handed out with these rows, shape (n, 3, k + 1). None, or NaN,
-            where it is not known: then rows are judged as they would be now.
+            Receipts that :meth:`process_many` returned with these rows, shape (n, 3, k + 1). If
+            None or NaN, rows are judged as they would be sent now.
 
         Raises
         ------
         InvalidPrediction, UnknownClass, ValueError
-            Where a row, a label or a receipt is none; nothing was learned.
+            A row, label or receipt is invalid; nothing was learned.
         """
         ys = np.array(labels)
         if ys.ndim != 1 or (ys.size and ys.dtype.kind not in "iu"):
@@ -320,7 +319,7 @@ class SparseCorrector:
             return
         checked = self._check_one(row)
         given = None if receipt is None else self._receipts(np.asarray(receipt)[None], *checked)
-        # Names are taken up once nothing else can be wrong.
+        # New names are numbered once everything else is valid.
         y, *ids = self._ids_of([label, *row], "label", add=True, error=UnknownClass)
         checked.ids[0] = ids
         self._learn(checked, np.array([y], np.int64), given)
@@ -337,7 +336,7 @@ class SparseCorrector:
                 f"receipts: {array.dtype} of shape {array.shape}, expected float32 of shape"
                 f" {shape}: what process_many returned with these rows"
             )
-        with np.errstate(over="ignore"):  # infinite, and refused as that
+        with np.errstate(over="ignore"):  # infinite values are refused below
             own = np.array(array, np.float32, order="C")
         bad = np.argwhere((own < 0) | (own > 1 + TOLERANCE))
         if len(bad):
@@ -350,21 +349,22 @@ class SparseCorrector:
     # ---- the tail
 
     def tail(self, label: Hashable, ids: ArrayLike, rest: float) -> float:
-        """P(label) of a class that is not among ``ids``: its share of ``rest``, as of now.
+        """Current probability of a class that is not among ``ids``: its share of ``rest``.
 
         Parameters
         ----------
         label
-            The class, an integer or a name. A name that never came has what any such name has.
+            The class, an integer or a name. All names that never appeared have the same
+            probability.
         ids
-            The classes of a row, shape (k,), by number or name; -1 pads are left out.
+            Classes of a row, shape (k,), by number or name; -1 is ignored.
         rest
-            What all others have together.
+            Total probability of the unlisted classes.
 
         Raises
         ------
         ValueError
-            Where ``label`` is listed: its probability is in the row.
+            ``label`` is listed: its probability is in the row.
         """
         in_range("rest", rest, 0, 1 + TOLERANCE)
         given = np.asarray(ids).tolist()
@@ -378,9 +378,9 @@ class SparseCorrector:
     # ---- names
 
     def ids_of(self, names: Iterable[str]) -> Ids:
-        """The numbers of names, int32 of shape (n,), for :meth:`process_many` and its like.
+        """Numbers of names, int32 of shape (n,), for :meth:`process_many` and the like.
 
-        With classes "any" alone. Names that are new have a number from now on, all or none of them.
+        Only with classes "any". New names are numbered, all of them or none.
         """
         return np.array(self._ids_of(list(names), "names", add=True), np.int32)
 
@@ -399,9 +399,10 @@ class SparseCorrector:
     def _ids_of(
         self, names: Sequence[Any], what: str, *, add: bool, error: type[ValueError] = ValueError
     ) -> list[int]:
-        """Numbers of classes as people write them.
+        """Numbers of classes given by name or number.
 
-        New names get the next; without ``add`` the last, which no class has, for this call alone.
+        New names get the next numbers; without ``add`` the last number, which no class has, for
+        this call only.
         """
         if self._names is None:
             for i in names:
@@ -436,10 +437,10 @@ class SparseCorrector:
             return f"class {i} is none; expected 0 to {self.m - 1}"
         return f"class {i} has no name yet, {len(self._names)} have; ids_of gives numbers to names"
 
-    # ---- what comes in
+    # ---- checks
 
     def _rows(self, ids: ArrayLike, probs: ArrayLike) -> Rows:
-        """Copies of rows, checked: what the loop has checked nobody changes while it runs."""
+        """Check and copy rows; a copy cannot change while the loop runs."""
         given, P = np.asarray(ids), np.asarray(probs)
         if given.ndim != 2 or P.shape != given.shape:
             raise InvalidPrediction(
@@ -449,7 +450,7 @@ class SparseCorrector:
             raise InvalidPrediction(f"ids are {given.dtype}, expected integers")
         if P.size and P.dtype.kind not in "fiu":
             raise InvalidPrediction(f"probs are {P.dtype}, expected floats")
-        if given.dtype != np.int32 and given.size:  # no number may wrap around into another
+        if given.dtype != np.int32 and given.size:  # no number may wrap around to another
             out = np.argwhere((given < -1) | (given >= self.m))
             if len(out):
                 row, column = out[0].tolist()
@@ -461,14 +462,14 @@ class SparseCorrector:
         return Rows(own, P, ks)
 
     def _row(self, row: Mapping[Any, float]) -> Rows:
-        """One row by name; names that are new are taken up once nothing else is wrong."""
+        """Check one row by name; new names are numbered once everything else is valid."""
         rows = self._check_one(row)
         if self._names is not None and rows.ids.max(initial=-1) >= self._known:
             rows.ids[0] = self._ids_of(list(row), "row", add=True, error=InvalidPrediction)
         return rows
 
     def _check_one(self, row: Mapping[Any, float]) -> Rows:
-        """One row, checked, with numbers for this call alone."""
+        """Check one row, with numbers for this call only."""
         if not isinstance(row, Mapping):
             raise InvalidPrediction(f"row: {type(row).__name__}, expected {{class: probability}}")
         names = list(row)
@@ -486,7 +487,7 @@ class SparseCorrector:
         return Rows(own, P, ks)
 
     def _reason(self, names: Any, p: Array, fault: Fault, column: int) -> str:
-        """Say what is wrong with a row, and what would be right."""
+        """Describe what is wrong with a row."""
         which = names[column] if len(names) else None
         name = repr(which) if isinstance(which, str) else which
         if fault == Fault.EMPTY:
@@ -510,12 +511,12 @@ class SparseCorrector:
             return "all classes are listed and their probabilities sum to 0, expected 1"
         return f"probabilities sum to {total:.6g}, expected at most 1 (within {TOLERANCE:g})"
 
-    # ---- the whole state
+    # ---- snapshots
 
     def to_bytes(self) -> bytes:
-        """The whole state with its settings, versioned and checksummed: about 56 bytes for each
-        class that holds something, and 192 for each that has a block."""
-        arrays = self._model.dump()  # before the names: there may be more by then, but no fewer
+        """Serialise the state with its settings, versioned and checksummed: about 56 bytes for each
+        class with content, and 192 for each block."""
+        arrays = self._model.dump()  # before the names: there may be more by then, but not fewer
         head = {
             "sparse": 1,
             "classes": self.m,
@@ -531,8 +532,8 @@ class SparseCorrector:
         Raises
         ------
         SnapshotMismatch
-            The bytes are truncated, corrupt, of another version or none of a sparse corrector, or
-            need more than ``memory_mb``.
+            The bytes are truncated, corrupt, of another version or kind, or need more than
+            ``memory_mb``.
         """
         what = "sparse corrector; is it Corrector's?"
         head, arrays = snapshot.of_kind(data, "sparse", what, SparseHead)
@@ -560,7 +561,7 @@ class SparseCorrector:
             f"{self.n_predictions} predictions, {self.n_labels} labels)"
         )
 
-    # ---- to look inside
+    # ---- inspection
 
     @property
     def m(self) -> int:
@@ -569,41 +570,39 @@ class SparseCorrector:
 
     @property
     def n_classes(self) -> int:
-        """How many classes there are; with "any", how many names came."""
+        """Number of classes; with "any", of names that appeared."""
         return self._known
 
     @property
     def names(self) -> list[str] | None:
-        """The names in the order of their numbers; None where classes are numbers."""
+        """Names in the order of their numbers; None where classes are numbers."""
         return None if self._names is None else self._names.copy()
 
     @property
     def half_life(self) -> float:
-        """After how many events what was learned counts half."""
+        """Number of events after which knowledge counts half."""
         return self._half_life
 
     @property
     def n_predictions(self) -> int:
-        """Predictions observed."""
+        """Number of predictions observed."""
         return self._model.n_predictions
 
     @property
     def n_labels(self) -> int:
-        """Labels learned, with or without their prediction."""
+        """Number of labels learned, with or without their prediction."""
         return self._model.n_labels
 
     @property
     def effective_sample_size(self) -> float:
-        """The decayed number of labels."""
+        """Decayed number of labels."""
         return float(self._model.numbers()["labels"])
 
     def heaviest(self, n: int) -> tuple[list[Any], Array, Array]:
-        """The classes that labels of late name most, at most ``n``.
+        """The classes most often named by recent labels, at most ``n``.
 
-        Returns
-        -------
-        Their names; the share of the labels that each has, the older ones counting less; and its
-        mean probability in rows of late, 0 where they do not list it.
+        Returns ------- Their names; their decayed shares of the labels; and their mean
+        probabilities in recent rows, 0 where not listed.
         """
         arrays = self._model.dump()
         ids, M, L = arrays["ids"], arrays["cells"][:, 0], arrays["cells"][:, 3]
@@ -621,7 +620,7 @@ class SparseCorrector:
 
     @property
     def final_weights(self) -> dict[str, float]:
-        """Weights of the rows that what goes out is mixed from, in the order of receipts."""
+        """Weights of the rows in the output, in the order of receipts."""
         names = ("anchor", "mixture", "tempered")
         return dict(zip(names, self._model.final_weights, strict=True))
 
@@ -632,12 +631,12 @@ class SparseCorrector:
 
 
 def _from_bytes(cls: type[SparseCorrector], data: bytes) -> SparseCorrector:
-    """For copy and pickle: of whatever size."""
+    """Support copy and pickle, for any size."""
     return cls.from_bytes(data, memory_mb=2**40)
 
 
 def _check_name(name: Any, what: str, error: type[ValueError]) -> None:
-    """A name is a text that can be written down."""
+    """Check that a name is a text."""
     if not isinstance(name, str):
         raise error(f"{what}: {name!r}, expected the name of a class, a str")
     try:
@@ -655,7 +654,7 @@ SHAPES = {
 
 
 def _check_arrays(arrays: dict[str, NDArray[Any]], known: int) -> None:
-    """Arrays of a snapshot that the loop can work with, or SnapshotMismatch."""
+    """Check that arrays of a snapshot are usable; raise SnapshotMismatch otherwise."""
     for name, (dtype, width) in SHAPES.items():
         array = arrays.get(name)
         if array is None or array.dtype != dtype or array.ndim != 1 + (width > 0):

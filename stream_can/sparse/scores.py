@@ -1,4 +1,4 @@
-"""SparseScores: how good rows of the likeliest of very many classes are."""
+"""SparseScores: scores of rows that list the likeliest of very many classes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class SparseScores:
         self._sums = np.zeros(SUMS)
 
     def add_checked(self, rank: NDArray[np.float64], p: NDArray[np.float64]) -> RowScores:
-        """Add rows; what there is to say of each.
+        """Add rows; return the scores of each.
 
         Parameters
         ----------
         rank
-            How many listed classes are likelier than the label, shape (n,); -1 where it is not
-            listed.
+            Number of listed classes that are likelier than the label, shape (n,); -1 where it is
+            not listed.
         p
-            The probability of the label, listed or not, shape (n,).
+            Probability of the label, listed or not, shape (n,).
         """
         listed, losses = rank >= 0, log_losses(p)
         self._sums += [
@@ -44,7 +44,7 @@ class SparseScores:
         return RowScores(rank.astype(np.intp), rank == 0, losses, p)
 
     def __add__(self, other: SparseScores) -> SparseScores:
-        """The scores of both streams' rows."""
+        """The scores of the rows of both."""
         if not isinstance(other, SparseScores):
             return NotImplemented
         both = SparseScores()
@@ -57,7 +57,7 @@ class SparseScores:
 
     @classmethod
     def from_sums(cls, sums: NDArray[np.float64]) -> SparseScores:
-        """The scores of :meth:`sums`; ValueError where they cannot be."""
+        """Restore :meth:`sums`; ValueError where they are impossible."""
         if sums.dtype != np.float64 or sums.shape != (SUMS,):
             raise ValueError("scores")
         n, one, five, listed, loss = sums.tolist()
@@ -82,7 +82,7 @@ class SparseScores:
 
     @property
     def top5(self) -> float:
-        """Share of rows that have the label among the five likeliest."""
+        """Share of rows with the label among the five likeliest."""
         return self._mean(2)
 
     @property
@@ -92,12 +92,12 @@ class SparseScores:
 
     @property
     def log_loss(self) -> float:
-        """Mean of -log p of the label in nats, p no smaller than 1e-6; of a label that is not
-        listed p is its share of the rest."""
+        """Mean of -log p of the label in nats, p no smaller than 1e-6; for an unlisted label p is
+        its share of the rest."""
         return self._mean(4)
 
     def summary(self) -> dict[str, float | int]:
-        """All of them by name."""
+        """All scores by name."""
         return {
             "n": self.n, "accuracy": self.accuracy, "top5": self.top5, "listed": self.listed,
             "log_loss": self.log_loss,
@@ -111,8 +111,8 @@ class SparseScores:
 
 
 def rank_of(classes: Sequence[Any], P: Sequence[float], label: Any) -> tuple[float, float] | None:
-    """How many of the classes of a row are likelier than one, of those alike those before it; and
-    its probability; None where the row does not list it."""
+    """Number of classes in a row that are likelier than the label, or equal and before it, and its
+    probability; None where the row does not list it."""
     if label not in classes:
         return None
     at = classes.index(label)
@@ -121,5 +121,5 @@ def rank_of(classes: Sequence[Any], P: Sequence[float], label: Any) -> tuple[flo
 
 
 def unlisted(P: Sequence[float], m: int) -> float:
-    """The probability of a class that a row does not list, where all those of m are alike."""
+    """Probability of a class that a row does not list, if all of these are alike."""
     return max(1 - sum(P), 0.0) / max(m - len(P), 1)

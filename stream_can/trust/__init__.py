@@ -1,4 +1,4 @@
-"""Whether the classifier itself has become worse."""
+"""Detect that the classifier itself has become worse."""
 
 from stream_can.trust.alarm import Alarm, Episode
 

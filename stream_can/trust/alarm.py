@@ -1,4 +1,4 @@
-"""Has the classifier itself become worse, since when, and how much of it does correction hold?"""
+"""Alarm: whether the classifier has become worse, since when, and what correction makes up for."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ from stream_can.trust.locking import one_at_a_time
 __all__ = ["Alarm", "Episode"]
 
 REFERENCE = 1000
-"""Labels that log losses are compared with."""
+"""Number of labels in the reference of log losses."""
 MOST_LOSS = 6.0
-"""Nats that a label counts at most, where log losses are tested."""
+"""Log losses are clipped at this many nats for the test."""
 BETS = 2.0 ** -np.arange(1.0, 7.0)
 EVERY, MOST_EVERY = 10, 250
-"""Labels between two looks: ten, of more than 2000 a hundredth, and 250 at most."""
+"""Labels between two tests: ten; beyond 2000 a hundredth of them, at most 250."""
 PER_OCTAVE = 16
-"""Starts that are kept of each doubling of their age, at least."""
+"""Minimum number of starts kept per doubling of their age."""
 STAYS = 10_000
-"""Labels after which what was worse is what is usual."""
+"""Labels after which a worse level becomes the new normal."""
 MOST_EPISODES = 20
 SIDES = ("raw", "sent")
 TESTS = tuple(f"{side} {score}" for side in SIDES for score in ("accuracy", "log loss"))
 SUMS = 4 + 2 * len(BETS)
 SMALL = 32
 _of_halves = np.array([math.inf, *(math.lgamma(k / 2) for k in range(1, 2 * SMALL))])
-"""log of the gamma function of 0, 1/2, 1 and so on."""
+"""Log of the gamma function of 0, 1/2, 1 and so on."""
 
 Array = NDArray[np.float64]
 
 
 class Episode(msgspec.Struct, kw_only=True):
-    """A time in which the classifier, or what is sent, is worse than before."""
+    """A period in which the classifier, or the output, is worse than before."""
 
     since: int
-    """The number of the first label of it, from 0 on, as the test places it."""
+    """Number of its first label, from 0, as the test locates it."""
     time: int | None
-    """Its time, where times are given."""
+    """Time of that label, where known."""
     noticed: int
-    """The labels that had come when it was noticed."""
+    """Number of labels when it was noticed."""
     by: list[str]
     """The tests that noticed it: "raw accuracy", "sent log loss"."""
     side: Annotated[int, Meta(ge=0, le=1)] = 0
-    """0 where the raw rows have become worse, 1 where only those sent have: where tests of these
-    alone noticed it, and the score of the first has changed less than half as much in raw rows."""
+    """0 where the raw rows became worse, 1 where only the sent ones did: noticed by tests of these
+    alone, and the raw score changed less than half as much."""
     before: list[float]
-    """Mean before: of the raw rows accuracy and log loss in nats, and of the rows sent."""
+    """Means before: accuracy and log loss in nats of the raw rows, then of the sent rows."""
     after: list[float]
-    """The same since then."""
+    """The same since it began."""
     holds: float | None = None
-    """1 - rise of the sent rows' log loss / rise of the raw rows', of the last quarter; None where
-    the raw rows' has not risen."""
+    """1 - rise of the sent log loss / rise of the raw log loss, over the last quarter; None where
+    the raw log loss has not risen."""
     until: int | None = None
-    """The labels that had come as it ended; None while it lasts."""
+    """Number of labels when it ended; None while it lasts."""
     stays: bool = False
-    """Whether it ended because it had lasted so long that it is usual now."""
+    """Whether it ended because it lasted so long that it is the new normal."""
 
     def text(self, of: str = "") -> str:
-        """The episode in words: since when, and by how much; ``of`` names the model, if any."""
+        """Describe the episode: since when, and how much; ``of`` names the model, if any."""
         side = 2 * self.side
         since = "" if self.time is None else f" since {_minute(self.time)}"
         accuracy = f"{100 * self.after[side]:.1f} % instead of {100 * self.before[side]:.1f}"
@@ -85,12 +85,12 @@ class Episode(msgspec.Struct, kw_only=True):
 
 
 def _minute(time: int) -> str:
-    """A time in milliseconds, in words."""
+    """A time in milliseconds as text."""
     return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 class AlarmHead(msgspec.Struct):
-    """The head of a snapshot: everything but its arrays."""
+    """Head of a snapshot: everything but its arrays."""
 
     alarm: Annotated[int, Meta(ge=1, le=1)]
     level: Annotated[float, Meta(gt=0, lt=1)]
@@ -101,10 +101,10 @@ class AlarmHead(msgspec.Struct):
 
 
 class Alarm:
-    r"""Notices that a classifier has become worse, at a rate of false alarms that is promised.
+    r"""Detects that a classifier has become worse, with a guaranteed rate of false alarms.
 
-    Of the rows as they came and as they were sent there are two tests each, at a quarter of
-    ``level``. Both may be looked at after every label, for ever.
+    Raw rows and sent rows have two tests each, at a quarter of ``level``. Both may be evaluated
+    after every label, for ever.
 
     - **Accuracy**, by universal inference [1]_: for every start i the probability that the
       Krichevsky-Trofimov estimator [2]_ gives the labels before i times that of those behind it,
@@ -126,12 +126,12 @@ class Alarm:
     Parameters
     ----------
     level
-        The chance of a false alarm in a stream that does not change, however long it is.
+        Probability of a false alarm in a stationary stream, however long.
 
     Raises
     ------
     ValueError
-        It is no share.
+        ``level`` is not in (0, 1).
 
     References
     ----------
@@ -158,35 +158,35 @@ class Alarm:
         self._lock = threading.RLock()
         self.level = float(level)
         self.n = 0
-        """Labels that came."""
+        """Number of labels."""
         self.episodes: list[Episode] = []
-        """The last 20, the oldest first; the last of them may last."""
+        """The last 20 episodes, oldest first; the last may be open."""
         self._begin()
 
     def _begin(self) -> None:
-        """Start over: nothing is known."""
+        """Start over without knowledge."""
         self._restarted = self._looked = self.n
-        # Of what came since then: errors and losses of both sides, and log wealths of two tests: of
-        # the losses of both sides, or in an episode of accuracy and loss of one.
+        # Since then: errors and losses of both sides, and log wealths of two tests: of the losses
+        # of both sides, or during an episode of accuracy and loss of one side.
         self._sums = np.zeros(SUMS)
         self._starts = np.zeros(0, np.int64)
-        """How many labels came before each start that is kept, since then."""
+        """Number of labels before each kept start, since then."""
         self._before = np.zeros((0, SUMS))
         """The sums before each start."""
         self._times = np.zeros(0)
         self._fresh: list[tuple[NDArray[np.int64], Array, Array]] = []
-        """The same of starts since the last look."""
+        """The same for starts since the last test."""
         self._reference = np.zeros((2, 2))
-        """Sums of x and of its square over the first 1000, for each side."""
+        """Sums of x and its square over the first 1000 labels, for each side."""
         self._bounds = np.full(2, np.nan)
-        """Bounds for means: of the losses of both sides; in an episode the accuracy, and 1 - x of
-        the loss, half way to what was before."""
+        """Bounds of means: of the losses of both sides; during an episode of accuracy, and of 1 - x
+        of the loss, half way to the level before."""
         self._worse = np.zeros(5)
         """Labels, errors and losses of an episode before it was noticed."""
 
     @property
     def episode(self) -> Episode | None:
-        """The episode that lasts, if any."""
+        """The open episode, if any."""
         last = self.episodes[-1] if self.episodes else None
         return last if last is not None and last.until is None else None
 
@@ -195,21 +195,21 @@ class Alarm:
     def learn_one(
         self, raw: ArrayLike, sent: ArrayLike, label: int, time: int | None = None
     ) -> None:
-        """The label of a row came.
+        """Learn the label of a row.
 
         Parameters
         ----------
         raw, sent
-            The row as it came and as it was sent, shape (m,).
+            The raw and the sent row, shape (m,).
         label
-            The index of its class.
+            Index of its class.
         time
-            When the row came, in milliseconds, to say since when.
+            Time of the row in milliseconds, to date episodes.
 
         Raises
         ------
         InvalidPrediction, ValueError
-            They are none; nothing was learned.
+            An argument is invalid; nothing was learned.
         """
         times = None if time is None else [time]
         self.learn_many(np.asarray(raw)[None], np.asarray(sent)[None], [label], times)
@@ -221,7 +221,7 @@ class Alarm:
         labels: ArrayLike,
         times: Sequence[int] | None = None,
     ) -> None:
-        """:meth:`learn_one` for each row, shape (n, m), in order; the same bits."""
+        """Run :meth:`learn_one` on each row, shape (n, m), in order; the same bits."""
         ys = np.asarray(labels)
         if ys.ndim != 1 or (len(ys) and ys.dtype.kind not in "iu"):
             raise ValueError(f"labels: {ys.dtype} of shape {ys.shape}, expected integers, (n,)")
@@ -246,12 +246,12 @@ class Alarm:
 
     @one_at_a_time
     def learn_scored(self, raw: RowScores, sent: RowScores, when: Array | None = None) -> None:
-        """:meth:`learn_many` of rows that are scored already.
+        """Run :meth:`learn_many` on rows that have been scored.
 
         Parameters
         ----------
         raw, sent
-            Scores of the rows as they came and as they were sent.
+            Scores of the raw and the sent rows.
         when
             Times in milliseconds, or NaN, shape (n,).
         """
@@ -260,7 +260,7 @@ class Alarm:
         when = np.full(len(wrong), np.nan) if when is None else when
         start = 0
         while start < len(when):
-            # Up to the next look, or to the end of the reference.
+            # Up to the next test, or to the end of the reference.
             n = self.n - self._restarted
             due = self._looked - self._restarted + min(max(EVERY, n // 1000 * 10), MOST_EVERY)
             end = min(len(when), start + max(due - n, 1))
@@ -276,7 +276,7 @@ class Alarm:
             start = end
 
     def _learn(self, wrong: Array, loss: Array, times: Array) -> None:
-        """Some labels of which no more than the last is followed by a look."""
+        """Learn labels of which at most the last is followed by a test."""
         n, k = self.n - self._restarted, len(wrong)
         more = np.zeros((k + 1, SUMS))
         more[0] = self._sums
@@ -300,13 +300,13 @@ class Alarm:
         self.n += k
 
     def _wealth(self, x: Array) -> Array:
-        """How the log wealths of bets that each of two numbers, (k, 2), is above its bound grow."""
+        """Growth of the log wealths of bets that each of two numbers, (k, 2), exceeds its bound."""
         shares = BETS / self._bounds[:, None]
         growth: Array = np.log1p(shares * (x - self._bounds)[:, :, None])
         return growth.reshape(len(x), -1)
 
     def _gather(self) -> None:
-        """The starts since the last look join the others."""
+        """Merge the starts since the last test into the others."""
         if self._fresh:
             starts, before, times = zip(*self._fresh, strict=True)
             self._starts = np.concatenate([self._starts, *starts])
@@ -324,7 +324,7 @@ class Alarm:
         return np.minimum(found, 1.0)
 
     def _thin(self) -> None:
-        """Keep all young starts, of older ones every second, fourth and so on."""
+        """Keep all young starts, and of older ones every second, fourth and so on."""
         ages = self.n - self._restarted - self._starts
         step = 2 ** np.maximum(np.frexp(ages / PER_OCTAVE)[1] - 1, 0).astype(np.int64)
         keep = self._starts % step == 0
@@ -332,7 +332,7 @@ class Alarm:
             self._starts, self._times = self._starts[keep], self._times[keep]
             self._before = self._before[keep]
 
-    # ---- looks
+    # ---- tests
 
     def _look(self) -> None:
         episode = self.episode
@@ -349,7 +349,7 @@ class Alarm:
             self._notice(found)
 
     def _notice(self, found: dict[str, int]) -> None:
-        """An episode begins, at the start that the first of the tests names."""
+        """Open an episode, at the start located by the first of the tests."""
         at = next(iter(found.values()))
         time, number, n = self._times[at], int(self._starts[at]), self.n - self._restarted
         before, since = self._before[at, :4], self._sums[:4] - self._before[at, :4]
@@ -379,7 +379,7 @@ class Alarm:
         self._bounds[:] = max(accuracy, least), max(1 - loss / MOST_LOSS, least)
 
     def _tell(self, episode: Episode) -> None:
-        """How an episode goes on, and whether it ends."""
+        """Update an episode, and end it where due."""
         n, worse = self.n - self._restarted, self._worse
         length = worse[0] + n
         episode.after = _means(worse[1:] + self._sums[:4], length)
@@ -403,7 +403,8 @@ class Alarm:
             self._begin()
 
     def _halves(self, episode: Episode) -> list[tuple[float, float]]:
-        """Before and half way back, of the scores that have become worse; else twice the same."""
+        """Levels before and half way back, of scores that became worse; otherwise twice the
+        same."""
         side = 2 * episode.side
         accuracy, loss = episode.before[side : side + 2]
         half, least = float(self._bounds[0]), float(self._bounds[1])
@@ -411,14 +412,14 @@ class Alarm:
         return [(1.0, 0.0) if one else (0.0, 0.0) for one in lost]
 
     def _errors(self, side: int) -> tuple[float, int]:
-        """log of the e-value that errors of a side have become more, and the likeliest start."""
+        """Log of the e-value that errors of a side have increased, and the likeliest start."""
         n, total = self.n - self._restarted, self._sums[side]
         i, before = self._starts[1:], self._before[1:, side]
         after = total - before
         at = np.flatnonzero(after * i > before * (n - i))
         if not len(at):
             return -math.inf, 0
-        # log of the Krichevsky-Trofimov probabilities of the errors before a start and behind it
+        # log of the Krichevsky-Trofimov probabilities of the errors before and after a start
         i, before, after = i[at], before[at], after[at]
         x = np.array([before, i - before, after, n - i - after, i + 0.5, n - i + 0.5])
         parts = _log_gamma(x + 0.5)
@@ -427,8 +428,8 @@ class Alarm:
         return _log_sum(terms), 1 + int(at[terms.argmax()])
 
     def _bets(self, k: int, first: int) -> tuple[float, int]:
-        """log of the e-value that the k-th number that is bet on is above its bound from some start
-        on, of those from ``first`` on, and the likeliest."""
+        """Log of the e-value that the k-th tested number has exceeded its bound since some start,
+        from ``first`` on, and the likeliest start."""
         cut = int(np.searchsorted(self._starts, first))
         if cut == len(self._starts):
             return -math.inf, 0
@@ -438,11 +439,11 @@ class Alarm:
         terms = _log_sums(wealth) - math.log(len(BETS)) - np.log(j * (j + 1))
         return _log_sum(terms), cut + int(terms.argmax())
 
-    # ---- the whole state
+    # ---- snapshots
 
     @one_at_a_time
     def to_bytes(self) -> bytes:
-        """The whole state, versioned and checksummed."""
+        """Serialise the state, versioned and checksummed."""
         head = AlarmHead(1, self.level, self.n, self._restarted, self._looked, self.episodes)
         fresh = [np.column_stack(one) for one in self._fresh]
         arrays = self._arrays() | {"fresh": np.concatenate([np.zeros((0, SUMS + 2)), *fresh])}
@@ -462,7 +463,7 @@ class Alarm:
         Raises
         ------
         SnapshotMismatch
-            The bytes are truncated, corrupt, of another version or none of an alarm.
+            The bytes are truncated, corrupt, or of another version or kind.
         """
         head, arrays = snapshot.of_kind(data, "alarm", "alarm", AlarmHead)
         self = cls(head.level)
@@ -514,8 +515,8 @@ def _means(sums: Array, n: float) -> list[float]:
 
 
 def _log_gamma(x: Array) -> Array:
-    """log of the gamma function of multiples of 1/2: small ones from a table, the others by
-    Stirling's series, which is exact to 1e-15 there."""
+    """Log of the gamma function of multiples of 1/2: small ones from a table, others by Stirling's
+    series, exact to 1e-15 there."""
     small = x < SMALL
     y = np.maximum(x, SMALL)
     z = 1 / (y * y)
@@ -526,7 +527,7 @@ def _log_gamma(x: Array) -> Array:
 
 
 def _best_constant(wrong: float, n: int) -> float:
-    """log of the largest probability that a constant error rate gives."""
+    """Log of the largest probability under a constant error rate."""
     return sum(k * math.log(k / n) for k in (float(wrong), n - float(wrong)) if k > 0)
 
 
@@ -536,7 +537,7 @@ def _log_sum(terms: Array) -> float:
 
 
 def _log_sums(terms: Array) -> Array:
-    """Logarithms of the sums of exponentials, row by row."""
+    """Log of the sum of exponentials, row by row."""
     top = terms.max(axis=1)
     found: Array = top + np.log(np.exp(terms - top[:, None]).sum(axis=1))
     return found

@@ -1,4 +1,4 @@
-"""One call at a time, of an object that several threads share."""
+"""Serialise calls on an object shared by threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def one_at_a_time(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Decorate a method that holds the object's ``_lock`` while it runs."""
+    """Decorate a method to hold the object's ``_lock`` while it runs."""
 
     @functools.wraps(method)
     def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:

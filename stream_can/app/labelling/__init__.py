@@ -1,1 +1,1 @@
-"""A page for people who give the labels that a worker asks for."""
+"""The labelling page: people give the labels that a worker requests."""

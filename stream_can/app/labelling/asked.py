@@ -1,4 +1,4 @@
-"""The message of a label request: what somebody needs to see to give the label."""
+"""Message of a label request: what a person needs to see to give the label."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Raw
 __all__ = ["REASON_HEADER", "RequestMessage"]
 
 REASON_HEADER = "stream-can-reason"
-"""The header of a request's record that has the reason."""
+"""Header with the reason of a request."""
 
 
 class RequestMessage(msgspec.Struct, omit_defaults=True):
@@ -19,16 +19,16 @@ class RequestMessage(msgspec.Struct, omit_defaults=True):
     reason: str
     """"random" or "margin"."""
     time: int
-    """The prediction's timestamp, in milliseconds."""
+    """Timestamp of the prediction in milliseconds."""
     probs_raw: list[float]
-    """The prediction as the classifier made it, in the order of the classes."""
+    """Raw prediction, in class order."""
     probs: list[float]
-    """The same corrected, as it was sent."""
+    """Corrected prediction, as sent."""
     message: Raw = Raw(b"")
-    """The whole message that went out, as a JSON object; of Kafka it lies in the input."""
+    """Complete output message as a JSON object; with Kafka it is in the input topic."""
     classes: list[str | int | float] | None = None
-    """Their names, where messages name a model or version: each may have others."""
+    """Class names, where messages name a model or version, whose classes may differ."""
     topic: str | None = None
-    """Where the prediction lies."""
+    """Position of the prediction."""
     partition: int = 0
     offset: int = 0

@@ -1,4 +1,4 @@
-"""The interface between the labelling page and the source of label requests."""
+"""Interface between the labelling page and a source of label requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["NotOpen", "NotWritten", "OpenRequests", "Pending"]
 
 
 class NotOpen(StreamCANError):
-    """The request was answered already, or never was."""
+    """The request does not exist or was answered already."""
 
 
 class NotWritten(StreamCANError):
@@ -29,7 +29,7 @@ class Pending(NamedTuple):
 
 
 class OpenRequests(Protocol):
-    """A source of label requests; any thread may ask."""
+    """A source of label requests; thread-safe."""
 
     probs_path: list[str]
     raw_path: list[str] | None
@@ -46,4 +46,4 @@ class OpenRequests(Protocol):
     def classes_of(self, one: Pending) -> Sequence[Any]: ...
 
     def answer(self, partition: int, offset: int, column: int) -> None:
-        """Give the label of a request: NotOpen, UnknownClass, NotWritten."""
+        """Answer a request: NotOpen, UnknownClass, NotWritten."""

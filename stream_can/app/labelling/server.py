@@ -1,15 +1,15 @@
-"""The page on 127.0.0.1: whoever has the token in its address sees requests and answers them.
+"""The labelling page on 127.0.0.1, for whoever knows the token in its address.
 
 ========================= ========================================================
 GET  /TOKEN/              the page
-GET  /TOKEN/requests      the newest requests, as JSON; with oldest=1 those that waited longest,
-                          without skip=PARTITION-OFFSET; which of keep=PARTITION-OFFSET are open
-POST /TOKEN/answer        {"partition", "offset", "class": its number} of a request
+GET  /TOKEN/requests      the newest requests as JSON, or the oldest with oldest=1; without
+                          skip=PARTITION-OFFSET; says which keep=PARTITION-OFFSET are open
+POST /TOKEN/answer        {"partition", "offset", "class": its index}: answers a request
 ========================= ========================================================
 
-A page of another origin can neither read nor answer: the address has a secret, the host must be
-this machine's own name for itself, and a write must come from this origin as JSON, which a browser
-sends to another origin only after asking.
+Pages of other origins can neither read nor answer: the address has a secret, the Host header must
+name this machine, and a write must come from this origin as JSON, which browsers send to another
+origin only after a preflight request.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from stream_can.messages.codecs.codec import ASKED
 __all__ = ["LabellingServer"]
 
 SHOWN = 20
-"""Requests that the page gets at once."""
+"""Requests sent to the page at once."""
 KEYS = 9
-"""Classes that have a key."""
+"""Number of classes with a key."""
 LARGEST_ANSWER = 10_000
 SIZE = re.compile(r"[0-9]{1,5}")
 SKIPPED = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
 LONGEST_TEXT = 10_000
-"""Characters of a message that is shown as it is."""
+"""Maximum characters of a message shown unformatted."""
 REQUEST_SECONDS = 60.0
-"""Longer than it may take until the brokers have an answer."""
+"""Time limit for writing an answer to the brokers."""
 
 
 class PageAnswer(msgspec.Struct, forbid_unknown_fields=True):
-    """An answer of the page."""
+    """An answer from the page."""
 
     partition: int
     offset: int
@@ -55,21 +55,21 @@ class PageAnswer(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class LabellingServer:
-    """Serves the page in a thread of its own, until ``close``.
+    """Serves the page in its own thread, until ``close``.
 
     Parameters
     ----------
     pending
         The requests.
     port
-        Port 0 takes a free one; ``address`` has it.
+        Port 0 takes a free one, see ``address``.
     percentages
-        Whether the page shows the classifier's from the start.
+        Whether the page shows the classifier's probabilities at once.
 
     Raises
     ------
     NoPort
-        The port cannot be had.
+        The port is not available.
     """
 
     def __init__(self, pending: OpenRequests, port: int = 0, *, percentages: bool = False) -> None:
@@ -91,9 +91,9 @@ class LabellingServer:
 
 
 def shown(one: Pending, pending: OpenRequests) -> str:
-    """A request as the page has it, in JSON: its message without what the probabilities say.
+    """A request for the page, as JSON; its message without the probabilities.
 
-    A message that cannot be taken apart is shown as its text, so that none holds up the others.
+    A message that cannot be parsed is shown as text, so it does not block the others.
     """
     likeliest = sorted(range(len(one.says.probs)), key=lambda k: -one.says.probs[k])[:KEYS]
     text = bytes(one.says.message).decode(errors="replace")
@@ -114,32 +114,32 @@ def shown(one: Pending, pending: OpenRequests) -> str:
             forget(message, path)
         if isinstance(message, dict):
             return json.dumps(found | {"message": message})
-    except (ValueError, RecursionError):  # nested more deeply than can be read here
+    except (ValueError, RecursionError):  # nested too deeply
         pass
     return json.dumps(found | {"message": {"message": text[:LONGEST_TEXT]}})
 
 
 def places(texts: list[str]) -> set[tuple[int, int]]:
-    """Partitions and offsets, without what is none."""
+    """Parse partitions and offsets; invalid ones are skipped."""
     found = [SKIPPED.fullmatch(text) for text in ",".join(texts).split(",")]
     return {(int(one[1]), int(one[2])) for one in found if one is not None}
 
 
 def exact(text: str) -> float | str:
-    """A number of JSON; its text where a browser would show another number, or none.
+    """A JSON number, or its text where a browser would show another number.
 
-    A browser has floats alone: it shows 2**53 + 1 as 2**53 and knows no 1e999.
+    A browser only has floats: it shows 2**53 + 1 as 2**53, and does not know 1e999.
     """
-    number = float(text)  # of any length, where int() takes 4,300 digits
+    number = float(text)  # any length; int() is limited to 4,300 digits
     try:
         same = math.isfinite(number) and Decimal(text) == Decimal(repr(number))
-    except ArithmeticError:  # an exponent that Decimal does not have
+    except ArithmeticError:  # exponent out of Decimal's range
         same = False
     return number if same else text
 
 
 def forget(message: Any, path: list[str] | None) -> None:
-    """Leave out the value at a path of an object, where there is one."""
+    """Remove the value at a path of an object, if there."""
     *above, last = path or [""]
     for name in above:
         message = message.get(name) if isinstance(message, dict) else None
@@ -186,7 +186,7 @@ def _handler(pending: OpenRequests, token: str, percentages: bool) -> type[Handl
                 self._say(*answered(pending, self.rfile.read(int(size))))
 
         def _asked_for(self) -> str | None:
-            """The path behind the token; None without it, or under another name."""
+            """Path after the token; None without the token or under another host name."""
             _, given, *rest = [*self.path.partition("?")[0].split("/"), ""]
             number = self.connection.getsockname()[1]
             known = self.headers.get("Host") in (f"127.0.0.1:{number}", f"localhost:{number}")
@@ -204,10 +204,10 @@ def _handler(pending: OpenRequests, token: str, percentages: bool) -> type[Handl
 
 
 def answered(pending: OpenRequests, body: bytes) -> tuple[int, str]:
-    """Take an answer; what to say of it."""
+    """Process an answer; return status and text."""
     try:
         answer = msgspec.json.decode(body, type=PageAnswer)
-    except ValueError as error:  # of msgspec, or no UTF-8
+    except ValueError as error:  # invalid UTF-8, or msgspec's
         return 400, f"{error}\n"
     try:
         pending.answer(answer.partition, answer.offset, answer.column)

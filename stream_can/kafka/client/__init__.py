@@ -1,1 +1,2 @@
-"""kafka-python, made safe: behind these calls live the traps of the client and of the brokers."""
+"""kafka-python behind calls with time limits and four kinds of errors; its pitfalls stay in
+here."""

@@ -1,4 +1,4 @@
-"""Limits by a topic's settings, so that a record it would refuse for good is never sent."""
+"""Limits of a topic's configuration, so that a record it would always refuse is never sent."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from stream_can.kafka.client.options import MESSAGE_BYTES
 from stream_can.messages.records import Output
 
 OVERHEAD_BYTES = 1_024
-"""Weight of a batch with one record beside its key, value and headers, generously."""
+"""Upper bound of a single-record batch's size beside key, value and headers."""
 EVER = 1 << 62
 SKEW = 60_000
-"""Milliseconds by which the broker's clock may differ, and a record may be sent later."""
+"""Tolerance in milliseconds for clock differences and delays in sending."""
 
 
 class Accepts(NamedTuple):
-    """The bounds of one topic."""
+    """Limits of one topic."""
 
     max_bytes: int = MESSAGE_BYTES
     compacted: bool = False
     before_ms: int = EVER
     after_ms: int = EVER
-    """How far a timestamp may lie in the past, in the future."""
+    """Maximum distance of a timestamp into the past and into the future."""
 
     @classmethod
     def of(cls, configs: Mapping[str, Mapping[str, Any]]) -> Self:
-        """From what ``describe_configs`` gave; without that no bounds on timestamps."""
+        """Read the result of ``describe_configs``; without it timestamps are unlimited."""
 
         def number(name: str, otherwise: int) -> int:
             return int(configs.get(name, {}).get("value") or otherwise)
 
-        either = number("message.timestamp.difference.max.ms", EVER)  # of brokers before 3.6
+        either = number("message.timestamp.difference.max.ms", EVER)  # brokers before 3.6
         before = number("message.timestamp.before.max.ms", either)
         after = number("message.timestamp.after.max.ms", either)
         if configs.get("message.timestamp.type", {}).get("value") == "LogAppendTime":
@@ -40,12 +40,12 @@ class Accepts(NamedTuple):
         return cls(number("max.message.bytes", MESSAGE_BYTES), "compact" in policy, before, after)
 
     def times(self, now: int) -> tuple[int, int]:
-        """The first and last timestamp, in ms, that the topic surely takes now."""
+        """The earliest and latest timestamp, in ms, that the topic certainly accepts now."""
         before, after = (b - min(SKEW, b // 10) for b in (self.before_ms, self.after_ms))
         return now - before, now + after
 
     def refuses(self, out: Output, now: int) -> str | None:
-        """Why the topic would refuse a record, if it would."""
+        """Why the topic would refuse a record; None where it would not."""
         first, last = self.times(now)
         if self.compacted and out.key is None:
             return "no key, and the topic is compacted"
@@ -63,6 +63,6 @@ class Accepts(NamedTuple):
 
 
 def weight(out: Output) -> int:
-    """Most bytes that a record takes, in a batch of its own."""
+    """Upper bound of a record's size in a batch of its own."""
     size = len(out.key or b"") + len(out.value or b"") + OVERHEAD_BYTES
     return size + sum(4 * len(name) + len(value or b"") + 10 for name, value in out.headers)

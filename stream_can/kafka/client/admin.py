@@ -1,4 +1,4 @@
-"""Questions and changes beside the stream: topics, rights, sizes, the group."""
+"""Administration: topics, rights, sizes, and the consumer group."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from stream_can.kafka.client.options import MESSAGE_BYTES, Options
 log = logging.getLogger(__name__)
 
 Rights = Mapping[str, set[str]]
-"""Rights on each topic."""
+"""Required rights for each topic."""
 NO_COORDINATOR_YET = (
     kafka_errors.CoordinatorNotAvailableError,
     kafka_errors.CoordinatorLoadInProgressError,
     kafka_errors.NotCoordinatorError,
 )
 COORDINATOR_SECONDS = 8.0
-"""How long a coordinator may take to load, or a new cluster to make its topic of transactions."""
+"""Seconds for a coordinator to load, or for a new cluster to create its transaction topic."""
 
 
 class Admin:
-    """kafka-python's admin client, connected; to be used in a ``with``.
+    """kafka-python's admin client, connected; a context manager.
 
     Parameters
     ----------
     options
-        The brokers and the client options.
+        Brokers and client options.
     group
-        The consumer group that is asked about and changed; None where there is none.
+        The consumer group to query and change; None for none.
 
     Raises
     ------
     RetryError
         No broker answers (yet).
     DeniedError
-        Anything that waiting does not mend.
+        An error that waiting does not cure.
     """
 
     def __init__(self, options: Options, group: str | None) -> None:
@@ -62,9 +62,9 @@ class Admin:
         close(self._admin)
 
     def ask(self, seconds: float, name: str, *args: Any) -> Any:
-        """Call a method of kafka-python's client, within so many seconds.
+        """Call a method of kafka-python's client with a time limit.
 
-        A coordinator that does not serve yet, as of a new cluster, is waited for.
+        Waits for a coordinator that is not ready yet, as in a new cluster.
         """
         deadline = time.monotonic() + COORDINATOR_SECONDS
         while True:
@@ -86,21 +86,21 @@ class Admin:
         *,
         create: bool,
     ) -> tuple[dict[str, int], dict[str, Accepts]]:
-        """Check rights, topics and sizes; make missing topics where ``create`` says so.
+        """Check rights, topics and sizes; create missing topics if ``create``.
 
         Parameters
         ----------
         input
-            Nobody makes it; empty where there is none.
+            The input topic, never created; empty for none.
         others
-            Topics that are only used: by name the rights that are needed.
+            Topics of other owners, with the rights needed.
         own
-            The application's own, :class:`stream_can.kafka.topics.Topic` by name.
+            The application's topics, :class:`stream_can.kafka.topics.Topic` by name.
 
         Returns
         -------
-        How many partitions the input has, and each topic that has one for each of these; and what
-        each of its own takes.
+        Number of partitions of the input and of each topic that has one per input partition; and
+        the limits of the application's topics.
         """
         needed: dict[str, set[str]] = {}
         if input:
@@ -108,7 +108,7 @@ class Admin:
         needed |= {name: set(rights) for name, rights in others.items()}
         needed |= {name: set(topic.rights) for name, topic in own.items()}
         topics = self._found(needed)
-        # Trap: who only subscribes to a topic creates it, with one partition.
+        # Trap: subscribing to a missing topic creates it, with one partition.
         if input and input not in topics:
             raise DeniedError(f"input topic {input!r} does not exist; create it first")
         partitions = len(topics[input]["partitions"]) if input else 1
@@ -147,7 +147,8 @@ class Admin:
         return alike, self._takes({name: topics[name] for name in own}, own)
 
     def _takes(self, topics: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Accepts]:
-        """Limits of each topic; DeniedError where its settings are not as they have to be."""
+        """Read the limits of each topic; raise DeniedError where its configuration is
+        unsuitable."""
         found, accepts = self._settings(topics), {}
         for name, topic in own.items():
             configs = found.get(name, {})
@@ -178,10 +179,10 @@ class Admin:
         return accepts
 
     def _require_no_fewer(self, counts: Mapping[str, int], first: str) -> None:
-        """Raise DeniedError where topics differ and no partitions are being added.
+        """Raise DeniedError where partition numbers differ and no partitions are being added.
 
-        They are added to one topic after the other, so that one may have more for a while: not
-        before anything was done here, and each still has the partitions that were worked.
+        Topics are extended one after the other, so one may have more for a while: only after
+        start-up, and as long as none has lost partitions.
         """
         odd = [name for name, count in sorted(counts.items()) if count != counts[first]]
         if not odd:
@@ -197,14 +198,14 @@ class Admin:
             )
 
     def _found(self, needed: Rights) -> dict[str, Any]:
-        """Descriptions of these topics, by name, without those that do not exist.
+        """Describe topics by name, without those that do not exist.
 
         Raises
         ------
         DeniedError
-            Without any right to a topic, a broker does not even say whether it exists.
+            Without any right to a topic, brokers do not tell whether it exists.
         RetryError
-            A topic has another fault, such as a partition without a leader.
+            A topic has a temporary fault, such as a partition without a leader.
         """
         topics = self.ask(15, "describe_topics", sorted(needed))
         found = {}
@@ -225,22 +226,22 @@ class Admin:
         return found
 
     def _make(self, new: Mapping[str, Any]) -> None:
-        """Create topics, and wait until all brokers know them."""
+        """Create topics; wait until all brokers know them."""
         try:
             self.ask(30, "create_topics", new)
         except RetryError as error:
             if not isinstance(error.__cause__, kafka_errors.TopicAlreadyExistsError):
-                raise  # otherwise another instance was faster
-        # Trap: a new topic is not at once visible on another broker.
+                raise  # otherwise another instance has created it
+        # Trap: other brokers do not know a new topic at once.
         self.ask(30, "wait_for_topics", sorted(new), 25_000)
         log.info("created topics: %s", ", ".join(sorted(new)))
 
     def _extend(
         self, needed: Rights, topics: dict[str, Any], partitions: int, but: set[str]
     ) -> dict[str, Any]:
-        """Give each topic, ``but`` these, as many partitions as the input has.
+        """Extend each topic, except ``but``, to the input's number of partitions.
 
-        Asked for once, then looked at until it shows: brokers take a moment to tell each other.
+        Requested once and then polled: brokers take a moment to inform each other.
         """
         deadline = time.monotonic() + COORDINATOR_SECONDS
         asked: dict[str, int] = {}
@@ -255,7 +256,7 @@ class Admin:
                     self.ask(30, "create_partitions", short)
                 except RetryError as error:
                     if not isinstance(error.__cause__, kafka_errors.InvalidPartitionsError):
-                        raise  # otherwise another instance was faster
+                        raise  # otherwise another instance has done it
                 log.info("%d partitions now: %s", partitions, ", ".join(sorted(short)))
             if time.monotonic() > deadline:
                 raise RetryError(f"not {partitions} partitions yet: {', '.join(sorted(short))}")
@@ -267,14 +268,14 @@ class Admin:
         lacking = [
             f"{right} on topic {name}"
             for name in needed
-            if name in given  # which a broker lists in any order
+            if name in given  # brokers list them in any order
             for right in sorted(needed[name] - given[name])
         ]
         if lacking or more:
             raise DeniedError(f"rights missing: {', '.join([*lacking, *more])}")
 
     def _check_rights(self, needed: Rights, topics: dict[str, Any]) -> None:
-        """Raise DeniedError that names every right that is missing, on topics and the group."""
+        """Raise DeniedError naming every missing right on topics and the group."""
         # Trap: without the right to read, an assignment stays empty for ever; without the right to
         # write, only the future of a record fails.
         given = {name: _operations(topic) for name, topic in topics.items()}
@@ -286,15 +287,15 @@ class Admin:
         except DeniedError:
             groups = {self.group: {}}
         group = groups[self.group]
-        # A group that nobody has joined yet has an error too, and no rights to look at.
+        # A group without members so far has an error as well, and no rights to inspect.
         new = group.get("error") and "Authorization" not in group["error"]
         lacking = not new and "READ" not in _operations(group)
         self._refuse_lacking(needed, given, *[f"READ on group {self.group}"] * lacking)
 
     def _settings(self, topics: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings of each topic; without those that may not be read.
+        """Read the configuration of each topic, where permitted.
 
-        Trap: the answer for a topic that a broker does not know yet, a new one, is empty as well.
+        Trap: the answer is also empty for a new topic that the broker does not know yet.
         """
         asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
         deadline = time.monotonic() + COORDINATOR_SECONDS
@@ -315,13 +316,13 @@ class Admin:
     # -- the group -------------------------------------------------------------------------------
 
     def group_is_new(self) -> bool:
-        """Whether the group has no members and has committed nothing."""
+        """Whether the group has no members and no committed offsets."""
         groups = self.ask(15, "describe_groups", [self.group])
         offsets = self.ask(15, "list_group_offsets", [self.group])
         return not groups[self.group].get("members") and not offsets.get(self.group)
 
     def owned(self, topic: str) -> set[int] | None:
-        """Which partitions of a topic its members have; None while it shares them out."""
+        """The partitions of a topic that are assigned; None during a rebalance."""
         group = self.ask(15, "describe_groups", [self.group])[self.group]
         if group["group_state"] != "Stable":
             return None
@@ -334,14 +335,14 @@ class Admin:
         }
 
     def set_offsets(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit offsets of a group that has no members."""
+        """Commit offsets of a group without members."""
         done = within(15, self._admin.alter_group_offsets, self.group, positions)
         for error in done.values():
             if error is not kafka_errors.NoError:
                 raise classify(error(f"offsets of group {self.group!r}"), DeniedError)
 
     def remove_member(self, instance_id: str) -> None:
-        """Let a static member go at once, instead of when its session times out."""
+        """Remove a static member at once, without waiting for its session to time out."""
         member = MemberToRemove(group_instance_id=instance_id)
         within(5, self._admin.remove_group_members, self.group, [member])
 

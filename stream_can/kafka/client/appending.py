@@ -1,8 +1,8 @@
-"""Many records into kafka-python's producer at once: one lock, one lookup, a future per batch.
+"""Append many records to kafka-python's producer at once: one lock, one lookup, one future a batch.
 
-``KafkaProducer.send`` takes them one by one, each with its locks, its future and a call for every
-number in it; that is most of what a record costs. `append` leaves the same bytes in the same
-batches. It works on private parts; `check` raises where they have moved.
+``KafkaProducer.send`` takes them singly, each with locks, a future and a call for every number in
+it, which is most of a record's cost. `append` writes the same bytes into the same batches. It uses
+private parts of kafka-python; `check` raises where they have changed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SAMPLE = [
     Output(None, b"", [("null", None)], 500),
     Output(b"", None, [("\u00fc", b"v" * 200)], 1 << 40),
 ]
-"""Written both ways before anything real is."""
+"""Encoded by both implementations and compared before any real record."""
 
 
 def varint(number: int) -> bytes:
-    """A signed number as Kafka writes it: zigzag, seven bits a byte, the lowest first."""
+    """Encode a signed integer as Kafka does: zigzag, seven bits per byte, lowest first."""
     left = (number << 1) ^ (number >> 63)
     found = bytearray()
     while left > 0x7F:
@@ -45,12 +45,12 @@ def varint(number: int) -> bytes:
 
 SMALL = 8192
 VARINTS = [varint(number) for number in range(SMALL)]
-"""Lengths, offsets and time differences within a batch are nearly always among these."""
+"""Encodings of the numbers that nearly all lengths, offsets and time differences are among."""
 NULL = varint(-1)
 
 
 def check(producer: Any) -> None:
-    """Raise UnsupportedVersionError where this producer is not one that `append` works on."""
+    """Raise UnsupportedVersionError where `append` does not support this producer."""
     try:
         for path, names in PARTS.items():
             for name in names:
@@ -71,9 +71,9 @@ def check(producer: Any) -> None:
 
 
 def require(producer: Any, topic: str, partition: int) -> None:
-    """Raise UnknownTopicOrPartitionError for a partition that a producer has not heard of.
+    """Raise UnknownTopicOrPartitionError for a partition that a producer does not know.
 
-    Trap: ``send`` would raise a ValueError, though only its look at the topic may be old.
+    Trap: ``send`` raises ValueError, though its metadata may just be stale.
     """
     if partition not in producer.partitions_for(topic):
         raise kafka_errors.UnknownTopicOrPartitionError(f"{topic}-{partition}")
@@ -82,17 +82,17 @@ def require(producer: Any, topic: str, partition: int) -> None:
 def append(
     producer: Any, topic: str, partition: int, outputs: Sequence[Output], limit: int
 ) -> list[Any]:
-    """Put records into the producer's batches, as its ``send`` would one by one.
+    """Append records to the producer's batches, as its ``send`` would one by one.
 
     Parameters
     ----------
     limit
-        Most bytes of a batch of several records: what its topic takes, since a batch that is
-        refused is cut in two, and its future never done.
+        Maximum size of a batch of several records: the topic's limit. A batch that is refused as
+        too large is split, and its future never completes.
 
     Returns
     -------
-    One future for each batch that was touched: a batch is acknowledged, or not, as a whole.
+    One future per batch that was appended to: a batch is acknowledged as a whole.
     """
     require(producer, topic, partition)
     tp = TopicPartition(topic, partition)
@@ -132,19 +132,19 @@ def append(
 
 
 def _write(records: Any, outputs: Sequence[Output], start: int, limit: int) -> tuple[int, int]:
-    """Write outputs from ``start`` on as long as they fit.
+    """Write outputs from ``start`` on while they fit.
 
-    The bytes of a record are those of Kafka's record format 2: times and offsets as differences to
-    the first of the batch, every number as a varint. Written here without a call for most numbers.
+    A record's bytes follow Kafka's record format 2: times and offsets as differences to the first
+    of the batch, every number as a varint. Inlined, so that most numbers need no call.
 
     Returns
     -------
-    The number of the first output that was not written, and the bytes of the largest that was.
+    Index of the first output not written, and the size of the largest written.
     """
     builder, table = records._builder, VARINTS
     offset, size = records.next_offset(), builder.size()
     first, last = builder._first_timestamp, builder._max_timestamp
-    headers, packed = None, b""  # those of consecutive outputs are often equal
+    headers, packed = None, b""  # consecutive outputs often have equal headers
     parts: list[bytes] = []
     largest, end = 0, start
     for end in range(start, len(outputs)):
@@ -194,7 +194,7 @@ def _write(records: Any, outputs: Sequence[Output], start: int, limit: int) -> t
 def _pack(headers: Iterable[Header]) -> bytes:
     parts = [b""]
     for name, value in headers:
-        text = name.encode(errors="surrogateescape")  # as unpacking leaves what is not UTF-8
+        text = name.encode(errors="surrogateescape")  # unpacking maps invalid UTF-8 so
         n = NULL if value is None else varint(len(value))
         parts += (varint(len(text)), text, n, value or b"")
     parts[0] = varint(len(parts) // 4)

@@ -1,4 +1,4 @@
-"""A consumer of partitions that are told to it, from offsets that are told to it; in no group."""
+"""A consumer outside any group, for given partitions and offsets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stream_can.kafka.client.options import Options
 __all__ = ["Assigned"]
 
 Place = tuple[str, int]
-"""A topic and one of its partitions."""
+"""Topic and partition."""
 
 
 class Assigned:
@@ -26,7 +26,7 @@ class Assigned:
     Parameters
     ----------
     options
-        The brokers and the client options.
+        Brokers and client options.
     """
 
     def __init__(self, options: Options) -> None:
@@ -35,7 +35,7 @@ class Assigned:
         self._held: set[TopicPartition] = set()
 
     def start(self, places: Mapping[Place, int]) -> None:
-        """Read these, each from an offset on, and no others."""
+        """Read exactly these partitions, each from an offset."""
         for place in [(tp.topic, tp.partition) for tp in self._held]:
             self.hold(place, False)
         self._consumer.assign([TopicPartition(*place) for place in places])
@@ -44,14 +44,14 @@ class Assigned:
             self._ends.forget(TopicPartition(*place))
 
     def poll(self, wait_ms: int) -> dict[Place, list[Any]]:
-        """Poll for records, by partition.
+        """Poll; return records by partition.
 
         Raises
         ------
         RebuildError
-            What was to be read next is gone.
+            The next record to read is gone.
         RetryError
-            The brokers are away.
+            No broker answers.
         """
         unpacking.unpark(self._consumer)
         try:
@@ -65,7 +65,7 @@ class Assigned:
         return {(tp.topic, tp.partition): records for tp, records in found.items()}
 
     def behind(self, places: Iterable[Place]) -> list[Place]:
-        """Partitions among these that have more to read, as far as is known."""
+        """Partitions among these that are known to have more to read."""
         found = []
         for place in places:
             tp = TopicPartition(*place)
@@ -77,7 +77,7 @@ class Assigned:
         return found
 
     def lag(self) -> dict[Place, int]:
-        """Offsets of each between the position and the known end."""
+        """Number of offsets between position and known end of each partition."""
         found = {}
         for tp in self._consumer.assignment():
             end = self._ends.of(tp)
@@ -88,22 +88,22 @@ class Assigned:
         return found
 
     def require_known(self) -> None:
-        """Raise RetryError where the brokers do not know a topic any more: a poll would say nothing
-        of one that was deleted."""
+        """Raise RetryError where brokers no longer know a topic: polls do not report deleted
+        topics."""
         for topic in sorted({tp.topic for tp in self._consumer.assignment()}):
             with errors_as(RetryError):
                 if not self._consumer.partitions_for_topic(topic):
                     raise RetryError(f"the brokers do not know {topic!r}")
 
     def hold(self, place: Place, held: bool) -> None:
-        """Stop or go on reading a partition."""
+        """Pause or resume a partition."""
         tp = TopicPartition(*place)
         if held == (tp in self._held):
             return
         (self._consumer.pause if held else self._consumer.resume)(tp)
         if held:
             self._held.add(tp)
-        else:  # it was not fetched for a while
+        else:  # it was not fetched for a while: its known end is stale
             self._held.remove(tp)
             self._ends.forget(tp)
 

@@ -1,4 +1,4 @@
-"""How the group's leader shares partitions out."""
+"""Assignment of partitions by the group's leader."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["CommonRange"]
 
 
 class _Common:
-    """The cluster as an assignor sees it, with only those partitions that all topics have.
+    """The cluster for an assignor, restricted to partitions that all topics have.
 
     Raises
     ------
     StaleMetadata
-        A topic is not known, as to a client that has just connected. The join is tried again.
-        (Trap: what was assigned without it holds until the next rebalance, and nothing brings that
-        about if the leader's process has by then started over: nobody would have a partition.)
+        A topic is unknown, as to a client that has just connected; the join is retried. (Trap: an
+        assignment made without it would stay until the next rebalance, which nothing triggers if
+        the leader has restarted by then: nobody would own a partition.)
     """
 
     def __init__(self, cluster: Any, topics: set[str]) -> None:
@@ -33,8 +33,8 @@ class _Common:
 
 
 class CommonRange(RangePartitionAssignor):  # type: ignore[misc]
-    """Kafka's range, over the partitions that input and labels both have: while partitions are
-    added, one of them has more. It keeps the name, so that members of any release share a group.
+    """Kafka's range assignor over the partitions that input and labels both have: while partitions
+    are added, one topic has more. It keeps the name, so that all releases can share a group.
     """
 
     @classmethod

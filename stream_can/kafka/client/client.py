@@ -1,4 +1,4 @@
-"""The clients of a worker: a member of the group, a transaction and readers, kept together.
+"""Client: group member, transaction and readers of a worker, managed together.
 
 Nothing outside this folder imports kafka-python.
 """
@@ -30,15 +30,15 @@ class Client:
     bootstrap_servers, options
         See `Options`.
     application_id
-        Consumer group; with ``instance`` the transactional id and the static member's name.
+        Consumer group; with ``instance`` the transactional id and the static member id.
     instance
-        Name of this process, the same after a restart and unique among those that are alive.
+        Name of this process, stable across restarts and unique among running ones.
     input
-        The topic to read.
+        Input topic.
     compression, skip_damaged
         See `Options`.
     transactional_id
-        Where it is not of this instance alone; ``transaction.open`` takes it over.
+        Set where several instances share it; ``transaction.open`` takes it over.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class Client:
         self, others: Mapping[str, set[str]], own: Mapping[str, Any], *,
         input: str | None = None, create: bool = False,
     ) -> dict[str, int]:  # fmt: skip
-        """:meth:`Admin.check_topics`, for the group of this client; what the own topics take is
-        noted."""
+        """Run :meth:`Admin.check_topics` for this client's group, and keep the limits of the
+        application's topics."""
         with Admin(self.options, self.group) as admin:
             of = self.input if input is None else input
             counts, accepts = admin.check_topics(of, others, own, create=create)
@@ -79,10 +79,10 @@ class Client:
         return counts
 
     def look(self) -> None:
-        """Check what only reading shows: the codecs of the input, and the right to the name.
+        """Check what only reading shows: the input's codecs, and the right to the transactional id.
 
-        It reads the newest batch of every partition and asks how the last transaction ended. That
-        leaves no trace, so it may be done beside a running worker of the same name.
+        Reads the newest batch of every partition and asks how the last transaction ended. Changes
+        nothing, so it may run beside a worker of the same name.
 
         Raises
         ------
@@ -93,15 +93,16 @@ class Client:
         self.require_identity()
 
     def require_identity(self) -> None:
-        """Raise DeniedError where there is no right to the transactional id."""
+        """Raise DeniedError where the right to the transactional id is missing."""
         with Admin(self.options, self.group) as admin:
             last_ended(admin, self.transaction.identity)
 
     def open(self) -> None:
-        """Join the group, take over the transactional id: what an earlier owner left is settled.
+        """Join the group and take over the transactional id, settling an earlier owner's
+        transaction.
 
-        One that is not of this instance alone is not taken over: it is its owner's until who joins
-        has been given what there is to own.
+        A shared transactional id is not taken over here: it stays with its owner until the new one
+        has been assigned its partition.
         """
         try:
             with errors_as(RetryError):
@@ -113,51 +114,51 @@ class Client:
             raise
 
     def rebuild(self) -> None:
-        """A new producer under the same id; the next ``take_rebalance`` asks for a restore."""
+        """Open a new producer with the same id; the next ``take_rebalance`` asks for a restore."""
         self.transaction.close()
         self.readers.close()
         self.member.ask_again()
         self.open()
 
     def rejoin(self) -> None:
-        """A new consumer too, after the old one was fenced."""
+        """Open a new consumer too, after the old one was fenced."""
         self.member.drop()
         self.rebuild()
 
     def close(self, leave: bool = True) -> None:
-        """Close everything. The next producer of this name aborts what is open.
+        """Close everything. The next producer of this id aborts an open transaction.
 
-        ``leave`` hands the partitions over at once. Otherwise the group waits for a static member
-        until its session times out.
+        ``leave`` releases the partitions at once. Otherwise the group keeps them for the static
+        member until its session times out.
         """
         self.transaction.close()
         self.readers.close()
         self.member.close(leave=leave)
 
     def commit(self, offsets: Mapping[tuple[str, int], int], token: Any) -> None:
-        """Commit the transaction together with the offsets of what it was made from.
+        """Commit the transaction with the offsets of its input.
 
         Raises
         ------
         RebuildError
-            It may or may not have been committed: restore. Also where a rebalance came in between.
+            The outcome is unknown, or a rebalance came in between: restore.
         """
         self.member.require(token)
         try:
             self.transaction.commit(offsets, token)
         except RebuildError as error:
-            # Trap: the group no longer knows this member. A consumer whose instance was fenced for
-            # a moment never notices that, and would present the same membership for ever.
+            # Trap: the group no longer knows this member. A consumer whose instance was fenced
+            # briefly does not notice, and would present the same membership for ever.
             if isinstance(error.__cause__, kafka_errors.CommitFailedError):
                 self.member.drop()
             raise
 
     def group_is_new(self) -> bool:
-        """Whether the group has no members and has committed nothing."""
+        """Whether the group has no members and no committed offsets."""
         with Admin(self.options, self.group) as admin:
             return admin.group_is_new()
 
     def set_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit offsets for a group without members."""
+        """Commit offsets of a group without members."""
         with Admin(self.options, self.group) as admin:
             admin.set_offsets(positions(offsets))

@@ -1,4 +1,4 @@
-"""The brokers' time: what they take or refuse by its timestamp goes by theirs, never by ours."""
+"""The brokers' clock, by which they accept or refuse timestamps."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ WARN_SECONDS = 60.0
 
 
 class BrokerClock:
-    """Where the brokers' clock is, by the last look at it; ours until the first."""
+    """Estimate of the brokers' time; this machine's until the first measurement."""
 
     def __init__(self) -> None:
         self.skew = 0.0
-        """Seconds by which the brokers are ahead of this machine, as far as that is sure."""
+        """Certain lead of the brokers' clock in seconds."""
         self._looked: tuple[float, float] | None = None
 
     def look(self, before: float, theirs: float, after: float) -> None:
-        """Note a time of theirs, in seconds since 1970, that lies between two of ours."""
+        """Use a broker time, in seconds since 1970, that lies between two local times."""
         self.skew = min(theirs - before, 0.0) + max(theirs - after, 0.0)
-        # From here on by the clock that nobody sets.
+        # From here on by the monotonic clock.
         self._looked = after + self.skew, time.monotonic()
         if abs(self.skew) > WARN_SECONDS:
             log.warning(
@@ -31,7 +31,7 @@ class BrokerClock:
             )  # fmt: skip
 
     def now_ms(self) -> int:
-        """Their time now, in milliseconds."""
+        """The brokers' time now, in milliseconds."""
         if self._looked is None:
             return int(time.time() * 1000)
         theirs, at = self._looked

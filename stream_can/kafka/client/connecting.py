@@ -1,6 +1,6 @@
-"""Connecting for the first time: what is wrong with addresses, TLS or SASL is named.
+"""First connection: wrong addresses, TLS or SASL settings are named.
 
-kafka-python's admin client connects while it is made, so it is the one that tells.
+kafka-python's admin client connects on creation, so it is used to find out.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from stream_can.kafka.client.options import Options
 
 
 class Reasons(logging.Handler):
-    """Listens to kafka-python's log for the reason why a connection failed.
+    """Collects the reason for a failed connection from kafka-python's log.
 
-    Trap: every TLS, SASL or address error is raised as the same "Unable to bootstrap". The reason
-    is only in the log.
+    Trap: every TLS, SASL or address error is raised as the same "Unable to bootstrap". Only the log
+    has the reason.
     """
 
     FATAL = ("SaslAuthenticationFailed", "UnsupportedSaslMechanism", "CERTIFICATE_VERIFY_FAILED",
@@ -46,7 +46,7 @@ class Reasons(logging.Handler):
     def __enter__(self) -> Reasons:
         logger = logging.getLogger("kafka")
         self.before = logger.level, logger.propagate
-        if logger.getEffectiveLevel() > logging.WARNING:  # heard here, still not shown
+        if logger.getEffectiveLevel() > logging.WARNING:  # collected here, still not shown
             logger.propagate = False
             logger.setLevel(logging.WARNING)
         logger.addHandler(self)
@@ -60,7 +60,7 @@ class Reasons(logging.Handler):
 
 
 def _check_files(given: Mapping[str, Any]) -> None:
-    """Raise DeniedError where a file is missing, or is not what it should be."""
+    """Raise DeniedError where a file is missing or has the wrong content."""
     for name, value in given.items():
         if name.endswith("file") and value is not None and not os.access(value, os.R_OK):
             raise DeniedError(f"{name}: cannot read {value}")
@@ -73,7 +73,7 @@ def _check_files(given: Mapping[str, Any]) -> None:
                 raise DeniedError(f"{name}: {path} is not in PEM: {error}") from error
     if (path := given.get("ssl_certfile")) is not None:
         key, password = given.get("ssl_keyfile"), given.get("ssl_password")
-        try:  # without a password it would ask the terminal
+        try:  # without a password it would ask on the terminal
             context.load_cert_chain(path, key, password or (lambda: ""))
         except ssl.SSLError as error:
             raise DeniedError(
@@ -82,14 +82,14 @@ def _check_files(given: Mapping[str, Any]) -> None:
 
 
 def connect(options: Options) -> Any:
-    """kafka-python's admin client, connected.
+    """Return kafka-python's admin client, connected.
 
     Raises
     ------
     RetryError
         No broker answers (yet).
     DeniedError
-        Anything that waiting does not mend.
+        An error that waiting does not cure.
     """
     _check_files(options.given)
     with Reasons() as reasons, errors_as(RetryError):
@@ -98,8 +98,8 @@ def connect(options: Options) -> Any:
                 return KafkaAdminClient(**options.admin)
         except (kafka_errors.KafkaError, OSError, ValueError) as error:
             where, failed = ", ".join(options.servers), reasons.failed
-            # `probe` is asked first. Whether kafka-python hears a broker's refusal before the
-            # connection ends is chance, and its message does not name what would be right.
+            # `probe` is asked first: whether kafka-python reads a broker's refusal before
+            # the connection ends is chance, and its message does not name the right value.
             in_words = isinstance(error, ValueError)
             if not in_words and (meant := probe.wrong(options.servers, options.given)):
                 raise DeniedError(f"cannot connect: {meant}") from error
@@ -110,7 +110,7 @@ def connect(options: Options) -> Any:
                 raise DeniedError(f"cannot connect to {where}: {reason}") from error
             closed = sum("socket disconnected" in text for text in failed)
             if "SASL" in str(options.given.get("security_protocol")) and closed > 2:
-                # kafka-python often sees the end of the connection before the reason.
+                # kafka-python often sees the connection's end before the reason.
                 raise DeniedError(
                     f"cannot connect to {where}: connections are closed while they"
                     " authenticate; are user and password right?"

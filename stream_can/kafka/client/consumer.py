@@ -1,4 +1,4 @@
-"""A consumer of kafka-python as everything here reads: explicit offsets, records in bulk."""
+"""Create consumers with explicit offsets and bulk reading of records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stream_can.kafka.client.options import Options
 
 
 def open_consumer(options: Options, isolation: str = "read_committed", **more: Any) -> Any:
-    """A connected consumer that commits nothing and never chooses an offset by itself."""
+    """Return a connected consumer that never commits and never chooses offsets itself."""
     with errors_as(RetryError), options.noting():
         consumer = KafkaConsumer(
             **{**options.consumer, **more},
@@ -33,7 +33,7 @@ def ends_of(consumer: Any, tps: list[TopicPartition]) -> dict[TopicPartition, in
     Raises
     ------
     RetryError
-        Of one of them no leader is known. (Trap: those are left out, and then looked up.)
+        A partition has no known leader. (Trap: it is left out of the answer, then looked up.)
     """
     try:
         ends: dict[TopicPartition, int] = consumer.end_offsets(tps, timeout_ms=5_000)

@@ -1,4 +1,4 @@
-"""How the last transaction of a transactional id ended, as its coordinator says."""
+"""How the last transaction of a transactional id ended, according to its coordinator."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from stream_can.kafka.client.guards import DeniedError, RetryError
 
 
 class Ended(NamedTuple):
-    """How it ended, or that it is open, and whose it was."""
+    """Outcome of a transaction, or that it is open, and its producer."""
 
     how: Literal["commit", "abort", "open"]
     producer_id: int
     epoch: int
 
     def at_fence(self, producer_id: int, epoch: int) -> Literal["commit", "abort"]:
-        """How it has ended once a producer with this id and epoch has taken over.
+        """Outcome once a producer with this id and epoch has taken over.
 
-        The owner may have gone on between the question and the fence. If the transaction was still
-        open at the fence, the fence aborted it and the epoch went up by two. If it was open before
-        and not at the fence, its owner ended it, and owners commit.
+        The owner may have continued between query and takeover. If the transaction was still open
+        at the takeover, that aborted it and raised the epoch by two. If it was open at the query
+        and not at the takeover, its owner ended it, and owners commit.
         """
-        if producer_id != self.producer_id:  # all of its epochs were used up
+        if producer_id != self.producer_id:  # all its epochs were used up
             aborted = self.how != "commit"
         else:
             aborted = epoch > self.epoch + 1 or self.how == "abort"
@@ -32,14 +32,14 @@ class Ended(NamedTuple):
 
 
 def last_ended(admin: Admin, transactional_id: str) -> Ended | None:
-    """How the last transaction of an id ended; None where it never had one.
+    """How the last transaction of an id ended; None where there was none.
 
     Raises
     ------
     RetryError
         Its coordinator does not answer (yet).
     DeniedError
-        There is no right to the id.
+        The right to the id is missing.
     """
     try:
         described = admin.ask(15, "describe_transactions", [transactional_id])

@@ -1,4 +1,4 @@
-"""Around the calls of kafka-python: each ends within a time and fails in one of four ways.
+"""Guards around kafka-python's calls: each has a time limit and fails in one of four ways.
 
 ClientError
 ├── RetryError    nothing happened; the same call may be made again
@@ -7,8 +7,8 @@ ClientError
 └── DeniedError   no retry helps; the message says what to change
     └── NoRight   a right is missing, and the message may not say which
 
-Here and in the modules beside it, a comment that begins with "Trap" says where kafka-python 3.0.12
-does something unexpected.
+Here and in the neighbouring modules, a comment that begins with "Trap" marks unexpected behaviour
+of kafka-python 3.0.12.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ T = TypeVar("T")
 
 
 class ClientError(StreamCANError):
-    """Base of the four."""
+    """Base of the four errors."""
 
 
 class RetryError(ClientError):
-    """Nothing happened; the same call may be made again."""
+    """Nothing happened; the call may be repeated."""
 
 
 class RebuildError(ClientError):
-    """The content of the brokers is unknown: rebuild the client, then restore from Kafka."""
+    """The brokers' content is unknown: rebuild the client, then restore from Kafka."""
 
 
 class FencedError(ClientError):
-    """Another process works under the same transactional id or instance id."""
+    """Another process uses the same transactional id or instance id."""
 
 
 class DeniedError(ClientError):
-    """No retry helps; the message says what to change."""
+    """A retry does not help; the message says what to change."""
 
 
 class NoRight(DeniedError):
@@ -53,14 +53,14 @@ class NoRight(DeniedError):
 
 
 class DamagedBatch(kafka_errors.CorruptRecordError):  # type: ignore[misc]
-    """A batch of records whose bytes are not those that were written; it names the offsets."""
+    """A batch of records with damaged bytes; the message names the offsets."""
 
     def __str__(self) -> str:
-        return str(self.args[0])  # without the number and name that kafka-python puts before it
+        return str(self.args[0])  # without kafka-python's number and name in front
 
 
 def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
-    """One of the four for an error of kafka-python; ``otherwise`` where it says too little."""
+    """Map an error of kafka-python to one of the four; ``otherwise`` where it is ambiguous."""
     e = kafka_errors
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, ClientError):
@@ -91,7 +91,7 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
 
 @contextlib.contextmanager
 def errors_as(otherwise: type[ClientError]) -> Iterator[None]:
-    """Raise errors of kafka-python and sockets as one of the four; all else is a bug and stays."""
+    """Raise errors of kafka-python and sockets as one of the four; others are bugs and pass."""
     try:
         yield
     except (kafka_errors.KafkaError, OSError) as error:
@@ -101,10 +101,10 @@ def errors_as(otherwise: type[ClientError]) -> Iterator[None]:
 def within(
     seconds: float, call: Callable[..., T], *args: Any, otherwise: type[ClientError] = RebuildError
 ) -> T:
-    """``call(*args)``, given up after some seconds.
+    """Run ``call(*args)`` with a time limit in seconds.
 
-    Trap: ``send_offsets_to_transaction``, ``commit_transaction``, ``close`` and the admin's calls
-    take no time-out, and some of them never return once a coordinator's broker has died.
+    Trap: ``send_offsets_to_transaction``, ``commit_transaction``, ``close`` and the admin calls
+    accept no time-out, and some never return once a coordinator's broker has died.
     """
     outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
 
@@ -123,11 +123,11 @@ def within(
 
 
 def close(client: Any, *args: Any) -> None:
-    """Close a client of kafka-python that may be None.
+    """Close a client of kafka-python, which may be None.
 
-    Trap: closing can raise, can hang, and can leave a thread behind. A producer with undelivered
-    records raises before it ends its thread. The thread goes on trying to send them, and the
-    producer raises once more when it is collected.
+    Trap: closing can raise, hang, or leave a thread behind. A producer with undelivered records
+    raises before its thread ends; the thread keeps trying to send, and the producer raises again
+    when it is garbage-collected.
     """
     if client is None:
         return
@@ -140,22 +140,22 @@ def close(client: Any, *args: Any) -> None:
 
 
 def create_no_topics(client: Any) -> None:
-    """Never let a consumer or producer make a topic.
+    """Keep a consumer or producer from creating topics.
 
-    Trap: ``allow_auto_create_topics=False`` is not handed on to what asks for metadata. So a topic
-    that is deleted under a client is made again by its next request, with the brokers' defaults.
+    Trap: ``allow_auto_create_topics=False`` is not passed on to metadata requests. A topic that is
+    deleted under a client is therefore created again by its next request, with default settings.
     """
     cluster = client._metadata if hasattr(client, "_metadata") else client._cluster
     cluster.config["allow_auto_create_topics"] = False
 
 
 def patch_await_ready(producer: Any) -> None:
-    """Answer False, not an exception, where a coordinator's broker is away.
+    """Return False instead of raising where a coordinator's broker is away.
 
-    Trap: ``producer/sender.py`` takes a request off its queue, and where ``await_ready`` raises,
-    that request is lost: ``init_transactions``, ``send_offsets_to_transaction`` and
-    ``commit_transaction`` then wait for ever, even after the broker is back. With False it looks
-    the coordinator up again.
+    Trap: ``producer/sender.py`` removes a request from its queue before ``await_ready``; if that
+    raises, the request is lost: ``init_transactions``, ``send_offsets_to_transaction`` and
+    ``commit_transaction`` then wait for ever, even after the broker is back. On False it looks the
+    coordinator up again.
     """
     network = getattr(getattr(producer, "_sender", None), "_client", None)
     original = getattr(network, "await_ready", None)

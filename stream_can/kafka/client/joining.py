@@ -1,4 +1,4 @@
-"""A clock for joining the group: a warning that names the coordinator, and an end."""
+"""Time limit for joining the group, with a warning that names the coordinator."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ log = logging.getLogger(__name__)
 
 STABLE = MemberState.STABLE
 WARN_SECONDS = 5.0
-"""How long joining may take without a word."""
+"""Seconds of joining without a warning."""
 LEAST_SECONDS, MOST_SECONDS = 10.0, 20.0
 
 
 class JoinClock:
-    """How long a consumer has been about to join.
+    """Measures how long a consumer has been joining.
 
-    Trap: a consumer waits 305 s for the answer to its request to join. If the coordinator's broker
-    hangs it goes on waiting, even when the group has another coordinator by then.
+    Trap: a consumer waits 305 s for the answer to its join request. If the coordinator's broker
+    hangs, it keeps waiting even when the group has another coordinator by then.
 
     Parameters
     ----------
     session_seconds
-        About as long, within bounds, a join may take.
+        Approximate time limit of a join, within bounds.
     """
 
     def __init__(self, session_seconds: float) -> None:
@@ -36,18 +36,18 @@ class JoinClock:
         self.reset()
 
     def reset(self) -> None:
-        """There is a new consumer, or none."""
+        """Restart: the consumer is new or closed."""
         self._since: float | None = None
         self._warned = 0.0
 
     def overdue(self, consumer: Any, topics: Sequence[str] = ()) -> bool:
-        """Whether a new consumer should join instead. Says so in the log while it takes long.
+        """Whether to join with a new consumer instead; logs a warning during a long join.
 
         Raises
         ------
         RetryError
-            It takes long, and the brokers do not know one of the topics: a group whose members
-            read a topic that was deleted shares out its partitions again and again.
+            Joining takes long and brokers do not know one of the topics: a group that reads a
+            deleted topic rebalances for ever.
         """
         if consumer.group_metadata().state == STABLE:
             self._since = None
@@ -58,7 +58,7 @@ class JoinClock:
         waited = now - self._since
         if now - self._warned > WARN_SECONDS:
             self._warned = now
-            known = consumer._coordinator._cluster.partitions_for_topic  # without a request
+            known = consumer._coordinator._cluster.partitions_for_topic  # cached, no request
             unknown = [name for name in topics if not known(name)]
             if unknown:
                 raise RetryError(f"the brokers do not know {', '.join(unknown)}")
@@ -67,7 +67,7 @@ class JoinClock:
 
 
 def _coordinator(consumer: Any) -> str:
-    """The group's coordinator, in words."""
+    """Describe the group's coordinator."""
     node = consumer._coordinator.coordinator_id
     if node is None:
         return "no coordinator is known"

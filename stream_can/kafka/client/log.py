@@ -1,7 +1,7 @@
-"""A thread that reads a topic, as that of states, so that no broker can hold up the loop by it.
+"""LogReader: reads a topic in a thread, so that a slow broker cannot block the main loop.
 
-It has a consumer of its own, outside the group. A broker that is away costs what is learned
-meanwhile its freshness and nothing else.
+Its consumer is outside the group. While a broker is away, only the freshness of what is read
+suffers.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ log = logging.getLogger(__name__)
 
 POLL_MS = 100
 PAUSE_SECONDS = 0.02
-"""Between two polls that bring something."""
+"""Seconds between two polls that bring records."""
 AWAY_SECONDS = 1.0
-"""Between two tries while no broker answers."""
+"""Seconds between two attempts while no broker answers."""
 MOST_BYTES = 32 << 20
-"""Read ahead of the loop."""
+"""Number of records read ahead of the loop."""
 
 
 GONE = (kafka_errors.OffsetOutOfRangeError, kafka_errors.LogTruncationError)
 
 
 class LogRecords(NamedTuple):
-    """Records that were read of a partition of the log."""
+    """Records read from a partition."""
 
     records: list[Any]
     next: int
-    """Where to read on: no record that counts lies between the last one and here."""
+    """Next offset: between the last record and here there is none."""
 
 
 class LogReader:
-    """The committed records of some partitions, as they come.
+    """Committed records of some partitions, as they arrive.
 
-    The loop calls `read`, `take` and `close`; the thread fills what `take` empties. The number of
-    the assignment rises with each `read`, so that the thread throws away what it read before that.
+    The loop calls `read`, `take` and `close`; the thread fills the buffer that `take` empties.
+    Every `read` starts a new assignment, and records of earlier ones are dropped.
 
     Parameters
     ----------
     options
-        The brokers and the client options.
+        Brokers and client options.
     topic
-        The log, or another one.
+        The topic.
     """
 
     def __init__(self, options: Options, topic: str) -> None:
@@ -73,7 +73,7 @@ class LogReader:
         self._thread: threading.Thread | None = None
 
     def read(self, offsets: Mapping[int, int]) -> None:
-        """Read these partitions from these offsets on, and no others."""
+        """Read exactly these partitions, from these offsets on."""
         with self._lock:
             self._wanted = dict(offsets)
             self._assignment += 1
@@ -84,14 +84,14 @@ class LogReader:
             self._thread.start()
 
     def take(self) -> dict[int, LogRecords]:
-        """Take what came since the last call, by partition; never waits.
+        """Return the records since the last call, by partition; does not block.
 
         Raises
         ------
         RebuildError
-            The log's retention has passed where it was to read on.
+            Records at the position were deleted by retention.
         DeniedError
-            It may not be read.
+            The topic may not be read.
         """
         with self._lock:
             if self._error is not None:
@@ -100,17 +100,17 @@ class LogReader:
         return read
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join(5)
             self._thread = None
 
     def _run(self) -> None:
-        """The thread: poll until `close`.
+        """Poll until `close`; runs in the thread.
 
-        While no broker answers it tries again with a new consumer. Any other error waits for
-        `take`, which raises it in the loop.
+        Retries with a new consumer while no broker answers. `take` raises any other error in the
+        loop.
         """
         consumer, assignment = None, -1
         while not self._ended.is_set():
@@ -147,9 +147,9 @@ class LogReader:
         return assignment
 
     def _poll(self, consumer: Any, assignment: int) -> None:
-        """Put what one poll brings where `take` finds it.
+        """Buffer the records of one poll for `take`.
 
-        The position counts too, where no record came: it moves past the markers of transactions.
+        The position counts even without records: it moves past transaction markers.
         """
         if not self._wanted or self._bytes > MOST_BYTES:
             self._ended.wait(PAUSE_SECONDS)
@@ -158,7 +158,7 @@ class LogReader:
         at = {tp.partition: consumer.position(tp, timeout_ms=0) for tp in consumer.assignment()}
         with self._lock:
             if assignment != self._assignment:
-                return  # read from other offsets meanwhile
+                return  # the assignment has changed
             for partition, next_ in at.items():
                 records = polled.get(TopicPartition(self.topic, partition), [])
                 if next_ is None or (not records and next_ == self._wanted[partition]):

@@ -1,4 +1,4 @@
-"""A static member of the consumer group: its partitions, their records, positions and lag."""
+"""A static member of the consumer group: assignment, records, positions and lag."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ log = logging.getLogger(__name__)
 
 
 class Assignment(NamedTuple):
-    """The partitions that are ours, and the generation of the group that made them so."""
+    """The assigned partitions, with the group generation of the assignment."""
 
     partitions: tuple[int, ...]
     token: Any
 
 
 class _Flag(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Trap: listeners run on the client's I/O thread, where blocking calls raise: only a flag."""
+    """Trap: listeners run on the client's I/O thread, where blocking calls raise; so only a
+    flag."""
 
     def __init__(self, set_: Callable[[], None]) -> None:
         self.set = set_
@@ -50,17 +51,17 @@ class _Flag(ConsumerRebalanceListener):  # type: ignore[misc]
 class Member:
     """The consumer in the group.
 
-    What it owns changes only inside `poll`: kafka-python joins and takes an assignment over while
-    that call waits. Between two polls no partition can be taken away.
+    The assignment changes only inside `poll`: kafka-python joins and is assigned partitions while
+    that call waits. Between two polls no partition is taken away.
 
     Parameters
     ----------
     options
-        The brokers and the client options.
+        Brokers and client options.
     group, identity
-        The consumer group, and the static member's name in it.
+        Consumer group, and static member id.
     topic
-        What to read.
+        Topic to read.
     """
 
     def __init__(self, options: Options, group: str, identity: str, topic: str) -> None:
@@ -70,10 +71,10 @@ class Member:
         self._rebalanced = threading.Event()
         self._joining = JoinClock(options.session_seconds)
 
-    # -- in and out of the group -----------------------------------------------------------------
+    # -- membership ------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Join the group, if it has not been joined."""
+        """Join the group, unless joined."""
         if self._consumer is None:
             self._consumer = open_consumer(
                 self._options, group_id=self.group, group_instance_id=self.identity
@@ -81,13 +82,13 @@ class Member:
             self._consumer.subscribe([self.topic], listener=_Flag(self._rebalanced.set))
 
     def drop(self) -> None:
-        """Close the consumer; the group waits for the session, or for us to come back."""
+        """Close the consumer; the group keeps its place until the session times out."""
         consumer, self._consumer = self._consumer, None
         self._joining.reset()
         close(consumer)
 
     def close(self, *, leave: bool = True) -> None:
-        """Close the consumer; with ``leave``, hand the partitions over at once."""
+        """Close the consumer; with ``leave`` release the partitions at once."""
         if self._consumer is None:
             return
         self.drop()
@@ -98,23 +99,23 @@ class Member:
             except ClientError as error:
                 log.warning("could not leave the group, others wait for the session: %s", error)
 
-    # -- whose partitions ------------------------------------------------------------------------
+    # -- assignment ------------------------------------------------------------------------------
 
     @property
     def rebalanced(self) -> bool:
-        """Whether a rebalance waits to be taken: what was sent since then must not be committed."""
+        """Whether a rebalance is pending: work since then must not be committed."""
         return self._rebalanced.is_set()
 
     def ask_again(self) -> None:
-        """Let the next `take_rebalance` give the assignment, even if it is the same."""
+        """Make the next `take_rebalance` return the assignment, even if unchanged."""
         self._rebalanced.set()
 
     def take_rebalance(self) -> Assignment | None:
-        """The new assignment, or None where nothing changed since the last call.
+        """Return the new assignment, or None where it has not changed since the last call.
 
-        Its token is the membership as of now: a commit presents that one, so that the brokers
-        refuse what a member does after it has been evicted. (Trap: a membership asked for later
-        may say generation -1, which brokers do not fence.)
+        Its token is the membership as of now. Commits present it, so that brokers refuse those of
+        an evicted member. (Trap: a membership queried later may have generation -1, which brokers
+        do not fence.)
         """
         if not self._rebalanced.is_set():
             return None
@@ -122,17 +123,17 @@ class Member:
         token = self._consumer.group_metadata()
         owned = self._consumer.assignment() or set()
         if self._rebalanced.is_set() or token.generation_id < 0 or token.state != STABLE:
-            # Between joining and being assigned, the generation is new and the partitions are old.
+            # Between join and assignment, the generation is new and the partitions are old.
             self._rebalanced.set()
             return Assignment((), None)
         return Assignment(tuple(sorted(tp.partition for tp in owned)), token)
 
     def share_out(self) -> None:
-        """Join again where a partition that we know of is nobody's.
+        """Rejoin where a known partition is assigned to nobody.
 
-        Trap: a leader that comes back as the same static member is given what it had before, and is
-        not told that it leads: of partitions that were added meanwhile nobody takes notice. Who
-        leads brings a new assignment about by joining again, which others do in vain.
+        Trap: a leader that returns as the same static member receives its old assignment and is not
+        told that it leads, so partitions added meanwhile go unnoticed. A rejoin of the leader
+        triggers a new assignment; that of other members has no effect.
         """
         with errors_as(RetryError):
             known = self._consumer.partitions_for_topic(self.topic) or set()
@@ -143,7 +144,7 @@ class Member:
             self._consumer._coordinator.request_rejoin()
 
     def require(self, token: Any) -> None:
-        """Raise RebuildError unless the assignment with this token still holds."""
+        """Raise RebuildError unless the assignment with this token is still valid."""
         if self._rebalanced.is_set() or token is None or token.generation_id < 0:
             raise RebuildError("the group has rebalanced since the restore")
 
@@ -152,14 +153,13 @@ class Member:
     def poll(
         self, timeout_ms: int = 100, most: int | None = None
     ) -> dict[tuple[str, int], list[Any]]:
-        """Records by (topic, partition), at most so many; nothing while a rebalance waits to be
-        taken.
+        """Return up to ``most`` records by (topic, partition); none while a rebalance is pending.
 
         Raises
         ------
         RetryError
-            The brokers are away, or do not know one of our topics; the rebalance flag may be set
-            all the same.
+            No broker answers, or one of the topics is unknown; a rebalance may be pending all the
+            same.
         """
         if self._rebalanced.is_set():
             timeout_ms = min(timeout_ms, 20)
@@ -186,27 +186,26 @@ class Member:
         return {} if self._rebalanced.is_set() else dict(found)
 
     def start_at(self, partition: int, offset: int) -> None:
-        """Read on from an offset. (Trap: positions survive a rebalance: call it after each one.)"""
+        """Continue at an offset. (Trap: positions survive a rebalance: call it after each one.)"""
         self._consumer.seek(TopicPartition(self.topic, partition), offset)
-        self.hold(partition, False)  # as it may have been until now
+        self.hold(partition, False)  # it may have been paused
 
     def leave_alone(self, partitions: Iterable[int]) -> None:
-        """Read nothing of these, though they are ours. (Trap: a poll raises as long as any
-        partition has no position, even one that is not fetched.)"""
+        """Pause assigned partitions that cannot be processed yet. (Trap: polls raise while any
+        partition has no position, even a paused one.)"""
         for partition in partitions:
             self.start_at(partition, 0)
             self.hold(partition, True)
 
     def hold(self, partition: int, held: bool) -> None:
-        """Stop or resume fetching from a partition."""
+        """Pause or resume a partition."""
         tp = TopicPartition(self.topic, partition)
         (self._consumer.pause if held else self._consumer.resume)(tp)
 
     # -- offsets ---------------------------------------------------------------------------------
 
     def committed(self, partition: int) -> int | None:
-        """The offset that the group has committed, if any; waits for a transaction that is being
-        settled."""
+        """The group's committed offset, if any; waits while a transaction is being settled."""
         budget = self._options.seconds("transaction_timeout") + 10
         with errors_as(RebuildError), self._given_up():
             found: int | None = self._consumer.committed(
@@ -216,9 +215,9 @@ class Member:
 
     @contextlib.contextmanager
     def _given_up(self) -> Iterator[None]:
-        """After an error, let a new consumer ask.
+        """Use a new consumer after an error.
 
-        Trap: after a time-out, the next fetch of these offsets gets the late answer to the first.
+        Trap: after a time-out, the next query of these offsets gets the late answer to the first.
         """
         try:
             yield
@@ -227,24 +226,24 @@ class Member:
             raise
 
     def span(self, partition: int) -> tuple[int, int]:
-        """The first offset still held and the next to be read (read_committed)."""
+        """The first available offset and the next one to read (read_committed)."""
         tp = TopicPartition(self.topic, partition)
         with errors_as(RebuildError):
             begin = self._consumer.beginning_offsets([tp], timeout_ms=10_000)[tp]
             return begin, self._consumer.end_offsets([tp], timeout_ms=10_000)[tp]
 
     def lag(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Offsets between our position and the last stable offset, by partition.
+        """Number of offsets between position and last stable offset, by partition.
 
         Raises
         ------
         RetryError
-            That cannot be told now.
+            It cannot be determined now.
         """
         tps = [TopicPartition(self.topic, partition) for partition in partitions]
         with errors_as(RetryError):
             ends = ends_of(self._consumer, tps)
             at = {tp: self._consumer.position(tp, timeout_ms=5_000) for tp in tps}
-            if None in at.values():  # Trap: what "no position within the time-out" looks like
+            if None in at.values():  # Trap: the result of "no position within the time-out"
                 raise RetryError(f"no position in {[tuple(tp) for tp in tps if at[tp] is None]}")
         return {tp.partition: ends[tp] - at[tp] for tp in tps}

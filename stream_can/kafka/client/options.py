@@ -1,4 +1,4 @@
-"""Options of kafka-python: what users may pass through, and what this package sets."""
+"""Options of kafka-python: those open to users, and those set by this package."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.probe import answering
 
 MESSAGE_BYTES = 1_048_588
-"""``max.message.bytes`` of a topic that nobody changed."""
+"""Default of a topic's ``max.message.bytes``."""
 ADMIN = {"bootstrap_timeout_ms": 5_000, "request_timeout_ms": 10_000}
 CONSUMER = {
     "reconnect_backoff_max_ms": 1_000,
     "session_timeout_ms": 45_000,
     "bootstrap_timeout_ms": 5_000,
-    "request_timeout_ms": 10_000,  # a heartbeat to a broker that hangs is waited for so long
-    # Trap: a poll brings 500 records, all of the first partition that has so many.
+    "request_timeout_ms": 10_000,  # time limit of a heartbeat to a hanging broker
+    # Trap: a poll returns 500 records, all of the first partition with that many.
     "max_poll_records": 100_000,
 }
 PRODUCER = {
     "reconnect_backoff_max_ms": 1_000,
     "bootstrap_timeout_ms": 5_000,
     "linger_ms": 5,
-    # Trap: the sender's thread sleeps for so long where a transaction begins while the brokers
-    # still write the markers of the last one, which is nearly always. Its default is 100.
+    # Trap: the sender thread sleeps this long where a transaction begins while brokers still write
+    # the markers of the last one, which is nearly always. The default is 100.
     "retry_backoff_ms": 20,
-    "batch_size": 524_288,  # a request costs about as much whatever its size
+    "batch_size": 524_288,  # a request costs about the same whatever its size
     "request_timeout_ms": 10_000,
     "max_block_ms": 8_000,
-    "delivery_timeout_ms": 18_000,  # 6 s is too close to a fail-over
+    "delivery_timeout_ms": 18_000,  # 6 s is too short for a fail-over
     "transaction_timeout_ms": 15_000,  # how long a lost instance holds back read_committed readers
 }
 HUNG_SECONDS = 60.0
-"""After a failure, ask for so long which servers answer before a client is made."""
+"""After a failed connection, seconds during which servers are probed before creating a client."""
 OURS = {
     "bootstrap_servers", "group_id", "metric_reporters", "group_instance_id", "transactional_id",
     "isolation_level",
@@ -47,34 +47,34 @@ OURS = {
     "value_deserializer", "allow_auto_create_topics", "kafka_client", "selector",
     "compression_type",
 }  # fmt: skip
-"""Options of kafka-python that the guarantees rest on, so that settings may not touch them."""
+"""Options on which the guarantees depend; settings may not change them."""
 
 
 def option_defaults() -> dict[str, Any]:
-    """Every option of kafka-python that settings may pass through, and its default."""
+    """Options of kafka-python open to settings, with their defaults."""
     known = {**KafkaConsumer.DEFAULT_CONFIG, **KafkaProducer.DEFAULT_CONFIG}
     return {name: value for name, value in known.items() if name not in OURS}
 
 
 class Options:
-    """The brokers, and the options of each kind of client.
+    """Brokers and options for each kind of client.
 
     Parameters
     ----------
     bootstrap_servers
         ``host:port`` of one or more brokers.
     given
-        Options for all clients (security, time-outs). Those that only a consumer or a producer
-        knows go to that one alone.
+        Options for all clients (security, time-outs). An option known only to consumers or only to
+        producers goes to those.
     compression
-        The codec of what is sent: "none", "gzip", "snappy", "lz4" or "zstd".
+        Codec of sent records: "none", "gzip", "snappy", "lz4" or "zstd".
     skip_damaged
-        Whether a damaged batch is read as one unreadable record.
+        Whether to read a damaged batch as one unreadable record.
 
     Raises
     ------
     DeniedError
-        An option is unknown to kafka-python, or not for users to set.
+        An option is unknown to kafka-python, or not open to users.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Options:
         self.servers, self.given = bootstrap_servers, dict(given or {})
         self.skip_damaged = skip_damaged
         self.failed = -HUNG_SECONDS
-        """When a client last could not connect."""
+        """Time of a client's last failure to connect."""
         self.compression = None if compression == "none" else compression
         for name in self.given:
             if name not in option_defaults():
@@ -101,16 +101,16 @@ class Options:
         return {"bootstrap_servers": self._well(), **defaults, **given}
 
     def _well(self) -> list[str]:
-        """The servers to begin with."""
+        """The servers to use first."""
         servers = self.servers
         if len(servers) > 1 and time.monotonic() - self.failed < HUNG_SECONDS:
-            # Trap: a client gives one server, drawn by lot, all its time, though another is well.
+            # Trap: a client keeps one server, chosen at random, even if another one works.
             servers = answering(servers)
         return servers
 
     @contextlib.contextmanager
     def noting(self) -> Iterator[None]:
-        """Around the making of a client: remember where it could not connect."""
+        """Record failures to connect while a client is created."""
         try:
             yield
         except (KafkaTimeoutError, KafkaConnectionError):
@@ -132,11 +132,11 @@ class Options:
 
     @property
     def session_seconds(self) -> float:
-        """After how long without a word the group gives a member up."""
+        """Seconds without a heartbeat after which the group drops a member."""
         default = CONSUMER["session_timeout_ms"]
         return float(self.given.get("session_timeout_ms", default)) / 1000
 
     def seconds(self, name: str) -> float:
-        """A time-out of the producer, without its ``_ms``, such as ``max_block``."""
+        """A producer time-out in seconds, named without ``_ms``, such as ``max_block``."""
         known = {**KafkaProducer.DEFAULT_CONFIG, **PRODUCER, **self.given}
         return float(known[f"{name}_ms"]) / 1000

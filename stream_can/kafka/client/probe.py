@@ -1,7 +1,7 @@
-"""The protocol of a port, asked on a bare socket. Trap: kafka-python says only: cannot connect.
+"""Detect a port's protocol on a bare socket. Trap: kafka-python only says "cannot connect".
 
-Two questions of Kafka's protocol are enough: ApiVersions, which every listener answers before
-anybody has said who he is, and SaslHandshake, which names the mechanisms that are offered.
+Two Kafka requests suffice: ApiVersions, which every listener answers before authentication, and
+SaslHandshake, whose answer names the mechanisms on offer.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Literal
 
 SECONDS = 2.0
 GRACE_SECONDS = 0.2
-"""How much later than the first the others may answer."""
+"""Seconds that other servers may answer later than the first."""
 KAFKA = "speaks Kafka"
 API_VERSIONS, SASL_HANDSHAKE = 18, 17
 
 
 def listens(server: str) -> Literal["plain", "tls"] | None:
-    """How a port speaks; None where nobody answers within `SECONDS`."""
+    """Protocol of a port; None where nobody answers within `SECONDS`."""
     with contextlib.suppress(OSError), _connected(server, tls=False) as stream:
         if _ask(stream, API_VERSIONS, b"") is not None:
             return "plain"
@@ -36,7 +36,7 @@ def listens(server: str) -> Literal["plain", "tls"] | None:
 
 
 def says(server: str) -> str:
-    """Connect to a server, and say in words what came of it."""
+    """Connect to a server; describe the outcome."""
     try:
         with _connected(server, tls=False) as stream:
             if _ask(stream, API_VERSIONS, b"") is not None:
@@ -51,7 +51,7 @@ def says(server: str) -> str:
 
 
 def mechanisms(server: str, mechanism: str, *, tls: bool) -> tuple[bool, list[str]]:
-    """Whether a port takes a SASL mechanism, and which it offers: none where it takes no SASL."""
+    """Whether a port accepts a SASL mechanism, and those it offers; none without SASL."""
     name = mechanism.encode()
     with contextlib.suppress(OSError), _connected(server, tls=tls) as stream:
         body = struct.pack(">h", len(name)) + name
@@ -67,12 +67,12 @@ def mechanisms(server: str, mechanism: str, *, tls: bool) -> tuple[bool, list[st
 
 
 def wrong(servers: Sequence[str], given: Mapping[str, Any]) -> str | None:
-    """The right ``security_protocol`` or ``sasl_mechanism``, if the given one is wrong.
+    """The right ``security_protocol`` or ``sasl_mechanism`` where the given one is wrong.
 
     Parameters
     ----------
     servers, given
-        Of `Options`.
+        See `Options`.
     """
     protocol = str(given.get("security_protocol") or "PLAINTEXT")
     mechanism = str(given.get("sasl_mechanism") or "PLAIN")
@@ -95,7 +95,7 @@ def wrong(servers: Sequence[str], given: Mapping[str, Any]) -> str | None:
 
 
 def said(servers: Sequence[str]) -> str:
-    """Answers of all servers, in words."""
+    """Describe the outcomes of all servers."""
     with ThreadPoolExecutor(max_workers=min(8, len(servers))) as pool:
         words = pool.map(says, servers)
         return ", ".join(f"{server} ({word})" for server, word in zip(servers, words, strict=True))
@@ -110,7 +110,7 @@ def answering(servers: Sequence[str]) -> list[str]:
             wait(asked.values(), GRACE_SECONDS)
         return [s for s, one in asked.items() if one.done() and one.result()] or list(servers)
     finally:
-        pool.shutdown(wait=False)  # one that hangs is not waited for
+        pool.shutdown(wait=False)  # do not wait for a hanging one
 
 
 def _all(servers: Sequence[str]) -> list[Literal["plain", "tls"] | None]:
@@ -125,7 +125,7 @@ def _connected(server: str, *, tls: bool) -> socket.socket:
     if not tls:
         return stream
     context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told it
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing secret is sent
     try:
         return context.wrap_socket(stream, server_hostname=host.strip("[]"))
     except BaseException:
@@ -134,7 +134,7 @@ def _connected(server: str, *, tls: bool) -> socket.socket:
 
 
 def _ask(stream: socket.socket, api: int, body: bytes, version: int = 0) -> bytes | None:
-    """The answer to a request; None where it is none of Kafka's."""
+    """Send a request and return the answer; None where it is not Kafka's."""
     name = b"stream-can"
     head = struct.pack(">hhih", api, version, 7, len(name)) + name
     stream.sendall(struct.pack(">i", len(head + body)) + head + body)

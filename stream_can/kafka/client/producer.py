@@ -1,4 +1,4 @@
-"""An idempotent producer without transactions, for what need not be exactly once."""
+"""An idempotent producer without transactions, where at-least-once suffices."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class Appended(NamedTuple):
 
     topic: str
     partition: int | None
-    """None: by its key."""
+    """None: chosen by the key."""
     key: bytes | None
     value: bytes
     headers: list[Header] = []  # noqa: RUF012
 
 
 class Producer:
-    """Appends records; opened when it is first needed, and again after a failure.
+    """Appends records; opens the client when first needed, and again after a failure.
 
     Parameters
     ----------
     options
-        The brokers and client options.
+        Brokers and client options.
     largest
-        Bytes of the largest record.
+        Size of the largest record.
     """
 
     def __init__(self, options: Options, largest: int = MESSAGE_BYTES) -> None:
@@ -50,16 +50,16 @@ class Producer:
         self._producer: Any = None
 
     def append(self, records: Sequence[Appended], seconds: float) -> None:
-        """Append records; returns when the brokers have all of them.
+        """Append records; return when the brokers have all of them.
 
         Raises
         ------
         RetryError
-            None of them was sent.
+            No record was sent.
         RebuildError
             Some may have been appended.
         DeniedError
-            One of them is refused for good; others may have been appended.
+            A record is refused for good; others may have been appended.
         """
         producer = self._open()
         sent: list[Any] = []
@@ -94,6 +94,6 @@ class Producer:
         return self._producer
 
     def close(self) -> None:
-        """Drop it, with what it has not delivered."""
+        """Close the client and drop undelivered records."""
         producer, self._producer = self._producer, None
         close(producer, 0)

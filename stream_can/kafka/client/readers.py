@@ -1,4 +1,4 @@
-"""Reading beside the group: one record, a range, the first and next offsets of a topic."""
+"""Reading outside the group: single records, ranges, first and next offsets of a topic."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from stream_can.kafka.client.guards import (
 from stream_can.kafka.client.options import Options
 
 QUICK = {"request_timeout_ms": 5_000, "fetch_max_wait_ms": 500}
-"""Short, because a restore waits for what is read here: a leader that hangs is given up soon."""
+"""Fetch time-out; short, because a restore waits for these reads and a leader may hang."""
 NEAR = 100
-"""Offsets so near to each other are read in one go."""
+"""Offsets at most this far apart are read in one range."""
 STILL_SECONDS = 30
-"""A range without a new record for so long is given up."""
+"""Seconds without a new record after which reading a range is abandoned."""
 
 
 class Readers:
-    """Consumers outside the group, one for each isolation level, opened when first needed."""
+    """Consumers outside the group, one per isolation level, opened when first needed."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._open: dict[str, Any] = {}
 
     def close(self) -> None:
-        """Close them; the next call opens new ones."""
+        """Close the consumers; later calls open new ones."""
         readers, self._open = self._open, {}
         for reader in readers.values():
             close(reader)
@@ -45,26 +45,26 @@ class Readers:
         return self._open[isolation]
 
     def read_at(self, topic: str, partition: int, offset: int) -> Any | None:
-        """The record at an offset, whether its transaction is settled or not; None if it is gone.
+        """The record at an offset, whether or not its transaction is settled; None if it is gone.
 
-        Read uncommitted, because the offset comes from a committed transaction, and a reader of
-        committed records would wait for seconds behind the open one of a dead producer. (Trap: a
-        compacted topic answers with the *next* record.)
+        Reads uncommitted: the offset comes from a committed transaction, and reading committed
+        would wait for seconds behind a dead producer's open one. (Trap: a compacted topic answers
+        with the *next* record.)
         """
         for record in self._read(topic, partition, offset, offset + 1, "read_uncommitted"):
             return record if record.offset == offset else None
         return None
 
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
-        """The committed records of [start, stop), in order."""
+        """Committed records of [start, stop), in order."""
         return self._read(topic, partition, start, stop, "read_committed")
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """Number of partitions of a topic."""
         return len(self._reader("read_committed").partitions_for_topic(topic) or ())
 
     def last(self, topic: str, partition: int, key: bytes) -> Any | None:
-        """The last committed record with a key; None where there is none. It reads backwards."""
+        """The last committed record with a key, found by reading backwards; None without one."""
         begin, end = self.span(topic, partition)
         step, stop = 8, end
         while stop > begin:
@@ -76,8 +76,7 @@ class Readers:
         return None
 
     def read_all_at(self, topic: str, partition: int, offsets: Iterable[int]) -> dict[int, Any]:
-        """The records at these offsets, as far as they are there, by offset; :meth:`read_at` says
-        how."""
+        """Existing records at these offsets, by offset; see :meth:`read_at`."""
         found: dict[int, Any] = {}
         wanted = sorted(offsets)
         while wanted:
@@ -93,7 +92,7 @@ class Readers:
         return found
 
     def spans(self, topic: str) -> dict[int, tuple[int, int]]:
-        """The first offset still held and the next to be written, of every partition."""
+        """First available offset and next offset to be written, of every partition."""
         reader = self._reader("read_committed")
         with errors_as(RetryError):
             numbers = sorted(reader.partitions_for_topic(topic) or ())
@@ -103,15 +102,14 @@ class Readers:
             return {tp.partition: self.span(*tp) for tp in tps}
 
     def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-        """The next offsets to be read of some partitions, in one request to each broker."""
+        """Next offsets to be read, with one request per broker."""
         tps = [TopicPartition(topic, partition) for partition in partitions]
         with errors_as(RetryError):
             found = ends_of(self._reader("read_committed"), tps)
         return {tp.partition: end for tp, end in found.items()}
 
     def before(self, topic: str, partitions: Iterable[int], time: float) -> dict[int, int | None]:
-        """First offset of some partitions at this time, in seconds, or later; None where there
-        is none."""
+        """First offset of each partition at a time, in seconds, or later; None without one."""
         at = max(0, int(1000 * time))
         asked = {TopicPartition(topic, partition): at for partition in partitions}
         with errors_as(RetryError):
@@ -119,17 +117,17 @@ class Readers:
         return {tp.partition: one and one.offset for tp, one in found.items()}
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
-        """The same of one partition, which exists."""
+        """First available and next offset of an existing partition."""
         reader, tp = self._reader("read_committed"), TopicPartition(topic, partition)
         with errors_as(RetryError):
-            # Trap: asked for several, it leaves out those whose leader it does not know yet.
+            # Trap: of several, those whose leader is not known yet are left out.
             return (
                 reader.beginning_offsets([tp], timeout_ms=10_000)[tp],
                 reader.end_offsets([tp], timeout_ms=10_000)[tp],
             )
 
     def newest(self, topic: str) -> None:
-        """Fetch and unpack the newest batch of every partition that has one."""
+        """Fetch and unpack the newest batch of every partition."""
         spans = self.spans(topic)
         ends = {TopicPartition(topic, p): end for p, (begin, end) in spans.items() if begin < end}
         reader = self._reader("read_committed")
@@ -146,10 +144,10 @@ class Readers:
     def _read(
         self, topic: str, partition: int, start: int, stop: int, isolation: str
     ) -> Iterator[Any]:
-        """The records of [start, stop) that exist, in order.
+        """Existing records of [start, stop), in order.
 
-        It ends where the position reaches ``stop``, since the last offset may hold no record:
-        compaction and the markers of transactions leave such gaps.
+        Ends when the position reaches ``stop``: the last offset may hold no record, because
+        compaction and transaction markers leave gaps.
         """
         tp, reader = TopicPartition(topic, partition), self._reader(isolation)
         with errors_as(RebuildError):

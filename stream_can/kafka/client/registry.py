@@ -1,12 +1,12 @@
-"""A schema registry over Confluent's REST API: schemas by id, and new ones registered.
+"""Client of a schema registry with Confluent's REST API: look up and register schemas.
 
-What it fails with is of the family in guards.py, so that the worker's patience holds for it too:
+Its errors belong to the family in guards.py, so that the worker handles them in the same way:
 
 ClientError
-├── RetryError     down, slow, overloaded, or no registry that answers: the same call later
-├── DeniedError    credentials or a certificate; the message says what to change
-├── UnknownSchema  the registry answers, and does not have it
-└── RefusedSchema  the registry does not take it; the message holds its words
+├── RetryError     down, slow or overloaded: repeat the call later
+├── DeniedError    credentials or certificate; the message says what to change
+├── UnknownSchema  the registry does not have the schema
+└── RefusedSchema  the registry does not accept the schema; the message quotes it
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ Kind = Literal["AVRO", "PROTOBUF", "JSON"]
 T = TypeVar("T")
 
 ANSWER_BYTES = 8 << 20
-"""No answer is larger; the log behind a registry takes schemas of 1 MB."""
+"""Maximum size of a response; registries accept schemas of 1 MB."""
 AGAIN_SECONDS = 5.0
-"""Seconds until a negative answer of the registry is asked for again."""
+"""Seconds for which a negative answer is cached."""
 AT_ONCE_SECONDS = (0.1, 0.4)
-"""Pauses before what a registry does not take is sent to it again."""
+"""Pauses in seconds before a refused schema is sent again."""
 REFERENCES = 200
-"""A schema refers to so many others at most, all of theirs counted."""
+"""Maximum number of schemas that one refers to, directly or not."""
 FAILED = 10_000
 """Maximum number of cached negative registry answers."""
 LARGEST_ID = 2**31 - 1
-"""A registry's are Java's int; some answer to a larger one as if they were none."""
+"""Largest id: a Java int. Some registries answer to larger ones as if unknown."""
 WORDS = 300
-"""Characters of a registry's own words in a message."""
+"""Maximum number of characters quoted from a response."""
 REFUSALS = (400, 409, 413, 422)
-"""How a registry answers to a schema that it does not take."""
+"""Status codes for a schema that is not accepted."""
 NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Errors that msgspec raises."""
+"""Errors raised by msgspec."""
 TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -56,13 +56,13 @@ class RegistryDown(RetryError):
 
 
 class UnknownSchema(ClientError):
-    """The registry does not have a schema, or cannot give all that belongs to it."""
+    """The registry does not have a schema, or not all that it refers to."""
 
     full_name = "stream_can.kafka.UnknownSchema"
 
 
 class RefusedSchema(ClientError):
-    """The registry does not take a schema; the message holds its words."""
+    """The registry does not accept a schema; the message quotes it."""
 
     full_name = "stream_can.kafka.RefusedSchema"
 
@@ -71,20 +71,20 @@ class Reference(msgspec.Struct, frozen=True):
     """A schema that another one refers to."""
 
     name: str
-    """As the other one calls it: a record's full name (Avro), a file (Protobuf), a URL (JSON)."""
+    """Name used by the other schema: full record name (Avro), file (Protobuf), URL (JSON)."""
     subject: str
     version: int
 
 
 class RegisteredSchema(NamedTuple):
-    """A schema as the registry has it."""
+    """A schema held by the registry."""
 
     kind: Kind
     text: str
     references: Mapping[str, str] = {}
-    """By name the texts of all that it refers to, each behind those that it refers to itself."""
+    """Texts of all schemas that it refers to, by name, each after those that it refers to."""
     direct: tuple[Reference, ...] = ()
-    """Schemas that it names itself: what `Registry.register` is to be given with its text."""
+    """Its direct references, to be passed to `Registry.register` with its text."""
 
 
 class _Schema(msgspec.Struct):
@@ -115,7 +115,7 @@ class _Answer(NamedTuple):
 
     @property
     def failure(self) -> _Failure:
-        """The registry's words on a failure; empty where these are not its words."""
+        """The registry's description of a failure; empty where it is not the registry's."""
         try:
             return msgspec.json.decode(self.body, type=_Failure)
         except NO_JSON:
@@ -123,19 +123,19 @@ class _Answer(NamedTuple):
 
     @property
     def is_unknown(self) -> bool:
-        """404 by a registry: a proxy, or a path that is none of its API, gives no such code."""
+        """Whether a 404 comes from a registry; a proxy or a wrong path gives no such code."""
         return self.status == 404 and self.failure.error_code // 100 == 404
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Credentials stay at their host."""
+    """Sends credentials only to their own host."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
         headers: http.client.HTTPMessage, newurl: str,
     ) -> urllib.request.Request | None:  # fmt: skip
         if req.data is not None or urlsplit(newurl).scheme not in ("http", "https"):
-            return None  # what is registered is not sent elsewhere
+            return None  # a registration is not sent elsewhere
         new = super().redirect_request(req, fp, code, msg, headers, newurl)
         if new is not None and origin_of(newurl) != origin_of(req.full_url):
             new.remove_header("Authorization")
@@ -143,7 +143,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class _Server(NamedTuple):
-    """One address of the registry."""
+    """An address of the registry."""
 
     url: str
     """Without credentials."""
@@ -151,24 +151,24 @@ class _Server(NamedTuple):
 
 
 class Registry:
-    """A client of a schema registry, for any number of threads; it remembers what it was told.
+    """A caching client of a schema registry; thread-safe.
 
     Parameters
     ----------
     urls
         Addresses of the registry's API, tried in turn while one does not answer; a text may hold
-        several with commas. Each may carry ``user:password@``.
+        several, separated by commas. Each may carry ``user:password@``.
     user, password
         Credentials (HTTP Basic) for every address that carries none of its own.
     ca
-        PEM file of the certificate authority to trust in place of the system's.
+        PEM file of the trusted certificate authority, instead of the system's.
     timeout
-        Seconds for the whole of one request.
+        Time limit of a request in seconds.
 
     Raises
     ------
     ValueError
-        An address is none.
+        An address is invalid.
     DeniedError
         The file cannot be read.
     """
@@ -190,7 +190,7 @@ class Registry:
         self._secrets = sorted(filter(None, forms), key=len, reverse=True)
         try:
             context = ssl.create_default_context(cafile=ca)
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:  # includes ssl.SSLError
             raise DeniedError(f"schema_registry_ca: {ca}: {error.strerror or error}") from None
         self._opener = urllib.request.build_opener(
             urllib.request.HTTPSHandler(context=context), _Redirects()
@@ -199,43 +199,43 @@ class Registry:
         self._schemas: dict[int | uuid.UUID, RegisteredSchema] = {}
         self._ids: dict[tuple[Any, ...], int] = {}
         self._failed: dict[Any, tuple[float, ClientError]] = {}
-        """By what was asked until when it is not asked again, and what was said."""
+        """For each question until when its answer is cached, and the answer."""
 
     def __repr__(self) -> str:
         return f"Registry({', '.join(server.url for server in self._servers)})"
 
     def schema(self, id: int) -> RegisteredSchema:
-        """The schema of an id; the registry is asked once.
+        """The schema of an id; positive answers are cached.
 
         Raises
         ------
         UnknownSchema, RetryError, DeniedError
-            An unknown id is asked again after `AGAIN_SECONDS`.
+            A negative answer is cached for `AGAIN_SECONDS`.
         """
         if not 0 <= id <= LARGEST_ID:
             raise UnknownSchema(f"{id} is no id of a schema, expected 0 to {LARGEST_ID}")
         return self._schema(id, f"/schemas/ids/{id}", f"schema id {id}")
 
     def schema_by_guid(self, guid: uuid.UUID) -> RegisteredSchema:
-        """The schema of a GUID; the errors are those of `schema`.
+        """The schema of a GUID; errors as for `schema`.
 
-        Newer clients of Confluent write it into the header ``__value_schema_id``: a byte 1, the 16
-        bytes of ``guid.bytes`` and, for Protobuf, the message's indexes. Registries that know no
-        GUIDs (Apicurio 2) answer as if it were unknown.
+        Newer Confluent clients write it into the header ``__value_schema_id``: a byte 1, the 16
+        bytes of ``guid.bytes`` and, for Protobuf, the message indexes. Registries without GUIDs
+        (Apicurio 2) answer that it is unknown.
         """
         return self._schema(guid, f"/schemas/guids/{guid}", f"schema GUID {guid}")
 
     def ping(self) -> None:
-        """Raise RetryError or DeniedError where the registry does not answer, or not us."""
+        """Raise RetryError or DeniedError where the registry does not answer, or denies access."""
         self._ask("/schemas/types")
 
     def latest(self, subject: str) -> tuple[int, RegisteredSchema]:
-        """The id and the schema of a subject's newest version, as it is now.
+        """Current id and schema of a subject's newest version.
 
         Raises
         ------
         UnknownSchema, RetryError, DeniedError
-            It has no version.
+            The subject has no version.
         """
         answer = self._ask(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if answer.is_unknown:
@@ -247,12 +247,12 @@ class Registry:
     def register(
         self, subject: str, kind: Kind, text: str, references: Sequence[Reference] = ()
     ) -> int:
-        """The id of a schema under a subject, as a new version where it has none yet.
+        """Register a schema under a subject, unless it is there already; return its id.
 
         Raises
         ------
         RefusedSchema
-            Not compatible with earlier versions, or no schema; asked again after `AGAIN_SECONDS`.
+            Incompatible with earlier versions, or invalid; cached for `AGAIN_SECONDS`.
         RetryError, DeniedError
         """
         key = subject, kind, text, tuple(references)
@@ -265,10 +265,10 @@ class Registry:
             path = f"/subjects/{quote(subject, safe='')}/versions"
             for pause in (*AT_ONCE_SECONDS, None):
                 answer = self._ask(path, _body(kind, text, references))
-                # What it refers to may be unknown.
+                # A reference may be unknown.
                 refused = answer.status in REFUSALS or answer.is_unknown
-                # Who comes second, while another worker registers the same, may be told that the
-                # subject is there already (Apicurio does): a moment later it gets the same id.
+                # While another worker registers the same schema, the registry may say that the
+                # subject exists already (Apicurio does); a moment later it returns the same id.
                 if not refused or pause is None:
                     break
                 time.sleep(pause)
@@ -285,10 +285,10 @@ class Registry:
     def compatible(
         self, subject: str, kind: Kind, text: str, references: Sequence[Reference] = ()
     ) -> list[str]:
-        """Why `register` would be refused, in the registry's words; empty where it would not.
+        """Why `register` would be refused, quoting the registry; empty where it would not be.
 
-        Nothing is registered, and nothing remembered. The subject's rule counts; without a version
-        there is nothing to be compatible with.
+        Registers and caches nothing. The subject's compatibility rule applies; without a version
+        every schema is compatible.
 
         Raises
         ------
@@ -314,7 +314,7 @@ class Registry:
                 return known
             self._remembered(key)
             try:
-                # A registry that knows no GUIDs has no code for it.
+                # A registry without GUIDs has no code for it.
                 found = self._found(path, what, any_404=isinstance(key, uuid.UUID))
                 kind = found.schemaType or "AVRO"
                 if kind not in ("AVRO", "PROTOBUF", "JSON"):
@@ -337,7 +337,7 @@ class Registry:
     def _resolve(
         self, schema: _Schema, what: str, texts: dict[str, str], seen: dict[str, Reference]
     ) -> None:
-        """Put the texts of all that a schema refers to into ``texts``."""
+        """Add the texts of all schemas that one refers to to ``texts``."""
         for to in schema.references or ():
             if (before := seen.setdefault(to.name, to)) is not to:
                 if before != to:
@@ -345,7 +345,7 @@ class Registry:
                 continue
             if len(seen) > REFERENCES:
                 raise UnknownSchema(f"{what} refers to more than {REFERENCES} others")
-            # Also what was deleted since: this schema still needs it.
+            # Deleted ones too: the schema still needs them.
             path = f"/subjects/{quote(to.subject, safe='')}/versions/{to.version}?deleted=true"
             name = f"version {to.version} of {to.subject!r}, which {what} refers to"
             found = self._found(path, name)
@@ -353,7 +353,7 @@ class Registry:
             texts[to.name] = found.schema
 
     def _remembered(self, key: Any) -> None:
-        """Raise what was said to this a few seconds ago."""
+        """Raise the cached error of an earlier call."""
         until, error = self._failed.get(key, (0.0, None))
         if error is not None and until > time.monotonic():
             raise type(error)(str(error))
@@ -361,7 +361,7 @@ class Registry:
             self._failed.clear()
 
     def _ask(self, path: str, body: bytes | None = None) -> _Answer:
-        """The first answer of an address: 200, 404 or, to a body, that it is refused."""
+        """First answer of the addresses: 200, 404 or, to a body, a refusal."""
         failures = []
         for server in list(self._servers):
             try:
@@ -373,12 +373,12 @@ class Registry:
                 raise RetryError(f"answers {answer.status}: {self._words(answer)}")
             except RetryError as error:
                 failures.append(f"{server.url}: {error}")
-                if self._servers[0] == server:  # the next request begins with another one
+                if self._servers[0] == server:  # start with another one next time
                     self._servers = [*self._servers[1:], server]
         raise RegistryDown(f"no schema registry answers: {'; '.join(failures)}")
 
     def exchange(self, server: _Server, path: str, body: bytes | None) -> _Answer:
-        """One request and its answer."""
+        """Send one request and read its response."""
         request = urllib.request.Request(server.url + path, body, server.headers)
         try:
             try:
@@ -418,7 +418,7 @@ class Registry:
         return RetryError(self._short(words))
 
     def _denial(self, server: _Server, answer: _Answer, at: str) -> str:
-        """The answer to 401 and 403, in words."""
+        """Describe a 401 or 403."""
         given = "Authorization" in server.headers
         said = f"the schema registry {server.url} refuses us: {answer.status} {self._words(answer)}"
         if origin_of(at) != origin_of(server.url):
@@ -442,7 +442,7 @@ class Registry:
             raise RetryError(f"{answer.url}: no answer of a schema registry: {text}") from None
 
     def _words(self, answer: _Answer) -> str:
-        """The registry's words on a failure."""
+        """The registry's description of a failure."""
         text = answer.failure.message or answer.body[: 4 * WORDS].decode(errors="replace")
         return self._short(text) or http.client.responses.get(answer.status, "no words")
 
@@ -456,19 +456,19 @@ class Registry:
 def servers_at(
     urls: Sequence[str] | str, user: str | None = None, password: str | None = None
 ) -> list[_Server]:
-    """The addresses, each with its credentials.
+    """Parse addresses with their credentials.
 
     Raises
     ------
     ValueError
-        One is no address. It is not shown: it may hold a password.
+        An address is invalid. It is not quoted: it may hold a password.
     """
     found = []
     for number, url in enumerate(_listed(urls), 1):
         try:
             parts = urlsplit(url)
             fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-        except ValueError:  # no port is so
+        except ValueError:  # invalid port
             fits = False
         if not fits or parts.query or parts.fragment or not url.isascii() or " " in url:
             raise ValueError(f"address {number}: expected http[s]://host[:port][/path]")
@@ -487,7 +487,7 @@ def servers_at(
 
 
 def passwords_in(urls: Sequence[str] | str) -> list[str]:
-    """The passwords that addresses carry, as written and as meant."""
+    """Passwords in addresses, as written and decoded."""
     found = []
     for url in _listed(urls):
         written = url.rpartition("@")[0].partition("://")[2].partition(":")[2]
@@ -509,7 +509,7 @@ def _listed(urls: Sequence[str] | str) -> list[str]:
 
 def _body(kind: Kind, text: str, references: Sequence[Reference]) -> bytes:
     body: dict[str, Any] = {"schema": text}
-    if kind != "AVRO":  # what registries took before there were other kinds
+    if kind != "AVRO":  # the default of older registries
         body["schemaType"] = kind
     if references:
         body["references"] = list(references)

@@ -1,4 +1,4 @@
-"""Exactly once: records and offsets in one transaction, and what a broker left open of the last."""
+"""Transaction: records and offsets committed together, and recovery from an unfinished one."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ from stream_can.messages.records import Header, Output
 
 
 def positions(offsets: Mapping[tuple[str, int], int]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets by (topic, partition), as kafka-python wants them."""
+    """Offsets by (topic, partition) in kafka-python's types."""
     return {
         TopicPartition(*pair): OffsetAndMetadata(offset, "", -1) for pair, offset in offsets.items()
     }
 
 
 class Transaction:
-    """The transactional producer of one instance; its first record begins each transaction.
+    """The transactional producer of an instance; a transaction begins with its first record.
 
     Parameters
     ----------
     options
-        The brokers and the client options.
+        Brokers and client options.
     group
-        The consumer group whose offsets are committed with the records.
+        Consumer group whose offsets are committed with the records.
     identity
-        The transactional id.
+        Transactional id.
     """
 
     def __init__(self, options: Options, group: str, identity: str) -> None:
         self.group, self.identity = group, identity
         self.accepts: dict[str, Accepts] = {}
-        """Limits of each topic that is written; `Client.check` finds them out."""
+        """Limits of each output topic, set by `Client.check_topics`."""
         self.clock = BrokerClock()
-        """Looked at whenever a producer is made."""
+        """Measured whenever a producer is created."""
         self._options = options
         self._patience = options.seconds("max_block")
         self._producer: Any = None
@@ -66,20 +66,20 @@ class Transaction:
 
     @property
     def limits(self) -> dict[str, int]:
-        """The most bytes of one record, of each topic that is written."""
+        """Maximum record size of each output topic."""
         return {topic: accepts.max_bytes for topic, accepts in self.accepts.items()}
 
     def open(self) -> None:
-        """Take over the transactional id: what an earlier owner left is settled."""
+        """Take over the transactional id and settle an earlier owner's transaction."""
         if self._producer is None:
             try:
                 self._open_producer()
             except ClientError:
-                self.close()  # half taken over: the next call begins again
+                self.close()  # half taken over: the next call starts again
                 raise
 
     def close(self) -> None:
-        """Drop the producer; what is open is aborted by whoever comes next."""
+        """Close the producer; its successor aborts an open transaction."""
         producer, self._producer = self._producer, None
         self._sent, self._begun = [], None
         close(producer, 0)
@@ -87,8 +87,8 @@ class Transaction:
     def _open_producer(self) -> None:
         """Connect, take over the id, and settle what the last transaction left open.
 
-        ``_ended`` outlives a failure on the way. The next try cannot ask again how the transaction
-        ended, since the id is taken over by then.
+        ``_ended`` survives a failure here: once the id is taken over, a second attempt can no
+        longer ask how the transaction ended.
         """
         options = self._options.producer
         options.setdefault("max_request_size", max([MESSAGE_BYTES, *self.limits.values()]))
@@ -103,21 +103,21 @@ class Transaction:
                 try:
                     self._settle(abort=self._ended == "abort")
                 except FencedError as error:
-                    self._ended = None  # who took over has settled it
+                    self._ended = None  # settled by the producer that took over
                     raise self._own_fault(error) from error
                 self._ended = None
-            else:  # the first transaction of this id
+            else:  # first transaction of this id
                 self._settle(abort=True, topics=())
 
     def _fence(self) -> None:
-        """Take over the id, and note how the last transaction before that ended.
+        """Take over the id, and record how its last transaction ended.
 
-        Trap, of brokers: they tell how it ended only until a producer takes over. A transaction
-        that is open must not be aborted in its owner's name: that would not stop the owner, which
-        would go on and commit the rest alone.
+        Trap, of brokers: they report the outcome only until a producer takes over. An open
+        transaction must not be aborted under its owner's epoch: that would not stop the owner,
+        which would continue and commit only the rest.
         """
         last = None
-        if self._ended is None:  # else an earlier try has asked, and could not settle it
+        if self._ended is None:  # otherwise an earlier attempt asked, and could not settle it
             with Admin(self._options, self.group) as admin:
                 last = last_ended(admin, self.identity)
         within(self._patience + 2, self._producer.init_transactions)
@@ -126,21 +126,21 @@ class Transaction:
             self._ended = last.at_fence(now.producer_id, now.epoch)
 
     def _settle(self, *, abort: bool, topics: Iterable[str] | None = None) -> None:
-        """End whatever is still open of this id, wherever it may have written, as it ended before.
+        """End whatever is still open of this id, in every partition, with its original outcome.
 
-        Trap, of brokers (KAFKA-20734, seen with 4.4.0): a coordinator that ends a transaction
-        leaves out a partition without a leader, and none has one for a moment while a broker
-        starts. The records there stay open, and the next commit of this id commits them, even
-        those of a transaction that was aborted.
+        Trap, of brokers (KAFKA-20734, seen with 4.4.0): a coordinator that ends a transaction skips
+        a partition without a leader, and none has one for a moment while a broker starts. The
+        records there stay open, and the next commit of this id commits them, even those of an
+        aborted transaction.
 
-        A transaction's coordinator says when it began, by the brokers' clock.
+        The transaction's coordinator knows when it began, by the brokers' clock.
 
         Parameters
         ----------
         abort
-            How it ended.
+            The outcome.
         topics
-            Where it may have written; everywhere, if not given.
+            Topics that it may have written to; all by default.
         """
         producer, topics = self._producer, self.limits if topics is None else topics
         written = [TopicPartition(t, p) for t in topics for p in producer.partitions_for(t)]
@@ -149,7 +149,7 @@ class Transaction:
             self._begin()
             self._add(written)
             after = time.time()
-            # What is open here ends at once, whether the time was told or not.
+            # Open parts end here at once, whether or not the time is known.
             with contextlib.suppress(RetryError):
                 began = admin.ask(5, "describe_transactions", [self.identity])[self.identity]
                 if began.transaction_start_time_ms > 0:
@@ -159,7 +159,7 @@ class Transaction:
         self._begun = None
 
     def _add(self, written: Sequence[TopicPartition]) -> None:
-        """Put partitions, and the group's offsets, into the transaction that has begun."""
+        """Add partitions and the group's offsets to the open transaction."""
         deadline, manager = time.monotonic() + self._patience, self._producer._transaction_manager
         for tp in written:
             manager.maybe_add_partition_to_transaction(tp)
@@ -174,10 +174,10 @@ class Transaction:
     # -- records ---------------------------------------------------------------------------------
 
     def expect(self, *written: tuple[str, int]) -> None:
-        """Say early which partitions the commit will write to.
+        """Announce the partitions to which the transaction will write.
 
-        Each request that adds some to the transaction is a write of the brokers', and the sender
-        sends no record meanwhile. With the first records they go in one.
+        Each request that adds partitions is a broker write during which no records are sent.
+        Announced with the first records, they go in one request.
         """
         with self._sending():
             self._begin()
@@ -189,7 +189,7 @@ class Transaction:
         self, topic: str, partition: int, key: bytes | None, value: bytes | None,
         headers: list[Header] | None = None, timestamp: int | None = None,
     ) -> Any:  # fmt: skip
-        """Put a record into the transaction; what comes back has its offset after ``deliver``."""
+        """Send a record in the transaction; the result has its offset after ``deliver``."""
         with self._sending():
             self._begin()
             appending.require(self._producer, topic, partition)
@@ -205,7 +205,7 @@ class Transaction:
         return future
 
     def send_all(self, topic: str, partition: int, outputs: Sequence[Output]) -> None:
-        """Put many records into the transaction, in their order."""
+        """Send many records in the transaction, in order."""
         if not outputs:
             return
         with self._sending():
@@ -215,9 +215,9 @@ class Transaction:
 
     @contextlib.contextmanager
     def _sending(self) -> Iterator[None]:
-        """Around a send: find the first cause of a refusal.
+        """Find the first cause of a refusal during a send.
 
-        Trap: after a record was refused, the next one fails too, with an error that is no reason.
+        Trap: after a refused record the next one fails as well, with an unrelated error.
         """
         try:
             with errors_as(RebuildError):
@@ -228,7 +228,7 @@ class Transaction:
             if failed:
                 reason = _refusal(failed[0])
             elif len(args) > 1 and isinstance(args[1], kafka_errors.KafkaError):
-                # Trap: a batch that is too large is cut in two, and its own future never done.
+                # Trap: a batch that is too large is split, and its own future never completes.
                 waiting = {future._produce_future.topic_partition for future in self._sent}
                 reason = _named(args[1], *waiting)
             else:
@@ -241,10 +241,10 @@ class Transaction:
             self._begun = time.monotonic()
 
     def deliver(self) -> None:
-        """Return once every record sent is acknowledged.
+        """Wait until every record is acknowledged.
 
-        Trap: a batch that expires, or is refused as out of order, inside a transaction fails only
-        its futures; the commit afterwards says OK with part of the output.
+        Trap: a batch that expires or is refused as out of order fails only its futures; the
+        transaction's commit then succeeds with part of the output.
         """
         with errors_as(RebuildError):
             self._producer.flush(self._options.seconds("delivery_timeout"))
@@ -257,13 +257,12 @@ class Transaction:
     # -- its end ---------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[tuple[str, int], int], token: Any) -> None:
-        """Commit the records together with the offsets of what they were made from, if any.
+        """Commit the records with the offsets of their input, if any.
 
         Raises
         ------
         RebuildError
-            It may or may not have been committed: restore. (Trap: a commit that timed out may have
-            gone through.)
+            The outcome is unknown: restore. (Trap: a commit that timed out may have succeeded.)
         """
         if self._sent:
             self.deliver()
@@ -277,14 +276,14 @@ class Transaction:
         self._begun = None
 
     def abort(self) -> None:
-        """Give up what was sent since the last commit."""
+        """Abort the records since the last commit."""
         self._sent = []
         if self._begun is not None:
             self._begun = None
             within(self._patience, self._producer.abort_transaction)
 
     def _own_fault(self, error: ClientError) -> ClientError:
-        """A transaction older than its time-out was ended by the brokers, not by a process."""
+        """Tell a transaction that timed out from one that was fenced by another process."""
         if isinstance(error, FencedError) and self._begun is not None:
             age = time.monotonic() - self._begun
             if age > self._options.seconds("transaction_timeout"):
@@ -293,11 +292,11 @@ class Transaction:
 
 
 def _refusal(future: Any) -> Exception | None:
-    """Why a record, or another one of its batch, was refused; the error names topic, partition."""
+    """Why a record or another one of its batch was refused, naming topic and partition."""
     error: Exception | None = future.exception
     batch = future._produce_future
     if type(error) is kafka_errors.KafkaError and batch.succeeded():
-        # Trap: the others of a batch with a bad record fail with no reason; that one has it.
+        # Trap: the other records of its batch fail without a reason.
         tell = batch.value[2]
         reasons = (tell(index) for index in range(future.args[0] + 1))
         error = next((r for r in reasons if type(r) is not kafka_errors.KafkaError), error)

@@ -1,9 +1,9 @@
-"""A fetched batch's records all at once, in place of kafka-python's one by one.
+"""Unpack a fetched batch's records at once, instead of kafka-python's one by one.
 
-`Unpacked` stands in for the class that a consumer's fetcher unpacks with. It decides as that class
-does which batches a reader may see. What comes out is the same but for two things: its type is
-`Record`, and header names that are not UTF-8, which kafka-python does not read, come through. It
-works on private parts; `install` raises where they have moved.
+`Unpacked` replaces the class with which a consumer's fetcher unpacks, and applies the same rules
+about visible batches. The result differs in two ways: records have the type `Record`, and header
+names with invalid UTF-8, at which kafka-python fails, are readable. Private parts of kafka-python
+are used; `install` raises where they have changed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from stream_can.messages.records import Record
 log = logging.getLogger(__name__)
 
 DAMAGED_HEADER = "stream-can-damaged"
-"""By this a dead letter says that it stands for a damaged batch, and for which offsets."""
+"""Header of a dead letter that stands for a damaged batch, with its offsets."""
 
 
 def install(consumer: Any, *, skip_damaged: bool = False) -> None:
-    """Let a consumer unpack with `Unpacked`, or with `Skipping`.
+    """Make a consumer unpack with `Unpacked`, or with `Skipping`.
 
     Raises
     ------
     UnsupportedVersionError
-        This kafka-python is not one that it works on.
+        This version of kafka-python is not supported.
     """
     try:
         if consumer._fetcher.PartitionRecords is not Fetcher.PartitionRecords:
@@ -60,11 +60,11 @@ def install(consumer: Any, *, skip_damaged: bool = False) -> None:
 
 
 def unpark(consumer: Any) -> None:
-    """Before each poll: give a partition that is read again the records that were fetched for it.
+    """Return parked records to resumed partitions; call before each poll.
 
     Trap: the fetcher parks the records of a paused partition until its slot is None. A slot whose
-    records have all been taken is not None, so they would stay parked for ever; and one of a
-    partition that was paused since is parked only when the poll looks for others no more.
+    records are all consumed is not None, so they would stay parked for ever; and a slot of a
+    partition paused since is parked only when the poll looks for other records.
     """
     fetcher = consumer._fetcher
     part = fetcher._next_partition_records
@@ -89,9 +89,9 @@ class Unpacked(Fetcher.PartitionRecords):  # type: ignore[misc]
     """Records of one fetch of one partition."""
 
     def _unpack_records(self, tp: Any, records: Any, *_: Any) -> Iterator[Record]:
-        """The records of all batches that the reader may see; kafka-python calls it.
+        """Iterate over the visible records of all batches; called by kafka-python.
 
-        ``next_fetch_offset`` follows each record that is taken, and jumps over hidden batches.
+        ``next_fetch_offset`` follows each consumed record, and jumps over hidden batches.
         """
         last = None
         while (batch := records.next_batch()) is not None:
@@ -115,22 +115,21 @@ class Unpacked(Fetcher.PartitionRecords):  # type: ignore[misc]
                 yield self._damaged(batch, error)
                 continue
             self.records_read += len(found)
-            self.bytes_read += sum(len(r.value or b"") for r in found)  # for a metric alone
+            self.bytes_read += sum(len(r.value or b"") for r in found)  # only for a metric
             for record in found:
                 self.next_fetch_offset = record.offset + 1
                 yield record
-        # Compaction may have removed the last records of a batch, which still ends where it did.
+        # Compaction may have removed the last records of a batch; its end stays.
         if last is not None and last.magic == 2:
             self.next_fetch_offset = last.next_offset
         self.drain()
 
     def _damaged(self, batch: Any, error: DamagedBatch) -> Record:
-        """Trap: after an exception in here a fetcher is at a dead end, where it turns for ever: the
-        consumer has to be dropped."""
+        """Raise. Trap: after an exception here the fetcher loops for ever; drop the consumer."""
         raise error
 
     def _hidden(self, batch: Any) -> bool:
-        """Whether the batch belongs to an aborted transaction, or ends one."""
+        """Whether the batch belongs to an aborted transaction, or is a control batch."""
         if self.isolation_level != IsolationLevel.READ_COMMITTED or not batch.has_producer_id():
             return False
         self._consume_aborted_transactions_up_to(batch.last_offset)
@@ -141,14 +140,14 @@ class Unpacked(Fetcher.PartitionRecords):  # type: ignore[misc]
 
 
 class Skipping(Unpacked):
-    """As `Unpacked`, but a damaged batch is one record, which nobody can read."""
+    """Like `Unpacked`, but a damaged batch is one unreadable record."""
 
     def _damaged(self, batch: Any, error: DamagedBatch) -> Record:
         last = max(batch.base_offset, self.fetch_offset)
         if batch.last_offset_delta == batch.records_count - 1:
             last = batch.last_offset
-        # Otherwise its head is damaged too, or it was compacted. Then skip one offset only: the
-        # rest of the batch is fetched again, and skipped the same way.
+        # Otherwise its head is damaged too, or it was compacted. Then only one offset is skipped;
+        # the rest of the batch is fetched again and skipped likewise.
         self.next_fetch_offset = last + 1
         now = int(time.time() * 1000)
         stamp = batch.max_timestamp if 0 < batch.max_timestamp < now else now
@@ -159,14 +158,14 @@ class Skipping(Unpacked):
 
 
 def unpack(batch: Any, topic: str, partition: int) -> list[Record]:
-    """All records of one batch.
+    """Unpack all records of one batch.
 
     Raises
     ------
     DamagedBatch
-        It cannot be uncompressed, or its lengths do not fit together.
+        It cannot be decompressed, or its lengths are inconsistent.
     """
-    if not isinstance(batch, DefaultRecordBatch):  # written by a client of before Kafka 0.11
+    if not isinstance(batch, DefaultRecordBatch):  # written by a client older than Kafka 0.11
         return [
             Record(topic, partition, r.offset, r.timestamp, r.key, r.value, r.headers)
             for r in batch
@@ -175,7 +174,7 @@ def unpack(batch: Any, topic: str, partition: int) -> list[Record]:
         batch._maybe_uncompress()
     except kafka_errors.UnsupportedCodecError:
         raise
-    except Exception as error:  # each codec has its own
+    except Exception as error:  # codecs raise various errors
         where = f"{topic}-{partition}, batch at {batch.base_offset}"
         raise DamagedBatch(f"{where} cannot be uncompressed: {error!r}") from error
     data, pos = bytes(batch._buffer), batch._pos
@@ -186,8 +185,8 @@ def unpack(batch: Any, topic: str, partition: int) -> list[Record]:
         for _ in range(batch.records_count):
             length, pos = _number(data, pos)
             stop = pos + length
-            delta, pos = _number(data, pos + 1)  # behind the attributes
-            # The others have one byte nearly always: read here, without a call.
+            delta, pos = _number(data, pos + 1)  # after the attributes
+            # The other numbers nearly always have one byte: inlined.
             offset = data[pos]
             if offset < 128:
                 offset >>= 1
@@ -225,7 +224,7 @@ def unpack(batch: Any, topic: str, partition: int) -> list[Record]:
 
 
 def _number(data: bytes, pos: int) -> tuple[int, int]:
-    """A varint, and the place behind it."""
+    """Decode a varint; return it and the following position."""
     n = data[pos]
     pos += 1
     if n > 127:
@@ -244,7 +243,7 @@ def _number(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def _headers(data: bytes, pos: int) -> tuple[list[tuple[str, bytes | None]], int]:
-    """The headers of a record, and the place behind them; a value of length -1 is None."""
+    """Decode the headers of a record; a value of length -1 is None. Also the following position."""
     count, pos = _number(data, pos)
     if count < 0:
         raise ValueError(f"{count} headers")
@@ -253,7 +252,7 @@ def _headers(data: bytes, pos: int) -> tuple[list[tuple[str, bytes | None]], int
         n, pos = _number(data, pos)
         if n < 0:
             raise ValueError(f"a header's name has {n} bytes")
-        # Trap: brokers take names that are not UTF-8, and a consumer that raises stops for ever.
+        # Trap: brokers accept names with invalid UTF-8, at which a consumer would fail for ever.
         name = data[pos : pos + n].decode(errors="surrogateescape")
         pos += n
         n, pos = _number(data, pos)

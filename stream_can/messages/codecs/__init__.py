@@ -1,16 +1,15 @@
-"""The formats in which messages come.
+"""Message formats.
 
-What a format knows is where in a message something stands, what numbers are there, and how they are
-replaced. What it means (a row of the classes, a label, an id, the name of a model) is the same in
-all formats, and stands in :mod:`stream_can.messages.messages`.
+A format finds values in a message, reads numbers and replaces them. What they mean (rows, labels,
+ids, models) is independent of the format: see :mod:`stream_can.messages.messages`.
 
-- ``codec``: what each of them can do
+- ``codec``: the interface
 - ``json``: JSON objects
-- ``avro``: Avro records, of which only the bytes of the probabilities change
-- ``walk``: where in an Avro record something stands, compiled
+- ``avro``: Avro records, in which only the bytes of the probabilities change
+- ``walk``: finds values in Avro records; compiled
 - ``single_object``: Avro's own encoding without a registry
-- ``json_schema``: JSON objects behind the number of a schema
-- ``protobuf``: Protobuf messages, ``proto_shapes`` of their probabilities, ``proto_types`` of their
-  answers and ``proto_source``, these as text
-- ``framing``: what stands before a message, and tells its schema
+- ``json_schema``: JSON objects preceded by a schema number
+- ``protobuf``: Protobuf messages; ``proto_shapes``: their probabilities; ``proto_types``: types of
+  answers; ``proto_source``: these as text
+- ``framing``: the prefix of a message that names its schema
 """

@@ -1,14 +1,13 @@
-"""Avro records, of which only the bytes of the probabilities change.
+"""Avro records, in which only the bytes of the probabilities change.
 
-What stands where is found by walking the record along its schema; nothing else of it is decoded.
-The answer is the same bytes with other numbers in place of the probabilities, and behind them the
-fields that are added: the original probabilities, and the reason for which the label is asked for.
-Each may be null and is by default, so who reads the input's schema reads the answer, and who reads
-the answer's reads the input.
+Values are found by walking a record along its schema; nothing else is decoded. An answer has the
+same bytes with new numbers for the probabilities, followed by the added fields: the raw
+probabilities, and the reason of a label request. Both may be null and are by default, so readers of
+the input's schema can read answers and the other way round.
 
-The probabilities are an array or a map of float or double, an array of records of a label and a
-score, a record with a field for each class, or with two classes one number; where they may be null,
-they are not.
+The probabilities are an array or map of float or double, an array of records of label and score, a
+record with a field for each class, or with two classes one number; they may be nullable, but not
+null.
 """
 
 from __future__ import annotations
@@ -55,16 +54,16 @@ WIDTHS = {"float": 4, "double": 8}
 SCALARS = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
 LARGEST_FIXED = 2**31 - 1
 NAMES = ("record", "error", "enum", "fixed")
-"""Types that have a name of their own."""
+"""Types with names of their own."""
 
 Path = tuple[str, ...]
 
 
 class AvroSchemaError(BadMessage):
-    """Records of a schema cannot be read or answered, none of them."""
+    """Records of a schema cannot be read or answered."""
 
 
-# ---- what stands at a place
+# ---- types
 
 
 class AvroScalar(msgspec.Struct, frozen=True):
@@ -122,7 +121,7 @@ class AvroEntries(msgspec.Struct, frozen=True):
 
 
 class AvroOther(msgspec.Struct, frozen=True):
-    """Something else."""
+    """Any other type."""
 
     what: str
 
@@ -131,7 +130,7 @@ Type = AvroScalar | AvroNumbers | AvroNumberMap | NumberRecord | AvroEntries | A
 
 
 class AvroFound(NamedTuple):
-    """A value at a place of a message."""
+    """A value found in a message."""
 
     data: bytes
     start: int
@@ -139,18 +138,18 @@ class AvroFound(NamedTuple):
     type: Type
 
 
-# ---- a schema
+# ---- schemas
 
 
 class Program:
-    """A schema, compiled for the walk.
+    """A schema compiled for the walk.
 
     Parameters
     ----------
     schema, named
-        As fastavro's ``parse_schema`` returns them: each named type by its full name.
+        Result of fastavro's ``parse_schema``, and its named types by full name.
     places
-        The paths of which to know where they stand; each is the number of its slot.
+        Paths to be found, with the number of each one's slot.
     """
 
     def __init__(self, schema: Any, named: Mapping[str, Any], places: Mapping[Path, int]) -> None:
@@ -166,7 +165,7 @@ class Program:
         return at
 
     def _node(self, schema: Any, wants: Mapping[Path, int]) -> int:
-        """Where the node of a type is; ``wants`` are the paths that are wanted inside of it."""
+        """Compile a type and return its position; ``wants`` are the paths wanted inside it."""
         if isinstance(schema, list):
             at = self._add(Kind.UNION, len(schema), *[0] * len(schema))
             for i, branch in enumerate(schema):
@@ -227,7 +226,7 @@ class Program:
         return self._at[kind]
 
     def _definition(self, schema: Any) -> dict[str, Any]:
-        """A type that is no scalar; where only its name is given, as it was defined."""
+        """Definition of a complex type, looked up where only its name is given."""
         found = schema if isinstance(schema, dict) else self._named.get(schema)
         if not isinstance(found, dict):
             raise AvroSchemaError(f"no type {schema!r} is known")
@@ -235,7 +234,7 @@ class Program:
         return self._definition(inner) if isinstance(inner, dict) else found
 
     def _is_empty(self, schema: Any, inside: tuple[str, ...]) -> bool:
-        """Whether a value takes no bytes: items of which an array may claim any number."""
+        """Whether values take no bytes: an array may claim any number of such items."""
         if isinstance(schema, list):
             return False
         kind = kind_of(schema)
@@ -250,7 +249,7 @@ class Program:
         return all(self._is_empty(field["type"], inside) for field in definition["fields"])
 
     def _type(self, schema: Any) -> Type:
-        """The kind of a schema's values."""
+        """The type of a schema's values."""
         kind = kind_of(schema)
         if kind in SCALARS:
             return AvroScalar(kind)
@@ -277,7 +276,7 @@ class Program:
         return AvroOther(f"a record {definition['name']!r}")
 
     def _entries(self, items: Any) -> AvroEntries | None:
-        """The items of an array, where they are records of a label and a score."""
+        """Type of an array's items, where they are records of label and score."""
         if isinstance(items, list) or kind_of(items) in SCALARS:
             return None
         definition = self._definition(items)
@@ -292,7 +291,7 @@ class Program:
         return AvroEntries(label, width, next(iter(fields)) == "label")
 
     def fitted(self, schema: Any, values: Any) -> Any:
-        """Values that a type has fields for; ids are bytes where it wants them."""
+        """Select values for which a type has fields; ids become bytes where required."""
         branches = schema if isinstance(schema, list) else [schema]
         for branch in branches:
             kind = kind_of(branch)
@@ -307,7 +306,7 @@ class Program:
         return values
 
     def at(self, path: Sequence[str]) -> Any:
-        """The type at a path from the top; None where there is none."""
+        """Type at a path from the top; None without one."""
         found: Any = self.top
         for name in path:
             branches = found if isinstance(found, list) else [found]
@@ -325,26 +324,26 @@ class Program:
 
 
 def kind_of(schema: Any) -> str:
-    """The name of a type, "union" for a list of them; a logical type is what it is kept as."""
+    """Name of a type, "union" for a list; a logical type counts as its base type."""
     while isinstance(schema, dict):
         schema = schema["type"]
     return schema if isinstance(schema, str) else "union"
 
 
 def named_kind(schema: Any) -> str:
-    """Name of a type in a message."""
+    """Name of a type, for messages."""
     if isinstance(schema, dict) and schema.get("type") in NAMES:
         return f"{schema['type']} {schema.get('name')!r}"
     return kind_of(schema)
 
 
 def is_called(field: Mapping[str, Any], name: str) -> bool:
-    """Whether a field has a name, or had it."""
+    """Whether a field has a name, or has it as an alias."""
     return field["name"] == name or name in field.get("aliases", ())
 
 
 def program_of(schema: SchemaText, places: Mapping[Path, int] | None = None) -> Program:
-    """A schema, compiled; AvroSchemaError where it is none."""
+    """Compile a schema; AvroSchemaError where it is invalid."""
     named: dict[str, Any] = {}
     try:
         for text in schema.references.values():
@@ -355,30 +354,29 @@ def program_of(schema: SchemaText, places: Mapping[Path, int] | None = None) -> 
         raise
     except RecursionError:
         raise AvroSchemaError("nested too deeply") from None
-    except Exception as error:  # a stranger's text: whatever it is that it makes others raise
+    except Exception as error:  # foreign text can make fastavro raise anything
         why = str(error) or type(error).__name__
         raise AvroSchemaError(why[:500]) from None
 
 
 def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool) -> SchemaText:
-    """The schema of the answers to records of a schema.
+    """Schema of the answers to records of a schema.
 
     Parameters
     ----------
     schema
-        Of the input.
+        Schema of the input.
     probs
-        Where its probabilities are.
+        Path of its probabilities.
     raw
-        The field that keeps the original; empty: none does.
+        Field for the raw probabilities; empty: none.
     asks
-        Whether answers say that their label is asked for.
+        Whether answers carry label requests.
 
     Raises
     ------
     AvroSchemaError
-        Its top is no record, there is nothing at ``probs``, or it has a field of a name that is
-        ours.
+        The top is no record, it has nothing at ``probs``, or an added field's name is taken.
     """
     program = program_of(schema)
     if isinstance(program.top, list) or kind_of(program.top) not in ("record", "error"):
@@ -413,7 +411,7 @@ def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: b
 
 
 def referred(schema: Any) -> Any:
-    """A type for a second use: those that have a name are named only."""
+    """Refer to a type a second time: named types by name only."""
     if isinstance(schema, list):
         return [referred(one) for one in schema]
     if not isinstance(schema, dict):
@@ -431,12 +429,12 @@ def referred(schema: Any) -> Any:
 
 
 class AvroOpened(msgspec.Struct, gc=False):
-    """A record, walked."""
+    """A walked record."""
 
     key: Key
     data: bytes
     start: int
-    """Where the record begins, behind what names its schema."""
+    """Start of the record, after the prefix that names its schema."""
     program: Program
     spans: Any
 
@@ -447,13 +445,13 @@ class AvroCodec:
     Parameters
     ----------
     schemas
-        Where schemas come from, and where those of outputs go.
+        Source of schemas, which also registers those of answers.
     probs
-        Where the probabilities are.
+        Path of the probabilities.
     raw
-        The field that keeps the original; empty: none does.
+        Field for the raw probabilities; empty: none.
     asks
-        Whether answers say that their label is asked for.
+        Whether answers carry label requests.
     """
 
     dropped = frozenset({GUID_HEADER})
@@ -468,7 +466,7 @@ class AvroCodec:
         self._heads: dict[Key, bytes] = {}
 
     def _slot(self, path: Sequence[str]) -> int:
-        """The number of a path; for a new one schemas are compiled again when they come."""
+        """Number of a path; a new one makes schemas compile again."""
         slot = self._slots.get(path := tuple(path))
         if slot is None:
             slot = self._slots[path] = len(self._slots)
@@ -492,18 +490,18 @@ class AvroCodec:
         return program
 
     def key(self, value: bytes, headers: Headers) -> Key | None:
-        """The number, GUID or fingerprint."""
+        """Return number, GUID or fingerprint of the schema."""
         return self.schemas.key(value, headers)[0]
 
     def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
-        """Asked once a schema."""
+        """Look up the schema, once."""
         key, _ = self.schemas.key(value, headers)
         self._program(key)
         if answered:
             self._head(key)
 
     def answer(self, schema: SchemaText) -> SchemaText:
-        """With the added fields at the end."""
+        """Append the added fields."""
         if schema.kind != "AVRO":
             raise AvroSchemaError(f"of kind {schema.kind}, expected AVRO")
         return output_schema(schema, self._probs, self._raw, asks=self._asks)
@@ -520,7 +518,7 @@ class AvroCodec:
 
     def _found(self, message: AvroOpened, path: Sequence[str]) -> AvroFound | None:
         slot = self._slot(path)
-        if slot >= message.program.slots:  # asked for the first time
+        if slot >= message.program.slots:  # a new path
             program = message.program = self._program(message.key)
             message.spans = program.walker.walk(message.data, message.start)
         start, end, type_ = message.spans[3 * slot : 3 * slot + 3]
@@ -529,7 +527,7 @@ class AvroCodec:
         return AvroFound(message.data, start, end, message.program.types[type_])
 
     def find(self, message: AvroOpened, path: Sequence[str]) -> Raw | None:
-        """The JSON text of the value at a path; of an array, a map or a record an empty one."""
+        """JSON text of the value at a path; empty for an array, map or record."""
         found = self._found(message, path)
         if found is None:
             return None
@@ -544,7 +542,7 @@ class AvroCodec:
     def probs(
         self, message: AvroOpened, path: Sequence[str], *, answered: bool
     ) -> AvroFound | None:
-        """Where the probabilities stand."""
+        """Find the probabilities."""
         found = self._found(message, path)
         if found is None:
             return None
@@ -557,7 +555,7 @@ class AvroCodec:
         return found
 
     def _head(self, key: Key) -> bytes:
-        """The bytes before answers to records of a schema."""
+        """Prefix of answers to records of a schema."""
         head = self._heads.get(key)
         if head is None:
             try:
@@ -568,7 +566,7 @@ class AvroCodec:
         return head
 
     def row(self, original: AvroFound, forms: Forms, where: str) -> tuple[Row, Form | None]:
-        """The numbers of the four shapes, and of one number."""
+        """Numbers of the four shapes, or a single number."""
         data, start, end, type_ = original
         if isinstance(type_, AvroNumbers):
             row = read_numbers(data, start, end, type_.width)
@@ -586,7 +584,7 @@ class AvroCodec:
         return array("d", numbers), form
 
     def _given(self, found: AvroFound) -> Any:
-        """Probabilities that are no array, as forms are read from."""
+        """Decode probabilities that are no array, for the forms."""
         data, start, end, type_ = found
         match type_:
             case AvroNumberMap():
@@ -608,14 +606,14 @@ class AvroCodec:
 
     @staticmethod
     def _require_symbols(label: AvroScalar, form: Form | None) -> None:
-        """An answer may name any class: all are symbols of the enum."""
+        """Check that an enum of labels has a symbol for every class that an answer may name."""
         assert isinstance(form, Largest)
         missing = next((one for one in form.names if one not in label.symbols), None)
         if missing is not None:
             raise BadMessage(f"the labels are an enum that has no symbol for class {missing!r}")
 
     def names(self, message: AvroOpened, path: Sequence[str]) -> list[Any] | None:
-        """The keys of a map, the fields of a record, the labels of entries."""
+        """Keys of a map, fields of a record, labels of entries."""
         found = self._found(message, path)
         if found is None or not isinstance(found.type, AvroNumberMap | NumberRecord | AvroEntries):
             return None
@@ -623,7 +621,7 @@ class AvroCodec:
         return [one.label for one in given] if isinstance(given, list) else list(given)
 
     def raw_path(self, path: Sequence[str], raw: str) -> list[str]:
-        """At the end of the record: inside of it, a type may be used at several places."""
+        """At the end of the record: nested types may be used in several places."""
         return [raw]
 
     def write_all(
@@ -633,7 +631,7 @@ class AvroCodec:
         path: Sequence[str],
         raw: str,
     ) -> list[bytes]:
-        """The records with other numbers, and the added fields behind them."""
+        """The records with new numbers, followed by the added fields."""
         out = []
         for prediction, row in zip(predictions, rows, strict=True):
             message, found = prediction.message, prediction.original
@@ -648,7 +646,7 @@ class AvroCodec:
         return out
 
     def show(self, value: bytes, headers: Headers = ()) -> Raw:
-        """A record as JSON: bytes in base64, times and numbers of logical types as text."""
+        """A record as JSON: bytes in base64, logical types as text."""
         key, start = self.schemas.key(value, headers)
         self._program(key)
         texts, first = in_union(self._schema_of[key])
@@ -656,7 +654,7 @@ class AvroCodec:
         return Raw(_write(fastavro.schemaless_reader(record, texts, None)))
 
     def write_label(self, values: dict[str, Any]) -> bytes:
-        """A record of the newest schema; of the values those that it has fields for."""
+        """A record of the newest schema, with those values for which it has fields."""
         head, schema = self.schemas.newest()
         program, record = program_of(schema), io.BytesIO()
         texts, first = in_union(schema)
@@ -669,8 +667,8 @@ class AvroCodec:
 
 
 def in_union(schema: SchemaText) -> tuple[list[Any], bytes]:
-    """A schema as the last of a union, behind those that it refers to, and what stands before a
-    record of it then: fastavro takes names from one schema alone."""
+    """Put a schema last into a union, after those that it refers to, and return the union with its
+    index prefix: fastavro only knows names within one schema."""
     texts = [*schema.references.values(), schema.text]
     return [json.loads(text) for text in texts], _long(len(texts) - 1)
 
@@ -696,7 +694,7 @@ def _text(text: str) -> bytes:
 
 
 def _entries(found: AvroFound) -> list[LabelScore]:
-    """The labels and scores of an array of records that was walked."""
+    """Labels and scores of a walked array of records."""
     data, at, _, type_ = found
     assert isinstance(type_, AvroEntries)
     entries: list[LabelScore] = []
@@ -722,14 +720,14 @@ def _entries(found: AvroFound) -> list[LabelScore]:
 
 
 def _behind(data: bytes, at: int) -> int:
-    """The place behind an int or long."""
+    """Position after an int or long."""
     while data[at] & 0x80:
         at += 1
     return at + 1
 
 
 def _placed(found: AvroFound, form: Form | None, row: NDArray[np.float64]) -> bytes:
-    """The bytes of probabilities in the form and the type in which they came."""
+    """Encode probabilities in their original form and type."""
     data, start, end, type_ = found
     if isinstance(type_, AvroNumbers):
         return place_numbers(data, start, end, type_.width, row)

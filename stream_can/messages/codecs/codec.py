@@ -1,4 +1,4 @@
-"""The interface of a format of messages."""
+"""Codec: the interface of a message format."""
 
 from __future__ import annotations
 
@@ -21,101 +21,100 @@ if TYPE_CHECKING:
 
     Row = array[float]
 else:
-    Row = array  # which Python 3.11 cannot subscript, as the site's generator would
+    Row = array  # Python 3.11 cannot subscript array, as the documentation would
 
 __all__ = ["Codec", "Prediction"]
 
 SET = "set"
-"""The name, in the answer to a prediction, of the classes in its prediction set, or of the labels
-that it is said to have."""
+"""Field of an answer for its prediction set, or for the labels decided on."""
 REST = "rest"
-"""The name, beside the probabilities of the likeliest of very many classes, of what all others have
-together."""
+"""Field of an answer for the total probability of the classes that a row of very many does not
+list."""
 ASKED = "ask"
-"""The name, in the message of a prediction whose label is asked for, of the reason."""
+"""Field of a prediction's message for the reason of its label request."""
 
 
 class Prediction(msgspec.Struct, gc=False):
-    """A prediction's message, opened: its row, and what it takes to write it back."""
+    """An opened prediction message: its row, and what writing its answer needs."""
 
     row: Any
     """An array of m numbers; of very many classes the likeliest by name."""
     message: Any
-    """As its format opens it."""
+    """The message as its format opens it."""
     original: Any
-    """The value in the place of the probabilities."""
+    """The original value of the probabilities."""
     form: Form | None
-    """How the answer is written; None for an array."""
+    """Form of the answer; None for an array."""
     label: Any = None
-    """Label that the same message carries, where that is looked for: the column of a class, or
-    several labels."""
+    """Label in the same message, if looked for: the index of a class, or several labels."""
     number: int = -1
-    """Which of the rows of a batch is its own."""
+    """Index of its row within the batch."""
     given: Given | None = None
     """Values of the declared columns."""
     fault: str | None = None
-    """Fault of a column's value, which counts as not given."""
+    """Description of an invalid column value, which counts as not given."""
     asked: str | None = None
-    """Why its label is asked for, where it is."""
+    """Reason of its label request, if any."""
     set: list[Any] | None = None
-    """The names of its prediction set, the likeliest first, where there is one; of several labels
-    those that it is said to have."""
+    """Names in its prediction set, the likeliest first, if any; of several labels those decided
+    on."""
 
 
 class Codec(Protocol):
-    """Reads and writes the messages of one format; what it opens is its own."""
+    """Reads and writes messages of one format; the type of opened messages is its own."""
 
     dropped: frozenset[str]
-    """Headers of an input that are not true of its output."""
+    """Input headers that do not apply to the output."""
 
     def key(self, value: bytes, headers: Headers) -> Key | None:
-        """Find the name of a message's schema, None where it has none; BadMessage where it should.
+        """Return the key of a message's schema, None where formats have none; BadMessage if
+        missing.
 
-        With :meth:`prepare` it lets a worker know before it takes a record that nobody will have to
-        be asked for its schema.
+        Together with :meth:`prepare` it lets a worker ensure that schemas are known before it
+        processes a record.
         """
 
     def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
-        """Ask for the schema of a message, and where it is to be answered make the answer's known.
+        """Look up the schema of a message and, if it will be answered, register the answer's.
 
         Raises
         ------
         BadMessage
-            There is none, or the answer's is refused. Any other error: nobody answers.
+            The schema is unknown, or the answer's refused. Other errors: no registry answers.
         """
 
     def answer(self, schema: SchemaText) -> SchemaText:
-        """The schema of the answers to messages of a schema; BadMessage where there can be none."""
+        """Schema of the answers to messages of a schema; BadMessage where there can be none."""
 
     def open(self, value: bytes, headers: Headers = ()) -> Any:
-        """Open a message; BadMessage where it is none of this format."""
+        """Open a message; BadMessage where it has another format."""
 
     def find(self, message: Any, path: Sequence[str]) -> Raw | None:
-        """The JSON text of the value at a path of an opened message; None where there is none."""
+        """JSON text of the value at a path of an opened message; None without one."""
 
     def probs(self, message: Any, path: Sequence[str], *, answered: bool) -> Any:
-        """Find the value in the place of the probabilities, for ``row``; None where there is none.
+        """Find the probabilities, for ``row``; None without them.
 
         Parameters
         ----------
         answered
-            Whether the message is to be written back: BadMessage where it cannot be.
+            Whether an answer will be written: BadMessage where it cannot be.
         """
 
     def row(self, original: Any, forms: Forms, where: str) -> tuple[Row, Form | None]:
-        """The numbers in the order of the classes, and the form they came in; None for an array.
+        """Numbers in class order, and their form; None for an array.
 
         Raises
         ------
         BadMessage, UnknownClass
-            They are none of these classes, or not in one of the forms; the text says ``where``.
+            They have other classes, or none of the forms; the text begins with ``where``.
         """
 
     def names(self, message: Any, path: Sequence[str]) -> list[Any] | None:
-        """The classes that the probabilities at a path name; None where they do not."""
+        """Classes named by the probabilities at a path; None where they name none."""
 
     def raw_path(self, path: Sequence[str], raw: str) -> list[str]:
-        """Where an answer keeps the original of the probabilities at a path."""
+        """Path of the raw probabilities in an answer, given that of the probabilities."""
 
     def write_all(
         self,
@@ -124,17 +123,17 @@ class Codec(Protocol):
         path: Sequence[str],
         raw: str,
     ) -> list[bytes]:
-        """The message of each prediction with its row of ``rows``, shape (n, m), in place of the
-        probabilities at a path, and the original beside it under the name ``raw``, if any."""
+        """Answers of predictions with their rows of ``rows``, shape (n, m), and the raw
+        probabilities beside them in a field ``raw``, if any."""
 
     def show(self, value: bytes, headers: Headers = ()) -> Raw:
         """A message as JSON text."""
 
     def write_label(self, values: dict[str, Any]) -> bytes:
-        """A new message, of the newest schema; BadMessage where that does not fit the values.
+        """Encode a new message of the newest schema; BadMessage where that does not fit the values.
 
         Parameters
         ----------
         values
-            By the names of fields; a dictionary for those that have fields of their own.
+            By field name; nested dictionaries for nested fields.
         """

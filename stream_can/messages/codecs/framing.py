@@ -1,9 +1,9 @@
-"""Frames of messages: the bytes before them that tell their schema.
+"""Framing: the prefix of a message that names its schema.
 
-- a byte 0 and the four of a schema's number: what serializers for Confluent's registry write, and
-  for those that speak its protocol
-- the header ``__value_schema_id``: a byte 1 and the sixteen of a schema's GUID; newer ones write it
-- the bytes C3 01 and the eight of a fingerprint: Avro's single-object encoding, without a registry
+- a byte 0 and four bytes of a schema's number: serializers for Confluent's registry and those
+compatible with it - the header ``__value_schema_id``: a byte 1 and sixteen bytes of a schema's
+GUID; newer serializers - the bytes C3 01 and eight bytes of a fingerprint: Avro's single-object
+encoding, without a registry
 """
 
 from __future__ import annotations
@@ -23,52 +23,52 @@ __all__ = ["GUID_HEADER", "Key", "SchemaText", "Schemas", "key_of", "shown"]
 GUID_HEADER = "__value_schema_id"
 HEAD, GUID = 5, 17
 Key = int | UUID | bytes
-"""Name of a schema in a message: number, GUID or fingerprint."""
+"""Key of a schema in a message: number, GUID or fingerprint."""
 
 
 class SchemaText(NamedTuple):
-    """A schema, as it is stored."""
+    """A schema as stored."""
 
     kind: str
     """AVRO, PROTOBUF or JSON."""
     text: str
     references: Mapping[str, str] = {}
-    """Schemas that it names, in an order in which each names only earlier ones: name -> text."""
+    """Schemas that it refers to, each after those that it refers to: name -> text."""
     named: Sequence[Any] = ()
-    """The same, as a registry wants to hear of them."""
+    """The same references, as a registry expects them."""
 
 
 class Schemas(Protocol):
-    """Where schemas come from, and where those of outputs go."""
+    """Source of schemas, which also registers those of answers."""
 
     def key(self, value: bytes, headers: Headers) -> tuple[Key, int]:
-        """Name of a message's schema, and where its own bytes begin.
+        """Return the key of a message's schema, and where its content begins.
 
         Raises
         ------
         BadMessage
-            Nothing that is known stands before it.
+            There is no known prefix.
         """
 
     def schema(self, key: Key) -> SchemaText:
-        """The schema; BadMessage where nobody knows it, any other error where nobody answers."""
+        """The schema; BadMessage where unknown, other errors where no registry answers."""
 
     def newest(self) -> tuple[bytes, SchemaText]:
-        """The schema of new messages, and what is to stand before them; BadMessage where there is
-        none, any other error where nobody answers."""
+        """Schema of new messages with its prefix; BadMessage where there is none, other errors
+        where no registry answers."""
 
     def head(self, written: SchemaText) -> bytes:
-        """Make the bytes before a message of a schema that we write; the schema is made known once.
+        """Prefix of messages with a schema of ours, which is registered once.
 
         Raises
         ------
         BadMessage
-            It is refused; in the words of who refuses.
+            It is refused; the text quotes the registry.
         """
 
 
 def key_of(value: bytes, headers: Headers) -> tuple[Key, int]:
-    """:meth:`Schemas.key` of what serializers for a registry write."""
+    """:meth:`Schemas.key` for serializers of a registry."""
     if headers and (guid := header_bytes(headers, GUID_HEADER)) is not None:
         if len(guid) < GUID or guid[0] != 1:
             raise BadMessage(f"header {GUID_HEADER}: expected a byte 1 and the 16 of a GUID")
@@ -83,5 +83,5 @@ def key_of(value: bytes, headers: Headers) -> tuple[Key, int]:
 
 
 def shown(key: Key) -> str:
-    """Name of a schema, for an error."""
+    """A schema's key, for messages."""
     return key.hex() if isinstance(key, bytes) else str(key)

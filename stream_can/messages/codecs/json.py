@@ -1,7 +1,6 @@
-"""JSON objects. All but the probabilities keep their bytes.
+"""JSON objects, in which everything but the probabilities keeps its bytes.
 
-A key that occurs twice counts where it occurs last, as in every common JSON parser, and is written
-once.
+Of a repeated key the last one counts, as in every common JSON parser; it is written once.
 """
 
 from __future__ import annotations
@@ -33,35 +32,35 @@ _read_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_probs = msgspec.json.Decoder(list[float] | dict[str, float] | float).decode
 _read_entries = msgspec.json.Decoder(list[LabelScore]).decode
 _write = msgspec.json.Encoder().encode
-# Deep nesting is a RecursionError, a key of bad UTF-8 a UnicodeDecodeError: not msgspec's own.
+# Deep nesting raises RecursionError, a key with invalid UTF-8 UnicodeDecodeError.
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Errors that a reader of JSON text may raise."""
+"""Errors of parsing JSON."""
 OBJECT = '; put the list into one: {"id": ..., "probs": [...]}'
 NESTED = "; a list of rows: a message has one row, so give its first"
-"""Ways out for what classifiers print."""
+"""Advice for common outputs of classifiers."""
 
 
 class JsonCodec:
-    """JSON objects; opened, a message is its fields, whose values are still text."""
+    """JSON objects; an opened message is a dict of fields whose values are still text."""
 
     dropped: frozenset[str] = frozenset()
 
     def key(self, value: bytes, headers: Headers) -> Key | None:
-        """None."""
+        """Return None: there are no schemas."""
         return None
 
     def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
-        """There is nothing to ask for."""
+        """Do nothing."""
 
     def answer(self, schema: SchemaText) -> SchemaText:
-        """The same: none is looked at."""
+        """Return the schema unchanged."""
         return schema
 
     def open(self, value: bytes, headers: Headers = ()) -> dict[str, Any]:
-        """The fields of a JSON object, their values still text; BadMessage where it is none."""
+        """Fields of a JSON object, values as text; BadMessage where it is none."""
         try:
             if not value.isascii():
-                value.decode()  # msgspec passes over the bytes inside strings, and would send them
+                value.decode()  # msgspec does not check bytes inside strings, and would send them
             return _read_object(value)
         except UNREADABLE as error:
             hint = OBJECT if value[:1] == b"[" else ""
@@ -69,7 +68,7 @@ class JsonCodec:
 
     @staticmethod
     def find(message: dict[str, Any], path: Sequence[str]) -> Any:
-        """The text of the value at a path, None where there is none."""
+        """Text of the value at a path; None without one."""
         value: Any = message.get(path[0])
         if len(path) == 1:
             return value
@@ -85,7 +84,7 @@ class JsonCodec:
         return value
 
     def probs(self, message: dict[str, Any], path: Sequence[str], *, answered: bool) -> Raw | None:
-        """The text of the probabilities; the objects that they are inside of are opened too."""
+        """Text of the probabilities; the enclosing objects are opened too."""
         inner = message
         if len(path) > 1:
             for name in path[:-1]:
@@ -106,7 +105,7 @@ class JsonCodec:
         return None if bytes(found) == b"null" else found
 
     def row(self, original: Raw, forms: Forms, where: str) -> tuple[Row, Form | None]:
-        """The row in a text; compiled code reads a plain array."""
+        """Parse a row; compiled code parses a plain array."""
         if (row := read_array(original, forms.m)) is not None:
             return row, None
         numbers, form = self._read(original, forms, where)
@@ -115,7 +114,7 @@ class JsonCodec:
     def listed(
         self, original: Raw, forms: ListedForms, where: str
     ) -> tuple[dict[Any, float], Listed]:
-        """The likeliest classes in a text, by class."""
+        """Parse the likeliest classes, by class."""
         found: tuple[dict[Any, float], Listed] = self._read(original, forms, where)
         return found
 
@@ -134,7 +133,7 @@ class JsonCodec:
             raise type(error)(f"{where}: {error}") from None
 
     def names(self, message: dict[str, Any], path: Sequence[str]) -> list[Any] | None:
-        """The keys of an object, the labels of a list of label and score."""
+        """Keys of an object, labels of a list of label and score."""
         text = self.find(message, path)
         for read in (_read_probs, _read_entries):
             try:
@@ -182,7 +181,7 @@ class JsonCodec:
         path: Sequence[str],
         raw: str,
     ) -> list[bytes]:
-        """The objects with rows of the likeliest classes, and beside them what all others have."""
+        """The objects with rows of the likeliest classes, and the rest beside them."""
         (*parents, name), out = path, []
         for prediction, (row, rest) in zip(predictions, rows, strict=True):
             inner = prediction.message
@@ -196,7 +195,7 @@ class JsonCodec:
         return out
 
     def show(self, value: bytes, headers: Headers = ()) -> Raw:
-        """As it is."""
+        """Return the text unchanged."""
         return Raw(value)
 
     def write_label(self, values: dict[str, Any]) -> bytes:

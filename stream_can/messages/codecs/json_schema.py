@@ -1,7 +1,7 @@
-"""JSON objects behind the number of a schema, as the JSON serializers of a registry write them.
+"""JSON objects preceded by a schema's number, as a registry's JSON serializers write them.
 
-Whether a message keeps to its schema is not looked at: who wrote it has done so. The schema of an
-answer is that of its input with the added fields among the properties.
+Messages are not validated against their schema; the writer has done so. The schema of answers is
+the input's with the added fields among the properties.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["JsonSchemaCodec", "output_schema"]
 
 
 class Framed(dict[str, Any]):
-    """The fields of an object, and what it calls its schema by."""
+    """Fields of an object, and the key of its schema."""
 
     key: Key
 
@@ -39,13 +39,13 @@ class JsonSchemaCodec(JsonCodec):
     Parameters
     ----------
     schemas
-        Where schemas come from, and where those of outputs go.
+        Source of schemas, which also registers those of answers.
     probs
-        Where the probabilities are.
+        Path of the probabilities.
     raw
-        The field that keeps the original; empty: none does.
+        Field for the raw probabilities; empty: none.
     asks
-        Whether answers say that their label is asked for.
+        Whether answers carry label requests.
     """
 
     dropped = frozenset({GUID_HEADER})
@@ -57,29 +57,29 @@ class JsonSchemaCodec(JsonCodec):
         self._heads: dict[Key, bytes] = {}
 
     def key(self, value: bytes, headers: Headers) -> Key | None:
-        """The number or GUID."""
+        """Return number or GUID of the schema."""
         return self.schemas.key(value, headers)[0]
 
     def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
-        """Prepare a message; one that is not answered needs no schema."""
+        """Look up the schema of a message that is answered; others need none."""
         if answered:
             self._head(self.schemas.key(value, headers)[0])
 
     def answer(self, schema: SchemaText) -> SchemaText:
-        """With the added properties."""
+        """Add the new properties."""
         if schema.kind != "JSON":
             raise BadMessage(f"of kind {schema.kind}, expected JSON")
         return output_schema(schema, self._probs, self._raw, asks=self._asks)
 
     def open(self, value: bytes, headers: Headers = ()) -> Framed:
-        """The fields of the object behind the schema's number."""
+        """Fields of the object after the prefix."""
         key, start = self.schemas.key(value, headers)
         opened = Framed(super().open(value[start:]))
         opened.key = key
         return opened
 
     def probs(self, message: dict[str, Any], path: Sequence[str], *, answered: bool) -> Raw | None:
-        """As in JSON, where the answer's schema is known."""
+        """As for JSON; the answer's schema must be known."""
         found = super().probs(message, path, answered=answered)
         if answered and found is not None:
             assert isinstance(message, Framed)
@@ -104,7 +104,7 @@ class JsonSchemaCodec(JsonCodec):
         path: Sequence[str],
         raw: str,
     ) -> list[bytes]:
-        """The objects with their rows, each behind the number of its answer's schema."""
+        """The objects with their rows, each preceded by the number of its answer's schema."""
         written = super().write_all(predictions, rows, path, raw)
         return [
             self._head(prediction.message.key) + value
@@ -112,19 +112,19 @@ class JsonSchemaCodec(JsonCodec):
         ]
 
     def show(self, value: bytes, headers: Headers = ()) -> Raw:
-        """The object without the number of its schema."""
+        """The object without its prefix."""
         return Raw(value[self.schemas.key(value, headers)[1] :])
 
     def write_label(self, values: dict[str, Any]) -> bytes:
-        """An object of the values, behind the number of the newest schema."""
+        """An object of the values, preceded by the number of the newest schema."""
         return self.schemas.newest()[0] + super().write_label(values)
 
 
 def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool) -> SchemaText:
-    """The JSON Schema of the answers to objects of a schema.
+    """JSON Schema of the answers to objects of a schema.
 
-    What the schema says of the probabilities, the original beside them keeps to as well. Where it
-    says nothing of them, nothing is added.
+    The raw probabilities have the schema of the probabilities. Where that is not given, nothing is
+    added.
     """
     try:
         document = json.loads(schema.text)
@@ -142,7 +142,7 @@ def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: b
 
 
 def _properties(document: Any, inner: Any) -> dict[str, Any]:
-    """The properties of an object's schema, which may stand elsewhere in the document."""
+    """Properties of an object's schema, which may be a reference into the document."""
     for _ in range(100):
         if not isinstance(inner, dict) or not isinstance(at := inner.get("$ref"), str):
             break

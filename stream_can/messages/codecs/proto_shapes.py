@@ -1,4 +1,4 @@
-"""Places of a Protobuf message: a value, or probabilities in one of the shapes."""
+"""Values in a Protobuf message, and the shapes of probabilities."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Scalar(NamedTuple):
 
     def value(self, given: Any) -> Any:
         """The value as JSON; undecodable bytes are backslash-escaped."""
-        if isinstance(given, bytes):  # a string of proto2 may be no text, too
+        if isinstance(given, bytes):  # a string in proto2 may be invalid UTF-8
             return given.decode(errors="backslashreplace")
         return self.symbols.get(given, given) if self.symbols else given
 
@@ -61,7 +61,7 @@ class Entries(NamedTuple):
     label: Scalar
     make: Callable[..., Any]
     known: dict[Any, Any]
-    """The labels of classes, as they are set."""
+    """Field values for the labels of classes."""
 
     def lacks(self, names: Sequence[Any]) -> Any:
         """The first class that cannot be a label; None where all can."""
@@ -77,7 +77,7 @@ class Entries(NamedTuple):
 
 
 class Other(NamedTuple):
-    """Something else."""
+    """Any other shape."""
 
     what: str
     repeated: bool
@@ -96,7 +96,7 @@ class Place(NamedTuple):
 
 
 def place_at(top: Any, path: Sequence[str]) -> Place | None:
-    """Where a path leads to in messages of a type; None where there is no such field."""
+    """Find the field at a path of a type; None without one."""
     (*parents, name), inner = path, top
     for parent in parents:
         field = inner.fields_by_name.get(parent)
@@ -117,7 +117,7 @@ def repeats(field: Any) -> bool:
 
 
 def _shape(field: Any) -> Shape:
-    """The shape of a field's value."""
+    """Shape of a field's value."""
     inner, repeated = field.message_type, repeats(field)
     if inner is None:
         if not repeated:
@@ -147,7 +147,7 @@ def _scalar(field: Any) -> Scalar:
 
 
 def _is_plain(field: Any) -> bool:
-    """Whether a field is one value, which does not take the place of another's."""
+    """Whether a field is a single value and not part of a oneof."""
     union = field.containing_oneof
     return (
         not repeats(field)
@@ -157,7 +157,7 @@ def _is_plain(field: Any) -> bool:
 
 
 def _called(field: Any) -> str:
-    """The type of a field, in a message."""
+    """Type of a field, for messages."""
     kind = field.message_type or field.enum_type
     if kind is not None:
         return str(kind.full_name)
@@ -166,7 +166,7 @@ def _called(field: Any) -> str:
 
 
 def require_shape(shape: Shape, where: str) -> None:
-    """Probabilities have one of the shapes; BadMessage where these have not."""
+    """Raise BadMessage where probabilities have none of the shapes."""
     if isinstance(shape, Scalar) and shape.type not in FLOATS:
         shape = Other(shape.called, False)
     if isinstance(shape, Other):

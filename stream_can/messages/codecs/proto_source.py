@@ -1,8 +1,7 @@
-"""A Protobuf file's descriptor as the text of a .proto file.
+"""Convert a Protobuf file's descriptor to the text of a .proto file.
 
-Registries check whether schemas are compatible by their texts; not all of them can do so with
-descriptors. Services and options that the package does not know are left out: who writes or reads
-messages does not need them.
+Registries check the compatibility of schemas by their texts; not all can do so with descriptors.
+Services and unknown options are omitted: readers and writers of messages do not need them.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ __all__ = ["source"]
 
 F = descriptor_pb2.FieldDescriptorProto
 LARGEST = {"message": 2**29 - 1, "enum": 2**31 - 1}
-"""Numbers, of fields and of values of enums."""
+"""Largest numbers of fields and of enum values."""
 
 
 def source(file: Any) -> str:
-    """The text of a FileDescriptorProto.
+    """Text of a FileDescriptorProto.
 
     Examples
     --------
@@ -61,7 +60,7 @@ def _file(file: Any) -> Iterator[str]:
 
 
 def _message(file: Any, message: Any, full_name: str, head: str | None = None) -> Iterator[str]:
-    """The lines of a message; of a group behind its ``head``."""
+    """Lines of a message; of a group after its ``head``."""
     yield f"{head or f'message {message.name}'} {{"
     inside = {f"{full_name}.{one.name}": one for one in message.nested_type}
     yield from _indented(_body(file, message, full_name, inside))
@@ -89,8 +88,8 @@ def _body(file: Any, message: Any, full_name: str, inside: dict[str, Any]) -> It
                 for one in message.field
                 if one.HasField("oneof_index") and one.oneof_index == field.oneof_index
             ]
-        # A map or a group makes a type, whose place among the others is that of its field: by
-        # places messages are named.
+        # A map or a group defines a nested type, at the position of its field among the others:
+        # message indexes depend on the positions.
         while any(one.type_name in made and one.type_name in waiting for one in fields):
             name = waiting.pop(0)
             if name not in made:
@@ -122,7 +121,7 @@ def _extensions(file: Any, fields: Iterable[Any], inside: dict[str, Any]) -> Ite
 
 
 def _field(file: Any, field: Any, inside: dict[str, Any], *, bare: bool = False) -> Iterator[str]:
-    """The lines of a field; ``bare`` where it stands in a oneof."""
+    """Lines of a field; ``bare`` inside a oneof."""
     entry = inside.get(field.type_name)
     if entry is not None and entry.options.map_entry:
         key, value = entry.field
@@ -163,7 +162,7 @@ def _kind(field: Any) -> str:
 
 def _default(field: Any) -> str:
     text: str = field.default_value
-    if field.type == F.TYPE_BYTES:  # it is escaped already
+    if field.type == F.TYPE_BYTES:  # escaped already
         return f'"{text}"'
     return _quoted(text) if field.type == F.TYPE_STRING else text
 
@@ -200,7 +199,7 @@ def _option_lines(options: Any) -> Iterator[str]:
 
 
 def _options(options: Any, inside: str = "") -> Iterator[tuple[str, str]]:
-    """Names and values of those options that are single."""
+    """Names and values of the scalar options."""
     for field, value in options.ListFields():
         name = f"{inside}{field.name}"
         if field.is_extension or name == "map_entry":

@@ -1,4 +1,4 @@
-"""The types of a descriptor set, and those of answers, which have more fields."""
+"""Types of a descriptor set, and those of answers with added fields."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from stream_can.messages.codecs.proto_shapes import (
 __all__ = ["Types", "messages_of", "output_types"]
 
 LARGEST_NUMBER, RESERVED = 2**29 - 1, range(19_000, 20_000)
-"""Bounds of the number of a field; numbers that are Protobuf's own."""
+"""Largest field number, and the range reserved by Protobuf."""
 
 
 class Types(NamedTuple):
-    """The types of a stream's messages and answers."""
+    """Types of a stream's messages and answers."""
 
     make: Any
-    """The class of both: a message that is no answer has none of the added fields."""
+    """Class of both: messages without an answer lack the added fields."""
     pool: Any
     file: Any
-    """The file of the message with the added fields, a FileDescriptorProto."""
+    """File of the message with the added fields, a FileDescriptorProto."""
     indexes: tuple[int, ...]
-    """Which message of the file it is: at the top, inside of that, and so on."""
+    """Index path of the message in its file: at the top, nested in that, and so on."""
 
 
 def output_types(
@@ -51,28 +51,28 @@ def output_types(
     asks: bool,
     first_field: int,
 ) -> Types:
-    """The types of a descriptor set, and those of the answers to messages of one of them.
+    """Read a message type from a descriptor set and add the fields of answers.
 
     Parameters
     ----------
     descriptor
-        A FileDescriptorSet, all that its files import among them.
+        A FileDescriptorSet with all imported files.
     message
-        The full name of the messages' type.
+        Full name of the message type.
     probs
-        Where the probabilities are.
+        Path of the probabilities.
     raw
-        The field that keeps the original; empty: none does.
+        Field for the raw probabilities; empty: none.
     asks
-        Whether answers say that their label is asked for.
+        Whether answers carry label requests.
     first_field
-        The number of the first field that is added; the next one has the next.
+        Number of the first added field; the second has the next one.
 
     Raises
     ------
     ValueError
-        It is no descriptor set, or no whole one; there is no such message, or nothing at ``probs``;
-        or the name or the number of a field that is ours is taken.
+        The descriptor set is invalid or incomplete; there is no such message, or nothing at
+        ``probs``; or the name or number of an added field is taken.
     """
     files = _files(descriptor)
     name, indexes = _find(files, message)
@@ -95,7 +95,7 @@ def output_types(
 
 
 def _files(descriptor: bytes) -> dict[str, Any]:
-    """The files of a descriptor set by name, each behind those that it imports."""
+    """Files of a descriptor set by name, each after those that it imports."""
     given = descriptor_pb2.FileDescriptorSet()
     try:
         given.ParseFromString(descriptor)
@@ -133,13 +133,13 @@ def _pool(files: Mapping[str, Any]) -> Any:
     for name, file in files.items():
         try:
             pool.AddSerializedFile(file.SerializeToString())
-        except Exception as error:  # a stranger's types: whatever it is that they make it raise
+        except Exception as error:  # foreign types can make protobuf raise anything
             raise ValueError(f"{name}: {str(error)[:500]}") from None
     return pool
 
 
 def _find(files: Mapping[str, Any], message: str) -> tuple[str, tuple[int, ...]]:
-    """The file of a message, and its indexes."""
+    """File of a message, and its indexes."""
     for name, file in files.items():
         for full_name, indexes in messages_of(file):
             if full_name == message:
@@ -150,7 +150,7 @@ def _find(files: Mapping[str, Any], message: str) -> tuple[str, tuple[int, ...]]
 
 
 def messages_of(file: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The messages of a file and their indexes; entries of maps are none."""
+    """Messages of a file with their indexes, without map entries."""
     waiting: list[tuple[str, tuple[int, ...], Any]] = [(file.package, (), file)]
     while waiting:
         scope, at, holder = waiting.pop()
@@ -169,7 +169,7 @@ def _message_at(file: Any, indexes: Sequence[int]) -> Any:
 
 
 def _field_at(top: Any, path: Sequence[str]) -> Any:
-    """The field at a path; None where there is none."""
+    """Field at a path; None without one."""
     if place_at(top, path) is None:
         return None
     for name in path[:-1]:
@@ -184,7 +184,7 @@ def _copy(message: Any) -> Any:
 
 
 class _Added:
-    """Adds fields to a message, whose names and numbers it must not have yet."""
+    """Adds fields to a message, whose names and numbers must be free."""
 
     def __init__(self, file: Any, own: Any, top: Any, extensions: Sequence[Any]) -> None:
         self._file, self._own, self._top = file, own, top
@@ -204,7 +204,7 @@ class _Added:
         self._optional(name, number, F.TYPE_STRING)
 
     def raw(self, name: str, number: int, like: Any, shape: Shape) -> None:
-        """Add a field of the type of another."""
+        """Add a field with the type of another."""
         if not (name.isidentifier() and name.isascii()):
             raise ValueError(f"raw: {name!r} is no name of a field in Protobuf")
         type_ = F.TYPE_MESSAGE if like.type == F.TYPE_GROUP else like.type
@@ -232,7 +232,7 @@ class _Added:
             field.type_name = f".{inner.full_name}"
 
     def _optional(self, name: str, number: int, type_: int) -> Any:
-        """A field with presence."""
+        """Add a field with presence."""
         field = self._field(name, number, type_)
         field.label = F.LABEL_OPTIONAL
         if type_ != F.TYPE_MESSAGE:
@@ -257,7 +257,7 @@ class _Added:
         return self._own.field.add(name=name, number=number, type=type_)
 
     def _call(self, name: str, what: str, purpose: str = "") -> None:
-        """Have a name for something of ours."""
+        """Claim a name for an added element."""
         if (has := self._names.get(name)) is not None:
             raise ValueError(
                 f"message {self._top.full_name} has a {has} {name!r}, which is ours{purpose}"
@@ -286,7 +286,7 @@ class _Added:
             )
 
     def _import(self, file: Any) -> None:
-        """Have the types of a file known in that of the message."""
+        """Import the types of a file into the message's file."""
         seen, waiting = {self._top.file.name}, list(self._top.file.dependencies)
         while waiting:
             one = waiting.pop()
@@ -302,6 +302,6 @@ def _way(name: str) -> str:
 
 
 def _in_json(name: str) -> str:
-    """The name of a field in JSON."""
+    """Name of a field in JSON."""
     first, *others = name.split("_")
     return first + "".join(one[:1].upper() + one[1:] for one in others)

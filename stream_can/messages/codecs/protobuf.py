@@ -1,14 +1,13 @@
-"""Protobuf messages, of one type of a descriptor set.
+"""Protobuf messages of one type of a descriptor set.
 
-The answer is the same message with other numbers in place of the probabilities, and the fields that
-are added: the original probabilities, and the reason for which the label is asked for. Both are
-optional, so who reads the input's type reads the answer, and who reads the answer's reads the
-input. What a newer writer has put into fields that the descriptor set does not know stays.
+An answer is the same message with new numbers for the probabilities, and the added fields: the raw
+probabilities, and the reason of a label request. Both are optional, so readers of the input's type
+can read answers and the other way round. Fields unknown to the descriptor set are kept.
 
 The probabilities are repeated double or float, a map from string to double or float, a message with
-such a field for each class, repeated messages of a label and a score, or with two classes one
-number. Of fields without presence, a number of 0, the first symbol of an enum and false are values,
-since nothing else stands for these; what is empty counts as absent.
+such a field for each class, repeated messages of label and score, or with two classes one number.
+In fields without presence, the number 0, an enum's first symbol and false are values, because they
+cannot be told from absence; empty strings and messages count as absent.
 """
 
 from __future__ import annotations
@@ -61,56 +60,56 @@ __all__ = ["ProtobufCodec"]
 _write = msgspec.json.Encoder().encode
 
 DEEPEST = 100
-"""So many messages may be inside of each other, as in the library."""
+"""Maximum nesting of messages, as in the protobuf library."""
 
 EMPTY = ("", b"")
-"""Texts that say nothing, where a field has no presence."""
+"""JSON texts that mean absence in a field without presence."""
 
 
 class Found(NamedTuple):
-    """A field that is there."""
+    """A field with a value."""
 
     holder: Any
-    """The message that it is a field of."""
+    """The message that contains it."""
     place: Place
     value: Any
-    """The value: of what is repeated or a message, a view."""
+    """The value; a view where it is repeated or a message."""
 
 
 class Opened(msgspec.Struct, gc=False):
-    """A message, parsed."""
+    """A parsed message."""
 
     key: Key | None
     message: Any
 
 
 class ProtobufCodec:
-    """Messages of one type of a descriptor set, bare or behind what names their schema.
+    """Messages of one type of a descriptor set, with or without a schema prefix.
 
-    What the registry has under the number or GUID before a message is not compared with the
-    descriptor set: of what the writer says, only which message of the file it is must be so.
+    The schema that the registry has for a prefix is not compared with the descriptor set; only the
+    prefix's message indexes must match.
 
     Parameters
     ----------
     schemas
-        Where the schemas of outputs go; None where nothing stands before a message.
+        Registers schemas of answers; None where messages have no prefix.
     descriptor
         A FileDescriptorSet, as ``protoc --include_imports -o`` writes it, or its path.
     message
-        The full name of the messages' type.
+        Full name of the message type.
     probs
-        Where the probabilities are.
+        Path of the probabilities.
     raw
-        The field that keeps the original; empty: none does.
+        Field for the raw probabilities; empty: none.
     asks
-        Whether answers say that their label is asked for.
+        Whether answers carry label requests.
     first_field
-        The number of the first field that is added.
+        Number of the first added field.
 
     Raises
     ------
     ValueError
-        As :func:`output_types`, or the file cannot be read.
+        As for :func:`output_types`, or the file cannot be read.
     """
 
     dropped = frozenset({GUID_HEADER})
@@ -144,17 +143,17 @@ class ProtobufCodec:
         self._heads: dict[Key | None, bytes] = {None: b""}
 
     def key(self, value: bytes, headers: Headers) -> Key | None:
-        """The number or GUID."""
+        """Return number or GUID of the schema."""
         return None if self.schemas is None else self.schemas.key(value, headers)[0]
 
     def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
-        """Prepare a message; one that is not answered needs no schema."""
+        """Look up the schema of a message that is answered; others need none."""
         if answered:
             self._head(self.key(value, headers))
 
     def answer(self, schema: SchemaText) -> SchemaText:
-        """The file of the descriptor set with the added fields, written as the schema is: the text
-        of a .proto file, or a descriptor in base64. What it imports is what the schema does."""
+        """The descriptor set's file with the added fields, written like the schema: as .proto text,
+        or a descriptor in base64. Its imports are the schema's."""
         if schema.kind != "PROTOBUF":
             raise BadMessage(f"of kind {schema.kind}, expected PROTOBUF")
         try:
@@ -178,7 +177,7 @@ class ProtobufCodec:
         return Opened(key, message)
 
     def _begin(self, value: bytes, headers: Headers) -> tuple[Key | None, int]:
-        """Name of a message's schema, and where it begins; BadMessage where it is another message
+        """Key of a message's schema, and where its content begins; BadMessage for another message
         of the file."""
         if self.schemas is None:
             return None, 0
@@ -193,7 +192,7 @@ class ProtobufCodec:
         return key, self._require_own(value, start)
 
     def _require_own(self, data: bytes, start: int) -> int:
-        """The place behind indexes, which are those of our message."""
+        """Position after the message indexes, which must be those of our message."""
         indexes, end = _read_indexes(data, start)
         if indexes != self._types.indexes:
             given, own = list(indexes), list(self._types.indexes)
@@ -226,7 +225,7 @@ class ProtobufCodec:
         return Found(holder, place, value) if is_value else None
 
     def find(self, message: Opened, path: Sequence[str]) -> Raw | None:
-        """The JSON text of the value at a path; of what is repeated or a message an empty one."""
+        """JSON text of the value at a path; empty for a repeated field or message."""
         found = self._found(message, path)
         if found is None:
             return None
@@ -237,7 +236,7 @@ class ProtobufCodec:
         return Raw(b"[]" if is_array else b"{}")
 
     def probs(self, message: Opened, path: Sequence[str], *, answered: bool) -> Found | None:
-        """The field of the probabilities; where it is to be answered, its original is kept."""
+        """Find the probabilities; the raw ones are kept where the message is answered."""
         found = self._found(message, path)
         if found is None or not answered:
             return found
@@ -254,7 +253,7 @@ class ProtobufCodec:
         return found
 
     def _head(self, key: Key | None) -> bytes:
-        """The bytes before answers to messages of a schema."""
+        """Prefix of answers to messages of a schema."""
         head = self._heads.get(key)
         if head is None:
             assert self.schemas is not None
@@ -268,7 +267,7 @@ class ProtobufCodec:
         return head
 
     def row(self, original: Found, forms: Forms, where: str) -> tuple[Row, Form | None]:
-        """The numbers of the shapes."""
+        """Numbers of the shapes."""
         shape = original.place.shape
         if isinstance(shape, Numbers):
             row = array("d", original.value[:])
@@ -289,7 +288,7 @@ class ProtobufCodec:
         return array("d", numbers), form
 
     def names(self, message: Opened, path: Sequence[str]) -> list[Any] | None:
-        """The keys of a map, the fields of a message, the labels of entries."""
+        """Keys of a map, fields of a message, labels of entries."""
         found = self._found(message, path)
         if found is None or not isinstance(found.place.shape, NumberMap | NumberMessage | Entries):
             return None
@@ -297,7 +296,7 @@ class ProtobufCodec:
         return [one.label for one in given] if isinstance(given, list) else list(given)
 
     def raw_path(self, path: Sequence[str], raw: str) -> list[str]:
-        """At the top: inside of it, a type may be used at several places."""
+        """At the top: nested types may be used in several places."""
         return [raw]
 
     def write_all(
@@ -307,8 +306,8 @@ class ProtobufCodec:
         path: Sequence[str],
         raw: str,
     ) -> list[bytes]:
-        """The messages with other numbers; entries of maps in the order of their keys, so that the
-        same message is always the same bytes."""
+        """The messages with new numbers; map entries are sorted by key, so that equal messages have
+        equal bytes."""
         out = []
         for prediction, row in zip(predictions, rows.tolist(), strict=True):
             opened, found = prediction.message, prediction.original
@@ -322,7 +321,7 @@ class ProtobufCodec:
         return out
 
     def show(self, value: bytes, headers: Headers = ()) -> Raw:
-        """A message as Protobuf's own JSON, with the names that the fields have."""
+        """A message as Protobuf's JSON, with original field names."""
         try:
             text = json_format.MessageToJson(
                 self.open(value, headers).message,
@@ -333,12 +332,12 @@ class ProtobufCodec:
             )
         except BadMessage:
             raise
-        except Exception as error:  # an Any of an unknown type, a time out of range, ...
+        except Exception as error:  # an Any of unknown type, a time out of range, ...
             raise BadMessage(f"message {self._name} as JSON: {error}") from None
         return Raw(text.encode(errors="replace"))
 
     def write_label(self, values: dict[str, Any]) -> bytes:
-        """A message of those of the values that it has fields for."""
+        """A message with those values for which it has fields."""
         head = b"" if self.schemas is None else self.schemas.newest()[0] + self._indexes
         message = self._make()
         try:
@@ -349,13 +348,13 @@ class ProtobufCodec:
 
 
 def _given(found: Found) -> Any:
-    """Probabilities that are not repeated numbers, as forms are read from."""
+    """Decode probabilities that are not repeated numbers, for the forms."""
     value = found.value
     match shape := found.place.shape:
         case NumberMap():
             try:
                 return dict(value)
-            except UnicodeDecodeError as error:  # proto2 has strings that are no text
+            except UnicodeDecodeError as error:  # strings in proto2 may be invalid UTF-8
                 raise BadMessage(f"a name in the map: {error}") from None
         case NumberMessage():
             return {name: getattr(value, name) for name in shape.names}
@@ -365,7 +364,7 @@ def _given(found: Found) -> Any:
 
 
 def _put(found: Found, form: Form | None, row: list[float]) -> None:
-    """Set the probabilities, in the form in which they came."""
+    """Set the probabilities, in their original form."""
     holder, place, value = found
     if form is None:
         del value[:]
@@ -389,7 +388,7 @@ def _put(found: Found, form: Form | None, row: list[float]) -> None:
 
 
 def _fill(message: Any, values: Mapping[str, Any]) -> None:
-    """Set those fields of a message that values are given of."""
+    """Set those fields of a message that are among the values."""
     for name, field in message.DESCRIPTOR.fields_by_name.items():
         value = values.get(name)
         if value is None:
@@ -418,7 +417,7 @@ def _fill(message: Any, values: Mapping[str, Any]) -> None:
 
 
 def _written(indexes: tuple[int, ...]) -> bytes:
-    """Indexes as they stand before a message."""
+    """Encode message indexes as a prefix."""
     if indexes == (0,):
         return b"\0"
     out = bytearray()
@@ -432,7 +431,7 @@ def _written(indexes: tuple[int, ...]) -> bytes:
 
 
 def _read_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """Indexes before a message, and the place behind them."""
+    """Decode message indexes; return them and the following position."""
     count, at = _varint(data, at)
     if count == 0:
         return (0,), at

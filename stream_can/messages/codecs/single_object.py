@@ -1,4 +1,4 @@
-"""Avro records without a registry: in single-object encoding, of the one schema of a file."""
+"""Avro records in single-object encoding, with the schema in a file."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 __all__ = ["SchemaFile", "single"]
 
 MARK = b"\xc3\x01"
-"""Before a record; eight bytes of its schema's fingerprint follow."""
+"""Marker before a record; eight bytes of its schema's fingerprint follow."""
 SIZE = 10
 
 
 class SchemaFile:
-    """The one Avro schema of a file, for records in single-object encoding.
+    """The Avro schema in a file, for records in single-object encoding.
 
     Parameters
     ----------
     path
-        The file.
+        Path of the file.
 
     Raises
     ------
@@ -41,12 +41,12 @@ class SchemaFile:
             self._head = single(text)
         except OSError as error:
             raise ValueError(f"avro_schema: {path}: {error.strerror}") from None
-        except Exception as error:  # fastavro's are of many kinds
+        except Exception as error:  # fastavro raises various errors
             raise ValueError(f"avro_schema: {path}: {error}") from None
         self._schemas = {self._head: SchemaText("AVRO", text)}
 
     def key(self, value: bytes, headers: Headers) -> tuple[Key, int]:
-        """The fingerprint before a record."""
+        """Read the fingerprint in front of a record."""
         if not value.startswith(MARK) or len(value) < SIZE:
             begins = f"it begins with {value[:3].hex(' ')}" if value else "it is empty"
             raise BadMessage(
@@ -70,13 +70,13 @@ class SchemaFile:
         return self._head, self._schemas[self._head]
 
     def head(self, written: SchemaText) -> bytes:
-        """The fingerprint of another schema, which is known from now on."""
+        """Fingerprint prefix of another schema, which is known from now on."""
         head = single(written.text)
         self._schemas[head] = written
         return head
 
 
 def single(text: str) -> bytes:
-    """The bytes before records of a schema in single-object encoding."""
+    """Prefix of records of a schema in single-object encoding."""
     form = fastavro.schema.to_parsing_canonical_form(fastavro.parse_schema(json.loads(text)))
     return MARK + bytes.fromhex(fastavro.schema.fingerprint(form, "CRC-64-AVRO"))
