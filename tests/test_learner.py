@@ -307,7 +307,7 @@ def test_what_is_interrupted_is_not_kept(monkeypatch):
         patch.setattr(Corrector, "play", interrupted)
         with pytest.raises(KeyboardInterrupt):
             learner.play([4, 5, 3], P[4:7], [LateLabel(1, "a", 1), LateLabel(4, "b", 2)])
-    with pytest.raises(ValueError, match="a call that was broken off"):
+    with pytest.raises(ValueError, match="an interrupted call"):
         learner.take_events()
     assert learner.waiting == 3  # of the four that were kept, one is predicted once more
     assert learner.label_many([0, 4, 5, 3], ["a"] * 4) == ["learned", *["unknown"] * 3]
