@@ -1,7 +1,7 @@
 # cython: language_level=3
-"""The text of a JSON array <-> a row of numbers, bit for bit as msgspec has them.
+"""Convert between the text of a JSON array and a row of numbers, bit for bit like msgspec.
 
-No object is made for each number.
+No object is created per number.
 """
 
 from cpython cimport array
@@ -29,7 +29,7 @@ cdef array.array FLOATS = arrays.array("d")
 
 
 def read_array(text, Py_ssize_t m):
-    """The row of m numbers that a text holds; None where msgspec is to say what it holds."""
+    """Parse the row of m numbers in a text; None if msgspec must handle it."""
     cdef Py_buffer view
     cdef array.array row = array.clone(FLOATS, m, False)
     PyObject_GetBuffer(text, &view, PyBUF_SIMPLE)
@@ -40,10 +40,9 @@ def read_array(text, Py_ssize_t m):
 
 
 def array_texts(rows):
-    """The text of each row of a matrix of float64, lying in one piece; null for what is not finite.
+    """Text of each row of a contiguous float64 matrix; null for values that are not finite.
 
-    One at a time: those of a batch together would be memory fetched from the system again
-    for each.
+    Row by row: memory for a whole batch would be fetched from the system again for each.
     """
     if not HAS_FROM_CHARS:
         yield from map(msgspec.json.encode, rows.tolist())

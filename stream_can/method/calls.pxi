@@ -1,22 +1,22 @@
-# The calls of a Corrector on its Model: part of kernel.pyx.
+# Calls of a Corrector on its Model; included by kernel.pyx.
 
 @cython.final
 cdef class Kernel:
-    """The calls of a Corrector: checked first, then one at a time on the model of that moment.
+    """Calls of a Corrector: arguments are checked, then the call has the current model to itself.
 
-    Under the lock no bytecode of Python runs, but for signal handlers between two rows; see
+    Under the lock no Python bytecode runs, except signal handlers between two rows; see
     :mod:`stream_can.method.lock`.
 
     Parameters
     ----------
     model
-        What it runs.
+        The model to run.
     state
         The arrays of the model.
     content
-        What else belongs to it and is replaced with it: the Corrector's.
+        Further data replaced together with the model, owned by the Corrector.
     index
-        Class -> column, for rows that come with names.
+        Class -> column, for rows given by name.
     """
 
     cdef Model model
@@ -31,11 +31,11 @@ cdef class Kernel:
     # ---- rows
 
     def rows(self, P, int ndim, Mode mode, bint receipt=False, list texts=None):
-        """Run rows, shape (m,) or (n, m), through `mode`: a new array.
+        """Run rows, shape (m,) or (n, m), through `mode`; return a new array.
 
-        With `receipt` a second array, shape (r,) or (n, r), float32; see
-        :mod:`stream_can.method.receipts`. For EXPLAIN
-        (n_paths, n, m), and the content, which says what the paths are.
+        With `receipt` also return an array of shape (r,) or (n, r), float32; see
+        :mod:`stream_can.method.receipts`. EXPLAIN returns (n_paths, n, m) and the content, which
+        names the paths.
         """
         cdef Py_buffer view
         cdef Job job
@@ -65,9 +65,9 @@ cdef class Kernel:
                 PyBuffer_Release(&view)
 
     cdef bint ran(self, Model model, Job *job, list texts=None) except -1:
-        """Run a job; False, and nothing is done, where its model was replaced as it waited.
+        """Run a job; return False, having done nothing, if its model was replaced meanwhile.
 
-        `texts` are what the rows of the job give of the columns.
+        `texts` are the column values of the job's rows.
         """
         if texts is not None and model.values is not None:
             return self.ran_with(model, job, texts)
@@ -81,7 +81,7 @@ cdef class Kernel:
             self.lock.release()
 
     cdef bint ran_with(self, Model model, Job *job, list texts) except -1:
-        """:meth:`ran`, with the slots of the values that its rows give."""
+        """:meth:`ran` with slots for the column values."""
         cdef Py_ssize_t i
         cdef Values values = model.values
         cdef long long[:, ::1] slots
@@ -150,9 +150,9 @@ cdef class Kernel:
     # ---- sums
 
     def correct_and_sum(self, P, double[:, ::1] sums, bint receipt, list texts=None):
-        """The corrected rows of P, shape (n, m), with `receipt` theirs too.
+        """Correct the rows of P, shape (n, m), with `receipt` also return receipts.
 
-        What observing them adds goes into `sums`.
+        The contribution of observing them is added to `sums`.
         """
         cdef Py_buffer view
         cdef Job job
@@ -176,7 +176,7 @@ cdef class Kernel:
                 PyBuffer_Release(&view)
 
     def add_sums(self, const double[:, ::1] sums, const double[::1] decays):
-        """The rows behind sums went by: :mod:`stream_can.method.sums` says what keeps how much."""
+        """Merge sums of rows; :mod:`stream_can.method.sums` defines the decay of each part."""
         self.lock.acquire(True)
         try:
             require_sums(self.model, sums)
@@ -189,7 +189,7 @@ cdef class Kernel:
     # ---- labels
 
     def learn_one(self, p, long long y, known, list texts=None):
-        """One label, already an index; p is None where the prediction is gone.
+        """Learn a label, given as an index; p is None if the prediction is gone.
 
         `known` is float32 (n_known,) or None.
         """
@@ -225,7 +225,8 @@ cdef class Kernel:
                 PyBuffer_Release(&view)
 
     def learn_many(self, P, const long long[::1] ys, known, list texts=None):
-        """Labels, already indices, of rows P, shape (n, m), or None; known is (n, n_known)."""
+        """Learn labels, given as indices, of rows P, shape (n, m), or None; known is (n,
+        n_known)."""
         k = ys.shape[0]
         due = np.zeros(k, np.int64)
         if P is None:
@@ -239,9 +240,9 @@ cdef class Kernel:
     # ---- the whole
 
     def copied(self, names=None):
-        """The content, copies of the arrays (these, or all), how many changes they saw.
+        """The content, copies of the arrays (these, or all), and their number of changes.
 
-        Last a copy of the values of columns, None where there are none or names were given.
+        Last a copy of the column values, None without columns or if names are given.
         """
         cdef dict found = {}
         cdef Values values = None if names is not None else self.model.values
@@ -256,7 +257,7 @@ cdef class Kernel:
             self.lock.release()
 
     def replace(self, Model model, dict state, content, index, unsigned long long changes):
-        """Go on with another model; False, and nothing is done, after more than `changes`."""
+        """Replace the model; return False, having done nothing, after more than `changes`."""
         self.lock.acquire(True)
         try:
             if self.lock.changes != changes + 1:
@@ -268,11 +269,11 @@ cdef class Kernel:
 
     @property
     def n_sent(self):
-        """How many rows a receipt holds."""
+        """Number of rows in a receipt."""
         return self.model.n_sent
 
     def theta(self, const float[::1] row):
-        """By which the set of a row, as it is sent, would be made now."""
+        """Theta by which the set of a sent row would be made now."""
         self.lock.acquire(False)
         try:
             return set_theta(&self.model.sets, &row[0], row.shape[0])
@@ -281,7 +282,7 @@ cdef class Kernel:
 
     @property
     def set_counts(self):
-        """Rows and labels that prediction sets have seen."""
+        """Numbers of rows and labels seen by prediction sets."""
         self.lock.acquire(False)
         try:
             return self.model.sets.counts[0], self.model.sets.counts[1]
@@ -290,12 +291,12 @@ cdef class Kernel:
 
     @property
     def g(self):
-        """What a decayed sum keeps at each event."""
+        """Decay factor per event."""
         return self.model.g
 
     @property
     def prior(self):
-        """The class prior in use now, shape (m,)."""
+        """Current class prior, shape (m,)."""
         self.lock.acquire(False)
         try:
             return self.model.prior_row.copy()
@@ -304,7 +305,7 @@ cdef class Kernel:
 
     @property
     def final_weights(self):
-        """Weights of the rows that what goes out is mixed from; they sum to 1."""
+        """Weights of the rows in the output; they sum to 1."""
         cdef Model model
         cdef Second *of
         cdef double share = 0, others
@@ -325,7 +326,7 @@ cdef class Kernel:
 
     @property
     def coverage(self):
-        """Mean of the share of the correction that goes out, over the predictions of late."""
+        """Mean share of the correction that is sent, over recent predictions."""
         self.lock.acquire(False)
         found = self.model.coverage()
         self.lock.release()
@@ -333,7 +334,7 @@ cdef class Kernel:
 
 
 def inside(const float[:, ::1] rows, const float[::1] thetas):
-    """Whether each class is in the set of each row as sent, (n, m) bool; the likeliest is."""
+    """Whether each class is in the set of each sent row, (n, m) bool; the likeliest always is."""
     cdef Py_ssize_t i, k, best, n = rows.shape[0], m = rows.shape[1]
     cdef unsigned char[:, ::1] found = np.empty((n, m), np.uint8)
     if thetas.shape[0] != n:
@@ -350,8 +351,8 @@ def inside(const float[:, ::1] rows, const float[::1] thetas):
 
 def given_by_each(const float[:, ::1] receipts, const long long[::1] ys, Py_ssize_t rows,
                   bint sets=False):
-    """What each receipt gave its label, float32 of shape (n, rows + 1), with sets 4 more: what is
-    *known* of it."""
+    """Numbers that each receipt gave its label, float32 of shape (n, rows + 1), with sets 4 more:
+    what is *known* of it."""
     cdef Py_ssize_t more = TAIL if sets else 0, each = rows + sets
     cdef Py_ssize_t i, n = ys.shape[0], m = (receipts.shape[1] - 1 - more) // each
     if (receipts.shape[0] != n or receipts.shape[1] != each * m + 1 + more
@@ -368,7 +369,7 @@ def given_by_each(const float[:, ::1] receipts, const long long[::1] ys, Py_ssiz
 
 
 def given_by_one(bytes receipt, Py_ssize_t y, Py_ssize_t rows):
-    """The same of one receipt that was kept as bytes, as bytes."""
+    """The same for a receipt stored as bytes, as bytes."""
     cdef Py_ssize_t n = len(receipt) // sizeof(float), m = (n - 1) // rows
     cdef float known[MOST_KNOWN]
     if n != rows * m + 1 or rows >= MOST_KNOWN or not 0 <= y < m:
@@ -386,8 +387,8 @@ cdef int require_sums(Model model, const double[:, ::1] sums) except -1:
 
 cdef int check_known(const float[:, ::1] known, Py_ssize_t k, Py_ssize_t n,
                      Py_ssize_t n_known) except -1:
-    """What receipts gave labels: shape (k, n_known), n + 1 probabilities or NaN, the last also
-    below 0; then what the row sent gave it, a probability or NaN, theta, the row."""
+    """Check known numbers: shape (k, n_known), n + 1 probabilities or NaN, the last possibly
+    negative; then the sent row's probability or NaN, theta, and the row's number."""
     cdef Py_ssize_t i, j
     cdef float least
     if known.shape[0] != k or known.shape[1] != n_known:
@@ -404,7 +405,7 @@ cdef int check_known(const float[:, ::1] known, Py_ssize_t k, Py_ssize_t n,
 
 cdef int check_labels(Job *job, Py_ssize_t given, Py_ssize_t m, Py_ssize_t n_rows,
                       Py_ssize_t n_due) except -1:
-    """Labels belong to classes and to rows that went by before them, in the order they are due."""
+    """Check that labels have classes and refer to earlier rows, in the order they are due."""
     cdef Py_ssize_t i, k = job.n_labels
     cdef long long before = 0
     if not 0 <= job.first <= given or n_rows != k or n_due != k:

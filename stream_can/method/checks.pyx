@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Check predictions, in compiled code: where they come in; inside they are trusted."""
+"""Checks of predictions where they enter; compiled. Inside they are trusted."""
 
 from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer,
@@ -17,7 +17,7 @@ cdef double tolerance = TOLERANCE
 
 
 cdef double *memory(array) except NULL:
-    """Return where a new, C-contiguous float64 array begins; whoever asks keeps the array."""
+    """Allocate a C-contiguous float64 array and return its address; the caller keeps the array."""
     cdef Py_buffer view
     PyObject_GetBuffer(array, &view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
     PyBuffer_Release(&view)
@@ -41,7 +41,7 @@ cdef Py_ssize_t first_bad(const double *P, Py_ssize_t n, Py_ssize_t m) noexcept 
 
 
 def bad_rows(P, names=None):
-    """Name the rows of P, shape (n, m), that are no probability vectors: {row: why}."""
+    """Find the rows of P, shape (n, m), that are no probability vectors: {row: reason}."""
     cdef Py_buffer view
     cdef Py_ssize_t i = 0, bad, n, m
     found = {}
@@ -59,14 +59,14 @@ def bad_rows(P, names=None):
 
 
 cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view, object index=None):
-    """A C-contiguous float64 buffer of P, checked in shape and content; returns what owns it."""
+    """Return a checked C-contiguous float64 buffer of P, and its owner."""
     cdef Py_ssize_t n, bad
     if type(P) is not np.ndarray or P.dtype != np.float64 or not P.flags.c_contiguous:
         P = as_float64(P, index)
     if P.ndim != ndim or P.shape[ndim - 1] != m:
         raise InvalidPrediction(wrong_shape(P.shape, ndim, m))
     PyObject_GetBuffer(P, view, PyBUF_C_CONTIGUOUS)
-    if <size_t>view.buf % sizeof(double) != 0:  # vector code cannot read it
+    if <size_t>view.buf % sizeof(double) != 0:  # vector code requires alignment
         PyBuffer_Release(view)
         P = P.copy()
         PyObject_GetBuffer(P, view, PyBUF_C_CONTIGUOUS)
@@ -83,7 +83,7 @@ cdef object open_rows(object P, int ndim, Py_ssize_t m, Py_buffer *view, object 
 
 
 def checked(P):
-    """Probability vectors, shape (n, m) with m >= 1, as a C-contiguous float64 array."""
+    """Check probability vectors, shape (n, m) with m >= 1; return a C-contiguous float64 array."""
     cdef Py_buffer view
     P = as_float64(P)
     if P.ndim != 2 or P.shape[1] == 0:
@@ -95,7 +95,7 @@ def checked(P):
 
 
 def normalised(P):
-    """The same, divided by their sums: a new array."""
+    """Check and normalise rows into a new array."""
     cdef double *target
     cdef const double[:, ::1] rows = checked(P)
     cdef Py_ssize_t i, n = rows.shape[0], m = rows.shape[1]

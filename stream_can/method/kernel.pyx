@@ -2,7 +2,7 @@
 # cython: initializedcheck=False
 """The loop over rows: check, paths, mixture, observe, learn; plain arrays in and out.
 
-The formulas, with their sources, are in docs/method.md; the state arrays belong to the Corrector.
+docs/method.md has the formulas and their sources; the state arrays belong to the Corrector.
 """
 
 cimport cython
@@ -43,7 +43,7 @@ from stream_can.method.sums import EXPERTS, MOVING_EXPERTS
 from stream_can.method.sums import parts as parts_of_sums
 from stream_can.method.uncertain import UNCERTAINTIES
 
-# What to do with each row; shared with corrector.py.
+# What to do with each row.
 cpdef enum Mode:
     CORRECT
     OBSERVE
@@ -191,7 +191,7 @@ cdef double *pointer(array, Py_ssize_t size) except? NULL:
 
 
 cdef double *workspace(rows) except? NULL:
-    """The next of these arrays."""
+    """Take the next of these arrays."""
     row = next(rows)
     return pointer(row, len(row))
 
@@ -240,13 +240,13 @@ cdef class Model:
     m, paths
         Number of classes; names of the paths in their order.
     state
-        The arrays of :mod:`stream_can.method.state`, checked there, changed in place.
+        Arrays of :mod:`stream_can.method.state`, checked by the caller, changed in place.
     train
         Prior of the training set, shape (m,).
     start_weights
-        Of the paths, shape (mixtures, paths); the second is that with columns.
+        Initial weights of the paths, shape (mixtures, paths); the second mixture has columns.
     values
-        What labels said of the values of columns, where there are any.
+        Label statistics of column values, if any.
     """
 
     cdef Py_ssize_t m, n_paths, n_bases, n_parts, k
@@ -398,7 +398,7 @@ cdef class Model:
         self.weigh_final()
 
     cdef int lay_out_sums(self, dict state, list names) except -1:
-        """The part of each array of the state in sums."""
+        """Index of each state array's part in sums."""
         cdef Py_ssize_t i
         layout = parts_of_sums(state)
         order = {part.array: i for i, part in enumerate(layout)}
@@ -422,7 +422,7 @@ cdef class Model:
         return 0
 
     cdef int lay_out_mix(self, dict state, rows) except -1:
-        """The chain of the class mix, where there is one."""
+        """Set up the chain of the class mix, if there is one."""
         cdef Py_ssize_t i, m = self.m
         cdef Chain *chain = &self.moving.chain
         experts = [name for name in (*EXPERTS, *MOVING_EXPERTS) if name in state]
@@ -446,7 +446,7 @@ cdef class Model:
         return 0
 
     cdef int lay_out_sent(self, dict state, rows) except -1:
-        """The rows that what is sent is mixed from, in the order of receipts."""
+        """Set up the rows from which the output is mixed, in the order of receipts."""
         cdef Second *of = &self.second
         cdef double tail = 0.25 if of.n == 1 else 0.125
         pi, odds = [0.5, tail, tail], [None, *state["odds"].reshape(2, 1)]
@@ -473,7 +473,7 @@ cdef class Model:
         return 0
 
     cdef int lay_out_sets(self, dict state, double miss, double half_life) except -1:
-        """The histogram that prediction sets are made by, where there are to be any."""
+        """Set up the histogram of prediction sets, if they are made."""
         cdef float[::1] single
         labels, belief = state["sets.labels"], state["sets.belief"]
         self.sets.labels, self.sets.belief = pointer(labels, SET_BINS), pointer(belief, SET_BINS)
@@ -492,7 +492,7 @@ cdef class Model:
         free(self.parts)
 
     cdef double coverage(self):
-        """Mean of the share of the correction that goes out, over the predictions of late."""
+        """Mean share of the correction that is sent, over recent predictions."""
         cdef Py_ssize_t j
         cdef double total = 0
         if not self.guarded or self.mean[self.m] <= 0:
@@ -506,7 +506,8 @@ cdef class Model:
     # ---- CAN: the prior q = (L + s q_train) / (sum L + s)
 
     cdef void refresh_prior(self) noexcept nogil:
-        """q: the labels' counts over the training prior; a silent class keeps its share of that."""
+        """q: counts of labels added to the training prior; a silent class keeps its share of
+        that."""
         cdef Py_ssize_t i, j = 0, m = self.m
         cdef Prior *of = &self.prior
         cdef double total, rest = 1
@@ -529,7 +530,8 @@ cdef class Model:
     # ---- What was sent is judged: weight_i proportional to pi_i exp(G_i)
 
     cdef void weigh_final(self) noexcept nogil:
-        """The weights of the rows without columns, of those with, and of the calibrated row."""
+        """Compute the weights of the rows without columns, of those with, and of the calibrated
+        row."""
         cdef Second *of = &self.second
         cdef int last = of.n_sent - 1
         cdef double mass, other
@@ -547,7 +549,7 @@ cdef class Model:
         return 0.0 if self.second.odds[i] == NULL else self.second.odds[i][0]
 
     cdef double weigh_group(self, int first, int end) noexcept nogil:
-        """Weights that sum to 1 within a group of rows; the log of what they are shares of."""
+        """Compute weights that sum to 1 within a group of rows, and the log of their total."""
         cdef double most = self.log_odds(first), total = 0
         cdef double *final = self.second.final
         cdef int i
@@ -561,7 +563,7 @@ cdef class Model:
         return most + log(total)
 
     cdef double share(self) noexcept nogil:
-        """The share of what is sent that comes from the two rows that know the columns."""
+        """Share of the output that comes from the two rows with columns."""
         cdef double x = min(self.second.of[1].log_mass - self.second.of[0].log_mass, MOST_ODDS)
         if self.row.slots != NULL:
             x += smallest_odds(self.slots, self.row.slots, self.n_columns)
@@ -570,14 +572,14 @@ cdef class Model:
     # ---- Bases: r = softmax(b x + t1 f1 + t2 f2 + c + sum of w_k A_k over k in J)
 
     cdef void refresh_features(self) noexcept nogil:
-        """f1 = log((M + 1) / (N + m)), where predictions went by since."""
+        """Update f1 = log((M + 1) / (N + m)) if predictions were observed since."""
         cdef double log_total = log(self.mean[self.m] + self.m)
         log_mean(self.mean, log_total, self.features.f1, self.m)
         self.features.wide = self.features.widest + LARGEST_T * log_total > 690
         self.features.stale = False
 
     cdef void find_speakers(self) noexcept nogil:
-        """J: the largest entries of p, ties to the lower index."""
+        """Find J: the largest entries of p, ties to the lower index."""
         cdef Py_ssize_t i, j, k = self.row.n_top
         cdef double v
         cdef double best[TOP]
@@ -595,7 +597,7 @@ cdef class Model:
                 self.row.speaker[j] = i
 
     cdef void find_best(self) noexcept nogil:
-        """The likeliest class, the lowest of equals."""
+        """Index of the likeliest class, the lowest of equals."""
         cdef Py_ssize_t i
         self.row.best = 0
         if self.tops:
@@ -615,7 +617,7 @@ cdef class Model:
             self.row.speak[j] = v if exponent == 0.5 else sqrt(v)
 
     cdef void recalibrate(self, Base *base) noexcept nogil:
-        """base.r: the row p, recalibrated."""
+        """Compute base.r: the row p, recalibrated."""
         cdef Py_ssize_t j, m = self.m
         cdef double b
         if base.u == NULL or m == 1:
@@ -648,7 +650,7 @@ cdef class Model:
     # ---- The moving class mix: q = (Q + s base) / (N + s), base being the q of a slower expert
 
     cdef void follow_fitted(self) noexcept nogil:
-        """The fitted base's row at the class mix of late; less of it where rows changed."""
+        """Adjust the fitted base's row to the recent class mix; less where rows have changed."""
         cdef Moving *mix = &self.moving
         cdef double *r = self.fitted.r
         cdef double by
@@ -662,12 +664,12 @@ cdef class Model:
             shrink(r, max(by, 0.0), mix.frozen, self.m)
 
     cdef void follow_anchor(self) noexcept nogil:
-        """The anchor's row at the class mix of late, against that of the long run."""
+        """Adjust the anchor's row to the recent class mix relative to the long-run mix."""
         inverse_mean(self.moving.V, self.moving.chain.inverse, self.m)
         follow_mix(&self.moving.chain, self.anchor_row(), self.m)
 
     cdef void observe_class_mix(self) noexcept nogil:
-        """The row at hand counts in the mix."""
+        """Count the present row in the class mix."""
         cdef Moving *mix = &self.moving
         if mix.chain.n == 0:
             return
@@ -679,7 +681,8 @@ cdef class Model:
             mix.D[1] = self.parts[mix.of_D].decay * mix.D[1] + 1
 
     cdef void sum_up_class_mix(self, double *sums) noexcept nogil:
-        """The sums that :meth:`observe_class_mix` would add; of weights the sum of log l."""
+        """Compute the sums that :meth:`observe_class_mix` would add; of weights the sum of log
+        l."""
         cdef Moving *mix = &self.moving
         cdef Py_ssize_t m = self.m, width = self.m + 1
         cdef double *to
@@ -697,7 +700,7 @@ cdef class Model:
     # ---- CAN: where U(r) >= threshold, r_i q_i / (S_i + kappa q_i + r_i), divided by its sum
 
     cdef void alternate(self, Base *base) noexcept nogil:
-        """base.uncertain and, where it is, base.normalised: the row after CAN."""
+        """Set base.uncertain and, if true, base.normalised: the row after CAN."""
         cdef double total
         base.uncertain = False
         if base.can < 0:
@@ -709,11 +712,11 @@ cdef class Model:
         base.uncertain = True
         if total > 1e-300:
             scale(base.normalised, 1 / total, self.m)
-        else:  # a sum that underflowed carries no information: the row stays what it was
+        else:  # a sum that underflowed has no information: the row is unchanged
             memcpy(base.normalised, base.r, self.m * sizeof(double))
 
     cdef void forward(self, const double *p, const long long *slots) noexcept nogil:
-        """Every path of one row, that gives values with these slots."""
+        """Compute every path of a row with the column values in these slots."""
         cdef Py_ssize_t i
         self.row.slots = slots
         if slots != NULL:
@@ -736,7 +739,7 @@ cdef class Model:
     # ---- The mixture of the paths: sum of w_k r_k; sent: lambda x the three + (1 - lambda) p
 
     cdef void mix(self, const double *weights, double *out) noexcept nogil:
-        """The weighted mean of the paths."""
+        """Compute the weighted mean of the paths."""
         cdef Py_ssize_t i
         cdef Base *base
         cdef double w
@@ -753,7 +756,7 @@ cdef class Model:
                 add_weighed(base.normalised, weight(weights, base.can), out, self.m)
 
     cdef void temper(self, Mixture *mixture) noexcept nogil:
-        """last.r: the mixture at its own temperature."""
+        """Compute last.r: the mixture at its own temperature."""
         cdef double *r = mixture.last.r
         log_clipped(mixture.mixed, self.floor, mixture.xo, self.m)
         times(mixture.xo, exp(mixture.last.u[0]), r, self.m)
@@ -765,11 +768,11 @@ cdef class Model:
         return self.anchor.normalised if normalised else self.anchor.r
 
     cdef const double *fallback(self) noexcept nogil:
-        """The row that goes out where labels cannot be trusted: as it came, or `fitted`."""
+        """The row sent where labels cannot be trusted: raw, or `fitted`."""
         return self.row.p if self.fitted == NULL else self.fitted.r
 
     cdef double trust(self, Py_ssize_t j) noexcept nogil:
-        """Lambda: the share of the correction that is sent of a row whose likeliest class is j."""
+        """Lambda: the share of the correction that is sent for a row whose likeliest class is j."""
         cdef double agree = self.guards.agreement[0], differ = self.guards.agreement[1]
         cdef double sure = self.guards.agreement[2], n = self.guards.labelled[self.m]
         cdef double N = self.mean[self.m]
@@ -779,7 +782,7 @@ cdef class Model:
                        n * self.guards.predicted[j] / N if N > 0 else 0.0)
 
     cdef const double *sent_row(self, int i) noexcept nogil:
-        """One of the rows that what is sent is mixed from, but for the calibrated one."""
+        """Compute one of the rows of the output, except the calibrated one."""
         cdef Mixture *mixture
         if i == 0:
             return self.anchor_row()
@@ -791,7 +794,7 @@ cdef class Model:
         return tempered_row(mixture)
 
     cdef void mix_sent(self, double *out) noexcept nogil:
-        """Mix the rows of :meth:`sent_row`, and make the calibrated row of that."""
+        """Mix the rows of :meth:`sent_row`, and calibrate the result."""
         cdef Second *of = &self.second
         cdef double share
         cdef int i
@@ -807,7 +810,7 @@ cdef class Model:
         calibrate(&self.top, out, self.m)
 
     cdef void send(self, double *out, float *receipt) noexcept nogil:
-        """The row that goes out; into the receipt, where not NULL, what it is mixed from."""
+        """Compute the output row; write its rows to the receipt, where not NULL."""
         cdef Py_ssize_t i, m = self.m
         cdef int last = self.n_sent - 1
         cdef double by
@@ -841,7 +844,7 @@ cdef class Model:
     # ---- A row goes by: S <- g S + r where confident; M <- g M + p, N <- g N + 1; N_j; n_j
 
     cdef void observe(self) noexcept nogil:
-        """The row at hand went by: sums of the confident rows, EM counts, the guards' counts."""
+        """Observe the present row: sums of confident rows, EM counts, counts of the guards."""
         cdef Py_ssize_t i, m = self.m
         cdef Base *base
         for i in range(self.n_bases):
@@ -859,7 +862,7 @@ cdef class Model:
         self.counts[0] += 1
 
     cdef void sum_up(self, double *sums) noexcept nogil:
-        """The sums of :mod:`stream_can.method.sums` that observing the row at hand adds."""
+        """Compute the sums (:mod:`stream_can.method.sums`) that observing the row adds."""
         cdef Py_ssize_t i, m = self.m, width = self.m + 1
         cdef Base *base
         cdef double *to = sums + self.of_predicted * width
@@ -880,7 +883,7 @@ cdef class Model:
     # ---- Guards: k is silent where n_k < e_k - sqrt(e_k), e_k = n N_k / N, and no label came
 
     cdef void hear(self, Py_ssize_t y) noexcept nogil:
-        """A label of this class has come: from now on it is heard, and takes part."""
+        """Note that a class has a label: from now on it takes part."""
         cdef Py_ssize_t i, n = 0
         if self.guards.heard[y] == 1 or not self.guarded:
             return
@@ -893,7 +896,7 @@ cdef class Model:
         self.guards.n_silent = n
 
     cdef void find_silent(self) noexcept nogil:
-        """Classes of which no label ever came, though rows predicted as them should have had."""
+        """Find classes without labels, though rows predicted as them should have had some."""
         cdef Py_ssize_t k
         cdef double expected, n = self.guards.labelled[self.m], N = self.mean[self.m]
         self.guards.n_silent = 0
@@ -909,7 +912,7 @@ cdef class Model:
                 self.guards.n_silent += 1
 
     cdef void mask(self, double *r) noexcept nogil:
-        """Silent classes take no part: their entries are 0, others sum to 1 unless all are 0."""
+        """Exclude silent classes: their entries become 0, the others sum to 1 unless all are 0."""
         cdef Py_ssize_t i
         cdef double total
         for i in range(self.guards.n_silent):
@@ -922,9 +925,9 @@ cdef class Model:
     # ---- A label: G_i <- g G_i + log(row_i[y] / anchor[y]); w_k <- w_k r_k[y], (1-h) w + h w0
 
     cdef void judge(self, Py_ssize_t y, const double *known) noexcept nogil:
-        """The row that was sent, or would be now: its log loss, the odds of its rows, the top, b_o.
+        """Judge the row that was sent, or would be now: log loss, odds of its rows, top, b_o.
 
-        `known` is what the rows sent gave the label and their top, NULL where that is not known.
+        `known` is what the sent rows gave the label and their top, NULL if unknown.
         """
         cdef int i, last = self.n_sent - 1
         cdef Second *of = &self.second
@@ -976,7 +979,8 @@ cdef class Model:
             self.step_scalar(&of.of[i].last, of.of[i].xo, y, CURVATURE_B)
 
     cdef void give_now(self, Py_ssize_t y, double *given) noexcept nogil:
-        """The probabilities that rows sent now, without silent classes, give a label; their top."""
+        """Compute the probabilities that sent rows now give a label, without silent classes; their
+        top."""
         cdef int i, last = self.n_sent - 1
         if self.second.moving > 0:
             self.follow_anchor()
@@ -995,14 +999,15 @@ cdef class Model:
         recent[2] = self.g * recent[2] + 1
 
     cdef void learn_label(self, Py_ssize_t y) noexcept nogil:
-        """The prior's share of a label."""
+        """Share of the prior in a label."""
         decay(self.prior.labels, self.g, self.m)
         self.prior.labels[y] += 1
         self.counts[1] += 1
         self.refresh_prior()
 
     cdef void reweigh(self, double *weights, const double *start, Py_ssize_t y) noexcept nogil:
-        """Bayes' rule over the paths, with a share 1 / (n + 2) back to where they began."""
+        """Apply Bayes' rule to the paths, with a share 1 / (n + 2) back to their initial
+        weights."""
         cdef Py_ssize_t i
         cdef Base *base
         if self.n_paths == 1:
@@ -1021,18 +1026,18 @@ cdef class Model:
     # ---- Labels of which a share eps is wrong: (1-eps) u + eps/m for u
 
     cdef double likelihood(self, double u) noexcept nogil:
-        """The likelihood of a label that a row gives u, not less than the floor."""
+        """Likelihood of a label to which a row gives u, not below the floor."""
         return max(self.kept * u + self.wrong, LIKELIHOOD_FLOOR)
 
     cdef double believed(self, double u) noexcept nogil:
-        """The probability that such a label is right: what its residual and curvature count."""
+        """Probability that such a label is right, which weighs its residual and curvature."""
         return 1.0 if self.wrong == 0 else self.kept * u / (self.kept * u + self.wrong)
 
     # ---- Newton steps: u <- u - (K + Lambda)^-1 (E_r F - F_y + (1-g) Lambda u), clipped
 
     cdef void step_scalar(self, Base *base, const double *x, Py_ssize_t y,
                           double curvature) noexcept nogil:
-        """A Newton step of log b on the log loss of base.r, a row at that temperature."""
+        """Take a Newton step of log b on the log loss of base.r, a row at that temperature."""
         cdef double E, E2, log_b = base.u[0], b = exp(log_b), slope
         cdef double right = self.believed(base.r[y])
         moments(base.r, x, &E, &E2, self.m)
@@ -1042,7 +1047,7 @@ cdef class Model:
         base.u[0] = min(max(log_b, -LARGEST_LOG_B), LARGEST_LOG_B)
 
     cdef void step_three(self, Base *base, Py_ssize_t y) noexcept nogil:
-        """A Newton step of log b, t1 and t2 together."""
+        """Take a Newton step of log b, t1 and t2."""
         cdef Py_ssize_t i
         cdef double b = exp(base.u[0]), pull = 1 - self.g, right = self.believed(base.r[y])
         cdef double E[3]
@@ -1064,7 +1069,7 @@ cdef class Model:
             base.u[i] = min(max(base.u[i] - step[i], -LARGEST_T), LARGEST_T)
 
     cdef void step_all(self, Base *base, Py_ssize_t y) noexcept nogil:
-        """A Newton step of log b, t1, t2 and the t of the columns together."""
+        """Take a Newton step of log b, t1, t2 and the t of the columns."""
         cdef Py_ssize_t m = self.m
         cdef int n = 3 + base.n_t
         cdef double *F = self.features.work
@@ -1078,7 +1083,7 @@ cdef class Model:
                PRECISIONS, LIMITS, 2)
 
     cdef void step(self, Base *base, Py_ssize_t y) noexcept nogil:
-        """One Newton step of a base on the log loss of the row at hand."""
+        """Take a Newton step of a base on the log loss of the present row."""
         cdef Py_ssize_t i, j, row, m = self.m
         cdef double right = self.believed(base.r[y])
         if base.n_t > 0:
@@ -1110,9 +1115,9 @@ cdef class Model:
 
     cdef void learn_row(self, const double *p, const long long *slots, Py_ssize_t y,
                         const double *known) noexcept nogil:
-        """A label with its prediction, and the slots of the values that this gave.
+        """Learn a label with its prediction and the slots of that prediction's column values.
 
-        `known` is what the rows sent gave it and their top, NULL where that is not known.
+        `known` is what the sent rows gave it and their top, NULL if unknown.
         """
         cdef Py_ssize_t i
         cdef Mixture *mixture = &self.second.of[0]
@@ -1135,7 +1140,7 @@ cdef class Model:
     # ---- Many rows
 
     cdef void take_row(self, Job *job) noexcept nogil:
-        """The next row: forward, out to what is wanted, observed or summed up."""
+        """Process the next row: forward, write what is requested, observe or add to sums."""
         cdef Py_ssize_t i = job.at, j, m = self.m
         cdef Base *base
         cdef double *path
@@ -1164,7 +1169,7 @@ cdef class Model:
     # ---- Prediction sets: k is in the set of a row where -logit(r_k) <= theta
 
     cdef void make_set(self, Job *job, Py_ssize_t i) noexcept nogil:
-        """The row at hand counts, where it is observed; into its receipt what its set is of."""
+        """Count the present row for sets if it is observed; write its set's data to the receipt."""
         cdef float *receipt
         cdef double number = NOT_COUNTED
         if not job.observes and job.receipts == NULL:
@@ -1184,8 +1189,8 @@ cdef class Model:
 
     cdef void learn_set(self, const double *p, const long long *slots, Py_ssize_t y,
                         const float *known) noexcept nogil:
-        """The label of a row: judged by the set that was sent; where that is not known, or was not
-        counted, the row counts now, and is judged by what it would be sent with."""
+        """Learn the label of a row for sets: judged by the set that was sent; if that is unknown or
+        was not counted, count the row now, and judge the set with which it would be sent."""
         cdef double number = NOT_COUNTED if known == NULL else read_number(known + 2)
         if number == NOT_FAIR:
             return
@@ -1200,14 +1205,14 @@ cdef class Model:
         self.learn_set_of(y, NAN if known == NULL else known[1])
 
     cdef void learn_set_of(self, Py_ssize_t y, double theta) noexcept nogil:
-        """The row `single` counts now and has its label at once."""
+        """Count the row `single` now, with its label at once."""
         set_count(&self.sets, self.single, ROWS_GROWTH, self.m)
         if theta != theta:
             theta = set_theta(&self.sets, self.single, self.m)
         set_learn(&self.sets, self.single[y], theta, <double>(self.sets.counts[0] - 1))
 
     def teach_sets(self, const double[:, ::1] rows, const long long[::1] ys):
-        """Rows as they would be sent, each with its label at once."""
+        """Process rows as they would be sent, each with its label at once."""
         cdef Py_ssize_t i
         for i in range(rows.shape[0]):
             to_single(&rows[i, 0], self.single, self.m)
@@ -1217,7 +1222,7 @@ cdef class Model:
         return NULL if job.slots == NULL else job.slots + row * self.n_columns
 
     cdef void take_label(self, Job *job) noexcept nogil:
-        """The next label, judged by the receipt of its row: this call's, or what was known."""
+        """Learn the next label, judged by the receipt of its row: this call's, or a known one."""
         cdef Py_ssize_t i = job.learned, j = job.rows[i], y = job.ys[i]
         cdef double known[MOST_KNOWN]
         cdef float single[MOST_KNOWN]
@@ -1235,8 +1240,8 @@ cdef class Model:
         job.learned += 1
 
     cdef const float *given(self, Job *job, Py_ssize_t i, float *room) noexcept nogil:
-        """What the receipt of a label's row gave the label: this call's, or what was known; NULL
-        where there is none."""
+        """What the receipt of a label's row gave the label: this call's, or a known one; NULL
+        without one."""
         cdef Py_ssize_t j = job.rows[i] - job.first
         if j >= 0 and job.receipts != NULL:
             given_to(job.receipts + self.receipt_size * j, job.ys[i], self.n_sent, self.m, room)
@@ -1247,9 +1252,9 @@ cdef class Model:
         return NULL if job.known == NULL else job.known + self.n_known * i
 
     cdef bint is_known(self, const float *given, double *known) noexcept nogil:
-        """Whether it is known what was sent of a label's row, and what it gave the label.
+        """Whether it is known what was sent of a label's row, and what that gave the label.
 
-        Last of that the top, below 0 where the label was not on it.
+        Last comes the top, negative if the label was not on it.
         """
         cdef Py_ssize_t k, n = self.n_sent
         if given == NULL:
@@ -1262,7 +1267,8 @@ cdef class Model:
         return known[n] == known[n]
 
     cdef bint go_on(self, Job *job) noexcept nogil:
-        """Labels that are due, and rows, until all are done; True where it is time to look up."""
+        """Process due labels and rows until all are done; return True when signals must be
+        checked."""
         cdef Py_ssize_t work = 0
         while job.at < job.n or job.learned < job.n_labels:
             if work > WORK or a_fork_waits():
@@ -1275,7 +1281,7 @@ cdef class Model:
         return False
 
     cdef int run(self, Job *job) except -1:
-        """The whole job; without the GIL where it is long enough to be worth it."""
+        """Run the whole job; without the GIL if it is long enough."""
         cdef bint more = True
         if job.n + job.n_labels == 1:
             if job.n == 1:
@@ -1289,11 +1295,11 @@ cdef class Model:
                 more = self.go_on(job)
                 leave_rows()
             if more:
-                PyErr_CheckSignals()  # between two rows: handlers find a state that is whole
+                PyErr_CheckSignals()  # between two rows: handlers find a consistent state
         return 0
 
     cdef int add(self, const double[:, ::1] sums, const double[::1] decays) except -1:
-        """The rows behind sums went by; `decays` says what each part of the state keeps."""
+        """Merge sums of rows; `decays` are the factors of each part of the state."""
         cdef Py_ssize_t i, j, k, size
         cdef double *array
         cdef long long n = <long long>sums[self.of_predicted, self.m]
@@ -1316,9 +1322,10 @@ cdef class Model:
 
 cdef void given_to(const float *receipt, Py_ssize_t y, Py_ssize_t rows, Py_ssize_t m,
                    float *known) noexcept nogil:
-    """The probability that a receipt gave a class, and its top, below 0 where it was not on it.
+    """The probability that a receipt gave a class, and its top, negative if the class was not on
+    it.
 
-    NaN where the receipt does not say what was.
+    NaN if the receipt is unknown.
     """
     cdef const float *calibrated = receipt + (rows - 1) * m
     cdef float top = receipt[rows * m]
@@ -1335,14 +1342,14 @@ cdef void given_to(const float *receipt, Py_ssize_t y, Py_ssize_t rows, Py_ssize
 
 cdef void set_given_to(const float *receipt, Py_ssize_t y, Py_ssize_t rows, Py_ssize_t m,
                        float *known) noexcept nogil:
-    """Add, behind what :func:`given_to` says, what the row sent gave the class, theta, the row."""
+    """Append, after :func:`given_to`, what the sent row gave the class, theta, the row's number."""
     cdef const float *tail = receipt + rows * m + 1
     known[rows + 1] = tail[y]
     memcpy(known + rows + 2, tail + m, TAIL * sizeof(float))
 
 
 cdef void write_number(double number, float *to) noexcept nogil:
-    """A whole number as two of float32: thousands of millions of rows have one each."""
+    """Split a whole number into two of float32: enough for thousands of millions of rows."""
     cdef double high = floor(number / 16777216.0)
     if number < 0:
         to[0], to[1] = <float>number, 0
@@ -1351,7 +1358,7 @@ cdef void write_number(double number, float *to) noexcept nogil:
 
 
 cdef double read_number(const float *number) noexcept nogil:
-    """Read such a number; NOT_COUNTED where it is none."""
+    """Join such a number; NOT_COUNTED where it is none."""
     if not number[0] >= 0:
         return NOT_FAIR if number[0] == NOT_FAIR else NOT_COUNTED
     return 16777216.0 * number[0] + number[1]
@@ -1367,7 +1374,7 @@ cdef double weight(const double *weights, Py_ssize_t path) noexcept nogil:
 
 
 cdef const double *tempered_row(Mixture *mixture) noexcept nogil:
-    """The tempered mixture; while nothing has been learned of its temperature, the mixture."""
+    """Compute the tempered mixture; the mixture itself until its temperature has learned."""
     return mixture.mixed if mixture.last.u[0] == 0 else mixture.last.r
 
 
@@ -1376,7 +1383,7 @@ cdef void solve_three(const double *K, double lambda_b, double lambda_t, double 
 
     K is its upper triangle, row by row.
     """
-    # The pivots are lambda at least; less is rounding in sums that were ever so large.
+    # Pivots are at least lambda; anything less is rounding in very large sums.
     cdef double a = max(K[0] + lambda_b, lambda_b / 2), d, f, l1 = K[1] / a, l2 = K[2] / a, l3
     d = max(K[3] + lambda_t - l1 * K[1], lambda_t / 2)
     l3 = (K[4] - l2 * K[1]) / d

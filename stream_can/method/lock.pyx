@@ -1,9 +1,10 @@
 # cython: language_level=3
-"""One call at a time: a lock that knows who holds it, hears signals as it waits, outlives a fork.
+"""A lock that knows its owner, handles signals while waiting, and survives a fork.
 
-It is held in compiled code alone. Python's signal handlers run between two of its bytecodes, so
-under the lock there is one place for them: where a loop over rows looks for signals, between two
-rows, with the state as the rows so far have made it. A handler may read it there (also save it);
+It is only held in compiled code. Python's signal handlers run between two bytecodes, so under the
+lock there is one place for them: where a loop over rows checks for signals, between two rows, with
+the state after the rows so far. A handler may read that state (also save it); changing it under the
+loop is refused.
 what would change it under the loop is refused.
 """
 
@@ -31,11 +32,11 @@ cdef extern from "lock.h" nogil:
     void end_fork()
     int watch_forks()
 
-cdef long long LOOK = 100_000       # microseconds between two looks for signals
+cdef long long LOOK = 100_000       # microseconds between two checks for signals
 
 
 cdef class Lock:
-    """A lock for the calls of one corrector."""
+    """A lock for the calls on one corrector."""
 
     def __cinit__(self):
         self.lock = PyThread_allocate_lock()
@@ -48,7 +49,8 @@ cdef class Lock:
             PyThread_free_lock(self.lock)
 
     cdef int acquire(self, bint changes) except -1:
-        """Wait for it; within a call of the same thread one may read, and changes are refused."""
+        """Acquire the lock; within a call of the same thread reading is allowed, changing
+        refused."""
         cdef PyLockStatus got
         if self.generation != generation:
             self.renew()
@@ -80,7 +82,7 @@ cdef class Lock:
             PyThread_release_lock(self.lock)
 
     cdef int renew(self) except -1:
-        """Begin in a fork's child: a lock that nobody waits for, held if this thread held it."""
+        """Reinitialise in a fork's child: a lock without waiters, held if this thread held it."""
         cdef PyThread_type_lock fresh = PyThread_allocate_lock()
         if fresh == NULL:
             raise MemoryError
@@ -88,13 +90,13 @@ cdef class Lock:
             PyThread_acquire_lock(fresh, NOWAIT_LOCK)
         else:
             self.owner, self.depth = 0, 0
-        # Not freed: what threads of the parent wait for cannot be taken down here.
+        # Not freed: it may be in use by threads of the parent.
         self.lock, self.generation = fresh, generation
         return 0
 
 
 cdef void enter_rows() noexcept nogil:
-    """Rows begin that run without the GIL; while a fork waits they wait."""
+    """Begin rows without the GIL; waits while a fork waits."""
     enter()
 
 
@@ -103,18 +105,18 @@ cdef void leave_rows() noexcept nogil:
 
 
 cdef bint a_fork_waits() noexcept nogil:
-    """Whether a loop should stop between two rows."""
+    """Whether a loop must stop between two rows."""
     return waits()
 
 
 def before_fork():
-    """Wait until every loop stands between two rows: the child gets states that are whole."""
+    """Wait until every loop is between two rows: the child gets consistent states."""
     with nogil:
         begin_fork()
 
 
 def after_fork():
-    """The parent goes on."""
+    """Let the parent continue."""
     end_fork()
 
 

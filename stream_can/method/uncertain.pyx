@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""The uncertainty of a row, in compiled code; the functions to call are in `uncertainty`."""
+"""Uncertainty of a row, compiled; `uncertainty` has the functions to call."""
 
 from libc.math cimport log
 from libc.stdlib cimport qsort
@@ -25,7 +25,7 @@ cdef int descending(const void *a, const void *b) noexcept nogil:
 
 
 cdef void largest(const double *p, Py_ssize_t m, Py_ssize_t k, double *top) noexcept nogil:
-    """The k largest entries of p in descending order; top has room for m where k > FEW."""
+    """Find the k largest entries of p in descending order; top has room for m if k > FEW."""
     cdef Py_ssize_t i, j
     cdef double v
     if k > FEW:
@@ -54,7 +54,7 @@ cdef double plogp(double p) noexcept nogil:
 
 cdef double uncertainty_of(const double *p, Py_ssize_t m, int kind, Py_ssize_t k,
                            double *top) noexcept nogil:
-    """The one function that says how uncertain a row is; p sums to 1."""
+    """The one definition of a row's uncertainty; p sums to 1."""
     cdef double total = 0, h = 0, u = 0
     cdef Py_ssize_t i
     if m == 1:

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Slots for what the labels of a column's values said, one for each labelled value.
+"""Slots for the label statistics of column values, one for each labelled value.
 
 segments.h writes the numbers, keeps the order of the last labels and drops the oldest values; it
-sees slots alone. This class knows which value has which slot. What the kernel calls under its lock
-runs no bytecode of Python.
+only knows slots. This class maps values to slots. What the kernel calls under its lock runs no
+Python bytecode.
 """
 
 from libc.stdlib cimport calloc, free, realloc
@@ -29,11 +29,11 @@ cdef class Values:
     Parameters
     ----------
     columns
-        Their names.
+        Names of the columns.
     m
-        Classes.
+        Number of classes.
     limit
-        Most bytes that all values may count as.
+        Maximum bytes of all values.
     """
 
     def __cinit__(self, tuple columns, Py_ssize_t m, long long limit):
@@ -63,7 +63,7 @@ cdef class Values:
 
     @property
     def limit(self):
-        """Most bytes that all values may count as."""
+        """Maximum bytes of all values."""
         return self.totals[LIMIT]
 
     @limit.setter
@@ -72,11 +72,11 @@ cdef class Values:
 
     @property
     def evicted(self):
-        """The number of times that a value was dropped."""
+        """Number of values dropped so far."""
         return self.totals[EVICTED]
 
     cdef int make_room(self, Py_ssize_t room) except -1:
-        """Room for so many slots; those that are new are in no order, and 0."""
+        """Make room for more slots; new ones are zero and in no order."""
         cdef Py_ssize_t width = 4 * self.m + 1, had = self.room
         cdef long long **arrays[4]
         cdef void *moved = realloc(self.slots.numbers, room * width * sizeof(double))
@@ -98,7 +98,7 @@ cdef class Values:
     # ---- what the kernel calls
 
     cdef int look_up(self, list texts, Py_ssize_t n, long long *found) except -1:
-        """The slots of n rows, shape (n, columns): -1 not given, 0 without labels."""
+        """Slots of n rows, shape (n, columns): -1 not given, 0 without labels."""
         cdef Py_ssize_t i, k, width = len(self.columns)
         cdef list column
         cdef dict known
@@ -112,7 +112,7 @@ cdef class Values:
         return 0
 
     cdef int claim(self, list texts, Py_ssize_t row) except -1:
-        """A label of this row comes: its values have slots from now on, until `sweep` takes one."""
+        """Claim slots for the values of a labelled row, until `sweep` takes them."""
         cdef Py_ssize_t k
         cdef list column
         cdef dict known
@@ -137,7 +137,7 @@ cdef class Values:
             self.names.append((column, text))
         (<dict>self.known[column])[text] = slot
         self.slots.sizes[slot] = 8 * (4 * self.m + 1) + BESIDE + len(text.encode())
-        # Until its label is learned it is one of those to look at.
+        # Until its label is learned it may be taken back.
         self.slots.next_dropped[slot] = self.totals[DROPPED]
         self.totals[DROPPED] = slot
         self.created[column] += 1
@@ -146,7 +146,7 @@ cdef class Values:
         return slot
 
     cdef int warn(self) except -1:
-        """Say, once, that a column is likely no segment; not under the lock."""
+        """Warn once of a column that is hardly a category; not under the lock."""
         if self.unlikely is not None:
             column, self.unlikely = self.unlikely, None
             warnings.warn(
@@ -155,12 +155,12 @@ cdef class Values:
         return 0
 
     cdef int sweep(self) except -1:
-        """Forget the values that were dropped, or claimed and never learned."""
+        """Forget values that were dropped, or claimed and never learned."""
         cdef long long slot = self.totals[DROPPED], after
         while slot > 0:
             after = self.slots.next_dropped[slot]
             self.slots.next_dropped[slot] = -1
-            if self.slots.after[slot] < 0:  # no label of it came since
+            if self.slots.after[slot] < 0:  # it has had no label since
                 self.forget(slot)
             slot = after
         self.totals[DROPPED] = 0
@@ -174,7 +174,7 @@ cdef class Values:
         return 0
 
     cpdef Values copy(self):
-        """The same values, in memory of their own."""
+        """A copy of the values."""
         cdef Values other = Values(self.columns, self.m, self.totals[LIMIT])
         cdef Py_ssize_t k, width = 4 * self.m + 1, room = self.room
         other.make_room(room)
@@ -204,7 +204,7 @@ cdef class Values:
         return names, np.array(numbers).reshape(len(names), width)
 
     def load(self, names, const double[:, ::1] numbers):
-        """Take what :meth:`dump` returned, into a new object; ValueError where it is none."""
+        """Load :meth:`dump` into a new object; ValueError where it is invalid."""
         cdef Py_ssize_t i, width = 4 * self.m + 1
         cdef long long slot, last = 0
         if numbers.shape[0] != len(names) or numbers.shape[1] != width:
@@ -224,13 +224,13 @@ cdef class Values:
         self.sweep()
 
     def forget_odds(self):
-        """S of all values is 0 again."""
+        """Reset S of all values to 0."""
         cdef Py_ssize_t i
         for i in range(self.room):
             self.slots.numbers[i * (4 * self.m + 1) + 4 * self.m] = 0
 
     def grown(self, Py_ssize_t m):
-        """The same values with zeros for the classes up to m."""
+        """A copy of the values with zeros for new classes up to m."""
         other = Values(self.columns, m, self.totals[LIMIT])
         names, numbers = self.dump()
         sums = numbers[:, :-1].reshape(len(names), 4, self.m)

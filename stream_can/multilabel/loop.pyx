@@ -148,12 +148,12 @@ cdef struct Job:        # of one call
 
 @cython.final
 cdef class Model:
-    """The state of m labels, and the calls on it, one at a time.
+    """The state of m labels; calls on it run one at a time.
 
     Parameters
     ----------
     q_train
-        The share of training rows that had each label, shape (m,), in (0, 1).
+        Share of training rows with each label, shape (m,), in (0, 1).
     half_life
         In events.
     """
@@ -205,7 +205,7 @@ cdef class Model:
         return self.F + 2 * self.m
 
     cdef void evaluate(self, const double *p) noexcept nogil:
-        """The three paths and their mixture."""
+        """Compute the three paths and their mixture."""
         cdef Py_ssize_t m = self.m
         cdef Numbers *of = &self.of
         cdef Labels *k = &self.labels
@@ -221,11 +221,11 @@ cdef class Model:
         add_weighed(self.r[2], of.weights[2], self.mixed, m)
 
     cdef double of_mixture(self) noexcept nogil:
-        """The final weight of the mixture; the anchor has the rest."""
+        """Final weight of the mixture; the anchor has the rest."""
         return 1 / (1 + exp(-self.of.odds))
 
     cdef void trust(self, double *by) noexcept nogil:
-        """Lambda of p < 0.5 and of p >= 0.5, but for labels none of whose negatives is known."""
+        """Compute lambda for p < 0.5 and p >= 0.5, except for labels without known negatives."""
         cdef Numbers *of = &self.of
         cdef double N = of.sides[0] + of.sides[1], n = of.known_sides[0] + of.known_sides[1]
         cdef int i
@@ -253,7 +253,7 @@ cdef class Model:
         job.at += 1
 
     cdef void observe(self, const double *p, const double *out) noexcept nogil:
-        """The row went by."""
+        """Observe the row."""
         cdef Numbers *of = &self.of
         cdef Labels *k = &self.labels
         cdef double g = self.g, high = count_high(p, self.m)
@@ -292,7 +292,7 @@ cdef class Model:
         job.label += 1
 
     cdef void learn_row(self, const double *p, const float *receipt, double K) noexcept nogil:
-        """K known labels of a row, and what it was mixed from or NULL."""
+        """Learn K known labels of a row, and what it was mixed from or NULL."""
         cdef Py_ssize_t m = self.m
         cdef Numbers *of = &self.of
         cdef Labels *k = &self.labels
@@ -339,7 +339,7 @@ cdef class Model:
 
     cdef void step(self, double *u, double *Q, int n, double *gradient, const double *curvature,
                    double D, const double *precision, const double *limit) noexcept nogil:
-        """A Newton step of n numbers that all labels share, with a prior of D times `precision`."""
+        """Take a Newton step of n shared numbers, with a prior of D times `precision`."""
         cdef double left[16]
         cdef int i, j, at = 0
         for i in range(n):
@@ -352,7 +352,7 @@ cdef class Model:
         step_by(u, gradient, left, n, limit, n)
 
     cdef Py_ssize_t go_on(self, Job *job, Py_ssize_t steps) noexcept nogil:
-        """Take so many rows and labels, in their order, as long as no fork waits."""
+        """Process rows and labels in order, while no fork waits."""
         while steps > 0 and not a_fork_waits():
             if job.label < job.n_labels and (job.due == NULL or job.due[job.label] <= job.at):
                 self.take_label(job)
@@ -364,7 +364,7 @@ cdef class Model:
         return 0
 
     cdef int run(self, Job *job) except -1:
-        """The whole job, in parts; between two of them handlers find a state that is whole."""
+        """Run the whole job in parts; between two of them handlers find a consistent state."""
         cdef Py_ssize_t steps = max(<Py_ssize_t>1, WORK // self.m)
         if job.n + job.n_labels == 1 and self.m < 1000:
             if job.n == 1:
@@ -387,9 +387,9 @@ cdef class Model:
              bint receipt, bint decides=False):
         """Process the rows of P from `first` on and learn labels between them.
 
-        All is checked, C-contiguous and nobody else's: P float64 (first + n, m) or None, Y int8
-        (k, m) or None, rows and due int64 (k,) or None, known float32 (k, 2 m) or None. What is
-        sent, (n, m), receipts, float32 (n, 2 m), and decisions, uint8 (n, m), where asked for.
+        Arguments are checked, C-contiguous and owned: P float64 (first + n, m) or None, Y int8 (k,
+        m) or None, rows and due int64 (k,) or None, known float32 (k, 2 m) or None. Returns the
+        sent rows, (n, m), receipts, float32 (n, 2 m), and decisions, uint8 (n, m), as requested.
         """
         cdef Job job
         cdef const signed char[:, ::1] labels
@@ -437,16 +437,16 @@ cdef class Model:
 
     @property
     def n_predictions(self):
-        """Rows observed, also while a call runs."""
+        """Number of rows observed, also during a call."""
         return <long long>self.of.n_predictions
 
     @property
     def n_labels(self):
-        """Rows of labels learned, also while a call runs."""
+        """Number of rows of labels learned, also during a call."""
         return <long long>self.of.n_labels
 
     def dump(self):
-        """A copy of the state as it is between two rows, {name: array}."""
+        """A copy of the state between two rows, {name: array}."""
         cdef double[::1] numbers = np.empty(sizeof(Numbers) // sizeof(double))
         self.lock.acquire(False)
         memcpy(&numbers[0], &self.of, sizeof(Numbers))
@@ -455,7 +455,7 @@ cdef class Model:
         return {"numbers": numbers.base, "labels": labels, "bins": bins}
 
     def load(self, dict arrays):
-        """Load into a new object what :meth:`dump` returned and the corrector has checked."""
+        """Load a checked :meth:`dump` into a new object."""
         cdef const double[::1] numbers = arrays["numbers"]
         memcpy(&self.of, &numbers[0], sizeof(Numbers))
         self.of_labels.base[...] = arrays["labels"]
@@ -463,7 +463,7 @@ cdef class Model:
 
 
 def outside(const double[:, ::1] P):
-    """The first entry of rows, (row, column), that is no probability; None for none."""
+    """The first entry of rows, (row, column), that is no probability; None without one."""
     cdef Py_ssize_t at, m = P.shape[1]
     if P.shape[0] == 0 or m == 0:
         return None

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""The loop over rows of the k likeliest classes: O(k) a row, however many classes there are.
+"""The loop over rows of the k likeliest classes: O(k) per row, however many classes there are.
 
-The formulas are in docs/method.md, what is different here in docs/sparse.md. A class is one cell of
-64 bytes, and a block of 192 where it was among the five largest of a labelled row.
+docs/method.md has the formulas, docs/sparse.md the differences. A class has a cell of 64 bytes, and
+a block of 192 if it was among the five largest of a labelled row.
 """
 
 cimport cython
@@ -164,7 +164,7 @@ cdef inline uint32_t hashed(int i) noexcept nogil:
 
 
 cdef inline bint insert(Table *table, int i, int place) noexcept nogil:
-    """Insert a class; False where it is there already."""
+    """Insert a class; return False if it is there already."""
     cdef uint32_t at = hashed(i)
     while table.ids[at] != 0:
         if table.ids[at] == i + 1:
@@ -175,7 +175,7 @@ cdef inline bint insert(Table *table, int i, int place) noexcept nogil:
 
 
 cdef inline int place_of(const Table *table, int i) noexcept nogil:
-    """The place of a class, -1 where it is not listed."""
+    """Position of a class, -1 if it is not listed."""
     cdef uint32_t at = hashed(i)
     while table.ids[at] != 0:
         if table.ids[at] == i + 1:
@@ -185,7 +185,7 @@ cdef inline int place_of(const Table *table, int i) noexcept nogil:
 
 
 cdef void clear(Table *table, const int *ids, int k) noexcept nogil:
-    """Empty again after k that were inserted: their slots, and what they were pushed on to."""
+    """Remove k inserted classes."""
     cdef uint32_t at
     cdef int i
     if k > 32:
@@ -251,7 +251,7 @@ cdef struct Job:        # of one call
 
 @cython.final
 cdef class Model:
-    """Cells, blocks and numbers of a sparse corrector, and the calls on them, one at a time.
+    """Cells, blocks and numbers of a sparse corrector; calls on it run one at a time.
 
     Parameters
     ----------
@@ -317,10 +317,10 @@ cdef class Model:
         for i in range(SENT):
             self.final[i] /= total
 
-    # ---- a row as it looks now
+    # ---- the present row
 
     cdef void read(self, const int *ids, const double *p, int k) noexcept nogil:
-        """Read which classes are listed, what they have, and the five largest."""
+        """Read which classes are listed, their probabilities, and the five largest."""
         cdef Row *row = &self.row
         cdef double total = sum_of(p, k)
         cdef double best[TOP]
@@ -360,7 +360,7 @@ cdef class Model:
                 fetch(row.blocks[j].G)
 
     cdef void evaluate(self, double learned) noexcept nogil:
-        """The four paths; `learned` labelled rows were learned before."""
+        """Compute the four paths, after `learned` labelled rows."""
         cdef Row *row = &self.row
         cdef Numbers *of = &self.of
         cdef Cell *cell
@@ -414,7 +414,7 @@ cdef class Model:
         self.alternate()
 
     cdef void recalibrate(self) noexcept nogil:
-        """The rows of temperature, vector and matrix."""
+        """Compute the rows of temperature, vector and matrix."""
         cdef Row *row = &self.row
         cdef Numbers *of = &self.of
         cdef Block *block
@@ -449,7 +449,7 @@ cdef class Model:
                 row.r[i][k] = 0
 
     cdef void alternate(self) noexcept nogil:
-        """The row of matrix after CAN, where that is uncertain."""
+        """Compute the row of matrix after CAN, if uncertain."""
         cdef Row *row = &self.row
         cdef Numbers *of = &self.of
         cdef int i, k = row.k
@@ -480,14 +480,14 @@ cdef class Model:
             memcpy(row.r[3], row.r[2], (k + 1) * sizeof(double))
 
     cdef void mix(self) noexcept nogil:
-        """The mixture of the paths."""
+        """Compute the mixture of the paths."""
         cdef int i
         weigh(self.row.r[0], self.of.weights[0], self.row.mixed, self.row.k + 1)
         for i in range(1, PATHS):
             add_weighed(self.row.r[i], self.of.weights[i], self.row.mixed, self.row.k + 1)
 
     cdef void temper(self) noexcept nogil:
-        """The mixture at a temperature of its own, with an offset of the rest."""
+        """Compute the mixture at its own temperature, with an offset of the rest."""
         cdef Row *row = &self.row
         cdef int k = row.k, n = row.width
         log_clipped(row.mixed, self.floor, row.xo, n)
@@ -498,7 +498,7 @@ cdef class Model:
         scale(row.tempered, 1 / sum_of(row.tempered, n), n)
 
     cdef const double *sent_row(self, int i) noexcept nogil:
-        """Anchor, mixture, tempered; while nothing is learned of the last it is the mixture."""
+        """Compute anchor, mixture, tempered; the mixture itself until the last has learned."""
         if i == 0:
             return self.row.r[0]
         if i == 1 or (self.of.last[0] == 0 and self.of.last[1] == 0):
@@ -514,7 +514,7 @@ cdef class Model:
         return trusted(cell.n / of.scale,
                        of.labelled * (cell.N / of.scale) / of.rows if of.rows > 0 else 0.0)
 
-    # ---- the tail: what a class has that is not listed
+    # ---- the tail: shares of unlisted classes
 
     cdef void tails_of(self, const Cell *cell, double *T) noexcept nogil:
         cdef double q = exp(self.of.untrained + cell.trained) / self.m
@@ -523,7 +523,7 @@ cdef class Model:
         T[2] = (cell.O / self.of.scale_outside + TRAINED * q) / (self.of.outside + TRAINED)
 
     cdef void weigh_tails(self, double *by) noexcept nogil:
-        """v_c / z_c for the classes of the row at hand."""
+        """v_c / z_c for the classes of the present row."""
         cdef Row *row = &self.row
         cdef double q = 0, came = 0, total = 0
         cdef double z[TAILS]
@@ -545,10 +545,10 @@ cdef class Model:
         self.tails_of(cell, T)
         return by[0] * T[0] + by[1] * T[1] + by[2] * T[2]
 
-    # ---- on a row
+    # ---- rows
 
     cdef void send(self, Job *job) noexcept nogil:
-        """The row that goes out, with classes of the front that are likelier than the least."""
+        """Compute the output row, with promoted classes that are likelier than the least listed."""
         cdef Row *row = &self.row
         cdef int i, j, k = row.k
         cdef int *ids = job.sent_ids + job.at * job.room
@@ -595,7 +595,7 @@ cdef class Model:
                 receipt[job.width] = <float>self.sent_row(i)[k]
 
     cdef void observe(self) noexcept nogil:
-        """The row went by."""
+        """Observe the row."""
         cdef Row *row = &self.row
         cdef Numbers *of = &self.of
         cdef int i, k = row.k
@@ -629,7 +629,7 @@ cdef class Model:
         self.of.scale = 1
 
     cdef void renormalise(self, double *of, int which) noexcept nogil:
-        """The scale of L, O or S is 1 again."""
+        """Normalise the scale of L, O or S to 1."""
         cdef long long i
         cdef double by = 1 / of[0]
         for i in range(self.m):
@@ -641,10 +641,10 @@ cdef class Model:
                 shrunk(&self.cells[i].S, by)
         of[0] = 1
 
-    # ---- on a label
+    # ---- labels
 
     cdef void mask(self, double *r) noexcept nogil:
-        """Silent entries are 0, the others sum to 1."""
+        """Set silent entries to 0 and normalise the others."""
         cdef int i
         cdef double total
         for i in range(self.row.width):
@@ -656,7 +656,7 @@ cdef class Model:
                 r[i] /= total
 
     cdef void learn_row(self, long long y, const double *known) noexcept nogil:
-        """The label of the row that was read; known is NULL or what its receipt gave it."""
+        """Learn the label of the present row; known is NULL or what its receipt gave it."""
         cdef Row *row = &self.row
         cdef Numbers *of = &self.of
         cdef int i, k = row.k, n = row.width, entry = place_of(&self.table, <int>y)
@@ -719,7 +719,7 @@ cdef class Model:
             f[self.row.k] = 1
 
     cdef void step(self, double *u, double *Q, int n_u, const double *r, int entry) noexcept nogil:
-        """A Newton step of log b, or of log b, t1, t2 and e."""
+        """Take a Newton step of log b, or of log b, t1, t2 and e."""
         cdef Row *row = &self.row
         cdef int n = row.width
         times(row.x, exp(u[0]), row.F, n)
@@ -730,7 +730,7 @@ cdef class Model:
         newton(u, Q, row.F, n_u, r, entry, 1, self.g, row.steps, n, PRECISIONS, LIMITS, 4)
 
     cdef void step_cells(self, int entry) noexcept nogil:
-        """c and H of the classes listed, of vector and matrix."""
+        """Update c and H of the listed classes, of vector and matrix."""
         cdef Row *row = &self.row
         cdef Cell *cell
         cdef int i, b, k = row.k
@@ -748,7 +748,7 @@ cdef class Model:
                 cell.H[b] = 0 if row.silent[i] else <float>row.H[b][i]
 
     cdef void step_blocks(self, int y, int entry, bint listed) noexcept nogil:
-        """A and G of the blocks of the largest; y becomes a partner."""
+        """Update A and G of the blocks of the largest; y becomes a partner."""
         cdef Row *row = &self.row
         cdef Block *block
         cdef double *of = row.r[2]
@@ -797,7 +797,7 @@ cdef class Model:
             block.A[weakest], block.G[weakest] = new_A, new_G
 
     cdef void learn_tail(self, int y) noexcept nogil:
-        """A label that was not listed: the shares of the tails, O, the front."""
+        """Learn an unlisted label: shares of the tails, O, promoted classes."""
         cdef Numbers *of = &self.of
         cdef Cell *cell = &self.cells[y]
         cdef double T[TAILS], by[TAILS], total = 0
@@ -826,7 +826,7 @@ cdef class Model:
             self.front[weakest] = y
 
     cdef void learn_label(self, long long y) noexcept nogil:
-        """Learn what a label teaches without its row too."""
+        """Learn what a label teaches without its row."""
         cdef Numbers *of = &self.of
         of.scale_labels /= self.g
         if of.scale_labels > self.renormalise_at:
@@ -835,10 +835,10 @@ cdef class Model:
         self.cells[y].L += <float>of.scale_labels
         of.n_labels += 1
 
-    # ---- many
+    # ---- many rows
 
     cdef void take(self, Job *job) noexcept nogil:
-        """The next row, or label."""
+        """Process the next row or label."""
         cdef Py_ssize_t i = job.at, j
         cdef const double *known = NULL
         cdef const int *after
@@ -871,7 +871,7 @@ cdef class Model:
         return job.at
 
     cdef int run(self, Job *job) except -1:
-        """The whole job, in parts; between two of them handlers find a state that is whole."""
+        """Run the whole job in parts; between two of them handlers find a consistent state."""
         cdef Py_ssize_t until, step = max(<Py_ssize_t>1, WORK // (job.width + 10))
         while job.at < job.n:
             until = min(job.n, job.at + step)
@@ -889,7 +889,7 @@ cdef class Model:
         return 0
 
     cdef int reserve(self, Py_ssize_t n) except -1:
-        """Room for so many blocks."""
+        """Make room for blocks."""
         n = min(n, <Py_ssize_t>self.m)
         while self.n_pages * PAGE < n:
             self.pages[self.n_pages] = <Block *>calloc(min(<long long>PAGE, self.m), sizeof(Block))
@@ -902,9 +902,9 @@ cdef class Model:
 
     def rows(self, const int[:, ::1] ids, const double[:, ::1] P, const int[::1] ks, bint observes,
              bint receipt):
-        """Correct rows that :func:`check` has passed, and nobody else holds.
+        """Correct rows checked by :func:`check` and owned by the caller.
 
-        Ids, int32, and probabilities, (n, k + at most 5); the rests, (n,); receipts, float32 of
+        Returns ids, int32, and probabilities, (n, k + at most 5); rests, (n,); receipts, float32 of
         shape (n, 3, k + 1), or None.
         """
         cdef Job job
@@ -933,7 +933,7 @@ cdef class Model:
         return sent_ids.base, sent.base, rest.base, kept
 
     def learn(self, ids, P, ks, const long long[::1] ys, known):
-        """Labels, with rows that :func:`check` has passed and what receipts gave; or without."""
+        """Learn labels, with checked rows and what receipts gave; or without rows."""
         cdef Job job
         cdef const int[:, ::1] listed
         cdef const double[:, ::1] rows
@@ -958,7 +958,7 @@ cdef class Model:
             self.lock.release()
 
     def tail_of(self, long long y, const int[::1] ids):
-        """The share of the rest of a class that is not among those listed."""
+        """Share of the rest of an unlisted class."""
         cdef double T[TAILS], z[TAILS], v[TAILS], found = 0, total = 0
         cdef Py_ssize_t i, j
         self.lock.acquire(False)
@@ -977,7 +977,7 @@ cdef class Model:
         return found
 
     def train(self, const double[::1] counts):
-        """Training rows of the first classes; the others have none."""
+        """Set the training rows of the first classes; the others have none."""
         cdef double total = self.m
         cdef Py_ssize_t i
         for i in range(counts.shape[0]):
@@ -987,24 +987,24 @@ cdef class Model:
 
     @property
     def n_predictions(self):
-        """Rows observed, also while a call runs."""
+        """Number of rows observed, also during a call."""
         return <long long>self.of.n_predictions
 
     @property
     def n_labels(self):
-        """Labels learned, also while a call runs."""
+        """Number of labels learned, also during a call."""
         return <long long>self.of.n_labels
 
     @property
     def final_weights(self):
-        """The final weights of anchor, mixture and tempered."""
+        """Final weights of anchor, mixture and tempered."""
         self.lock.acquire(False)
         found = (self.final[0], self.final[1], self.final[2])
         self.lock.release()
         return found
 
     def numbers(self):
-        """The state beside cells and blocks, {name: number or list}, as between two rows."""
+        """The state besides cells and blocks, {name: number or list}, between two rows."""
         cdef double[::1] numbers = np.empty(sizeof(Numbers) // sizeof(double))
         self.lock.acquire(False)
         memcpy(&numbers[0], &self.of, sizeof(Numbers))
@@ -1018,7 +1018,7 @@ cdef class Model:
     # ---- snapshots
 
     def dump(self):
-        """The arrays of the state: only cells that hold something, and the blocks."""
+        """Arrays of the state: cells with content, and blocks."""
         self.lock.acquire(False)
         try:
             return self.dumped()
@@ -1067,7 +1067,7 @@ cdef class Model:
         }
 
     def load(self, dict arrays):
-        """Load into a new object what :meth:`dump` returned and the corrector has checked."""
+        """Load a checked :meth:`dump` into a new object."""
         cdef Cell *cell
         cdef Block *block
         cdef Py_ssize_t i, s
@@ -1101,7 +1101,7 @@ cdef class Model:
 
 
 cdef inline void shrunk(float *v, double by) noexcept nogil:
-    """v times by; what decayed to next to nothing is 0, and pages of zeros are not written."""
+    """v times by; decayed values become 0, and pages of zeros are not written."""
     cdef double found
     if v[0] != 0:
         found = v[0] * by
@@ -1112,7 +1112,7 @@ cdef inline void shrunk(float *v, double by) noexcept nogil:
 
 cdef Fault fault_of(const int *ids, const double *p, Py_ssize_t width, long long m,
                     long long known, Table *table, int *k, Py_ssize_t *column) noexcept nogil:
-    """Find what is wrong with a row, and in which of its columns; it lists k classes."""
+    """Find what is wrong with a row of k classes, and in which column."""
     cdef Py_ssize_t j
     cdef double total = 0
     k[0] = 0
@@ -1161,7 +1161,7 @@ def check(const int[:, ::1] ids, const double[:, ::1] P, long long m, long long 
 
 def given_by(const float[:, :, ::1] receipts, const int[:, ::1] ids, const int[::1] ks,
              const long long[::1] ys):
-    """Read what receipts gave their labels, (n, 3); NaN where one does not say."""
+    """What receipts gave their labels, (n, 3); NaN where unknown."""
     cdef Py_ssize_t i, j, s, n = ids.shape[0], width = ids.shape[1]
     cdef double[:, ::1] known = np.empty((n, SENT))
     cdef double NaN = float("nan")
@@ -1180,9 +1180,9 @@ def given_by(const float[:, :, ::1] receipts, const int[:, ::1] ids, const int[:
 
 @cython.final
 cdef class Names:
-    """Names that appear as they come, each with the next number; no bytecode of Python runs here.
+    """Names numbered in the order of appearance; no Python bytecode runs here.
 
-    So neither another thread nor a signal handler comes between two of them.
+    So no other thread or signal handler comes between two of them.
     """
 
     cdef dict known
@@ -1197,12 +1197,12 @@ cdef class Names:
         return len(self.names)
 
     def find(self, str name):
-        """The number of a name, -1 where it has none."""
+        """Number of a name, -1 without one."""
         found = self.known.get(name)
         return -1 if found is None else found
 
     def add(self, list names):
-        """Number names; those that are new have their numbers from now on, all or none of them."""
+        """Number names; new ones are added, all or none of them."""
         cdef set new = set()
         cdef list found = []
         cdef str name
@@ -1221,15 +1221,15 @@ cdef class Names:
         return found
 
     def full(self, Py_ssize_t new):
-        """Word the error of too many names."""
+        """Text of the error of too many names."""
         return (f"{len(self.names) + new} names, max_classes is {self.most}; make a corrector with"
                 " more, or let rare names share one")
 
     def of(self, list ids):
-        """The names behind numbers."""
+        """Names of numbers."""
         cdef Py_ssize_t i
         return [self.names[i] for i in ids]
 
     def copy(self):
-        """All, in their order."""
+        """All names in order."""
         return self.names[:]

@@ -1,7 +1,8 @@
 # cython: language_level=3
-"""The histogram of scores behind prediction sets: rows and labels added, a quantile read.
+"""Histogram of scores for prediction sets: add rows and labels, read a quantile.
 
-A score is s_k = -logit(p_k), in [-14, 14]. Weights grow in place of what came before decaying.
+A score is s_k = -logit(p_k), in [-14, 14]. Weights of new entries grow instead of old ones
+decaying.
 """
 
 from stream_can.method.sets cimport (
@@ -12,7 +13,7 @@ from libc.math cimport exp
 
 
 cpdef double score(double p) noexcept nogil:
-    """-logit of a probability, kept within the histogram."""
+    """-logit of a probability, clipped to the histogram."""
     return set_score(p)
 
 
@@ -21,22 +22,22 @@ def sets_of(
     const double[::1] shifts, double miss, double growth, unsigned char[:, ::1] inside,
     double[::1] thetas, double[::1] scores,
 ):
-    """Rows in order: each is added to the belief, then its set is told.
+    """Process rows in order: add each to the belief, then make its set.
 
     Parameters
     ----------
     P, inside, thetas
-        Rows (n, m); the sets (n, m) and theta (n,) to fill in.
+        Rows (n, m); output for sets (n, m) and theta (n,).
     labels, belief
-        The histograms, 560 bins.
+        Histograms with 560 bins.
     state
         Weight of the next label, of the next row, sum of the belief, i, and sum of the labels.
     shifts
         d_k, (m,).
     miss, growth
-        The share that may be missed; by what the weight of rows grows.
+        Share that may be missed; growth factor of the weight of rows.
     scores
-        Room for those of a row, (m,).
+        Workspace for the scores of a row, (m,).
     """
     cdef Py_ssize_t n = P.shape[0], m = P.shape[1], r, k, best
     cdef double level, theta, w
@@ -70,7 +71,7 @@ def learn_label(
     double[::1] shifts, double[::1] counts, double miss, double gamma, double growth,
     bint per_class,
 ):
-    """A label of a row whose probability for it was p; whether its set had missed it."""
+    """Add a label to which its row gave p; return whether its set had missed it."""
     cdef double s = set_score(p)
     cdef bint missed = s > theta + shifts[y]
     state[3] += gamma * (miss - missed) / (miss * (1.0 - miss))
@@ -91,14 +92,14 @@ def sets_now(
     const double[:, ::1] P, const double[::1] labels, const double[::1] belief,
     const double[::1] state, double miss, unsigned char[:, ::1] inside,
 ):
-    """The sets of rows by what is known, without shifts, and theta, which is the same for all;
+    """Make sets of rows by the present knowledge, without shifts; theta is the same for all, and
     nothing is added."""
     cdef Py_ssize_t n = P.shape[0], m = P.shape[1], r, k, best
     cdef double level = set_level(miss, state[3])
     cdef double theta = set_quantile(
         &labels[0], state[0], state[4], &belief[0], state[2], miss, level
     )
-    cdef double least = 0.0 if theta >= SET_EDGE else 1.0 / (1.0 + exp(theta))  # with that score
+    cdef double least = 0.0 if theta >= SET_EDGE else 1.0 / (1.0 + exp(theta))  # p with it
     with nogil:
         for r in range(n):
             best = 0
@@ -111,7 +112,7 @@ def sets_now(
 
 
 def believe(const double[:, ::1] P, double[::1] belief, double growth):
-    """Add the belief of rows to that of rows before; the last of them weighs 1."""
+    """Add the belief of rows to that of earlier rows; the last of them weighs 1."""
     cdef Py_ssize_t n = P.shape[0], m = P.shape[1], r, k
     cdef double w = 1.0
     with nogil:

@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""Places in the bytes of an Avro record, and the numbers there.
+"""Find values in the bytes of an Avro record, and read and write numbers there.
 
 A schema is compiled once into a program: an array of int32 in which each type is a node, its kind
-and what the kind needs. Walking a record makes no object and does not read past its end.
+and its parameters. Walking a record creates no objects and does not read past its end.
 """
 
 from cpython cimport array
@@ -13,7 +13,7 @@ from libc.string cimport memcpy
 
 import array as arrays
 
-# What a node is, and what follows its kind.
+# Kinds of nodes, and their parameters.
 cpdef enum Kind:
     EMPTY  # null
     BOOLEAN
@@ -56,7 +56,7 @@ cdef array.array LONGS = arrays.array("q")
 cdef inline Py_ssize_t varint(
     const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, int64_t *number
 ) noexcept nogil:
-    """Read an int or long; the place behind it, or a fault."""
+    """Read an int or long; return the following position, or a fault."""
     cdef uint64_t bits = 0
     cdef int shift = 0
     cdef uint8_t byte
@@ -100,7 +100,7 @@ cdef Py_ssize_t walk(
     const int32_t *code, int32_t at, const uint8_t *p, Py_ssize_t pos, Py_ssize_t end,
     int64_t *spans, int depth,
 ) noexcept nogil:
-    """Walk a value; the place behind it, or a fault."""
+    """Walk a value; return the following position, or a fault."""
     cdef int64_t number
     cdef Py_ssize_t stop, start
     cdef int32_t kind = code[at], i
@@ -169,7 +169,7 @@ cdef Py_ssize_t walk(
 cdef inline Py_ssize_t text(
     const uint8_t *p, Py_ssize_t pos, Py_ssize_t end, Py_ssize_t *start
 ) noexcept nogil:
-    """Pass over a string: where its bytes start, and the place behind it, or a fault."""
+    """Skip a string: start of its bytes, and the following position, or a fault."""
     cdef int64_t size
     pos = varint(p, pos, end, &size)
     if pos < 0:
@@ -181,7 +181,7 @@ cdef inline Py_ssize_t text(
 
 
 cdef inline double number_at(const uint8_t *p, int width) noexcept nogil:
-    """A little-endian float or double."""
+    """Read a little-endian float or double."""
     cdef uint64_t bits = 0
     cdef uint32_t half
     cdef int i
@@ -212,14 +212,14 @@ cdef inline void put_number(uint8_t *p, int width, double number) noexcept nogil
 
 
 cdef class Walker:
-    """Walks records of one schema.
+    """Walks records of a schema.
 
     Parameters
     ----------
     program
-        array("i") of nodes; the record is that at ``root``.
+        array("i") of nodes; the record's is at ``root``.
     slots
-        How many places are captured.
+        Number of captured places.
     """
 
     cdef array.array program
@@ -230,7 +230,7 @@ cdef class Walker:
         self.program, self.root, self.slots = program, root, slots
 
     def walk(self, bytes data, Py_ssize_t start):
-        """Start, end and type of each slot, array("q"), -1 where nothing is there.
+        """Start, end and type of each slot, array("q"), -1 for an empty slot.
 
         Raises
         ------
@@ -254,7 +254,7 @@ cdef class Walker:
         return spans
 
     def end(self, bytes data, Py_ssize_t start):
-        """Find where the record that starts here ends; ValueError as :meth:`walk`."""
+        """Find the end of the record that starts here; ValueError as for :meth:`walk`."""
         cdef array.array spans = array.clone(LONGS, 3 * self.slots, False)
         cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
         cdef Py_ssize_t pos = walk(
@@ -267,7 +267,7 @@ cdef class Walker:
 
 
 def read_numbers(bytes data, Py_ssize_t start, Py_ssize_t end, int width):
-    """The numbers of an array of floats (width 4) or doubles (8) that was walked: array("d")."""
+    """Numbers of a walked array of floats (width 4) or doubles (8): array("d")."""
     cdef array.array row = array.clone(FLOATS, (end - start) // width, False)
     cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
     cdef double *out = row.data.as_doubles
@@ -288,7 +288,7 @@ def read_numbers(bytes data, Py_ssize_t start, Py_ssize_t end, int width):
 def place_numbers(
     bytes data, Py_ssize_t start, Py_ssize_t end, int width, const double[:] numbers
 ):
-    """The bytes of that array with other numbers, as many, in place of its own."""
+    """Bytes of that array with new numbers."""
     cdef bytes made = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + start, end - start)
     cdef uint8_t *p = <uint8_t *>PyBytes_AS_STRING(made)
     cdef Py_ssize_t stop, pos = 0, n = 0
@@ -305,8 +305,8 @@ def place_numbers(
 
 
 def read_map(bytes data, Py_ssize_t start, Py_ssize_t end, int width):
-    """Names and numbers of a map of floats or doubles that was walked; of a name that occurs twice
-    the last counts. UnicodeDecodeError where a name is no text."""
+    """Names and numbers of a walked map of floats or doubles; of a repeated name the last counts.
+    UnicodeDecodeError for a name that is not UTF-8."""
     cdef const uint8_t *p = <const uint8_t *>PyBytes_AS_STRING(data)
     cdef Py_ssize_t stop, at = 0
     cdef int64_t count
@@ -323,8 +323,7 @@ def read_map(bytes data, Py_ssize_t start, Py_ssize_t end, int width):
 
 
 def place_map(bytes data, Py_ssize_t start, Py_ssize_t end, int width, list numbers):
-    """The bytes of that map with other numbers in place of its own, in their order; None where
-    these are not as many."""
+    """Bytes of that map with new numbers, in its order; None if their count differs."""
     cdef bytes made = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data) + start, end - start)
     cdef uint8_t *p = <uint8_t *>PyBytes_AS_STRING(made)
     cdef Py_ssize_t stop, at = 0, pos = 0, n = 0, most = len(numbers)
