@@ -9,6 +9,7 @@ BROKERS ?= 1
 SEGMENTS ?=
 LANES ?=
 SETS ?=
+SEVERAL ?=
 FORMAT ?= json
 # Tests side by side, the long ones first and the others as places become free. More than there are
 # cores: the tests with a broker wait most of the time.
@@ -86,8 +87,8 @@ broker: setup  ## start a Kafka broker on this machine: make broker KAFKA=3.9.1
 broker-stop: setup  ## stop it
 	$(PY) -m tests.kafka.broker.broker stop
 
-chaos: setup  ## the long failure test: make chaos SECONDS=600 SEED=1 KAFKA=3.9.1 BROKERS=3 SEGMENTS=1 LANES=1 SETS=1 FORMAT=avro
-	$(PY) -m tests.kafka.chaos --seconds $(SECONDS) --seed $(SEED) --version $(KAFKA) --brokers $(BROKERS) $(if $(SEGMENTS),--segments) $(if $(LANES),--lanes) $(if $(SETS),--sets) $(if $(filter avro,$(FORMAT)),--avro)
+chaos: setup  ## the long failure test: make chaos SECONDS=600 SEED=1 KAFKA=3.9.1 BROKERS=3 SEGMENTS=1 LANES=1 SETS=1 SEVERAL=1 FORMAT=avro
+	$(PY) -m tests.kafka.chaos --seconds $(SECONDS) --seed $(SEED) --version $(KAFKA) --brokers $(BROKERS) $(if $(SEGMENTS),--segments) $(if $(LANES),--lanes) $(if $(SETS),--sets) $(if $(SEVERAL),--several) $(if $(filter avro,$(FORMAT)),--avro)
 
 kafka-demo: setup  ## the flights through a broker and two workers, one of which is killed: make kafka-demo FORMAT=avro
 	$(PY) examples/kafka_demo.py --format $(FORMAT)

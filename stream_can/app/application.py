@@ -9,15 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from stream_can.messages.fields import Fields
+from stream_can.messages.fields import Fields, fields_of
 from stream_can.method.promise import miss_of
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
 from stream_can.method.settings import LOOP, SETTINGS, check_settings, given_settings
 
-__all__ = ["SEGMENTS_MB", "ApplicationSettings", "Counts", "ModelSettings", "Name", "described"]
+__all__ = [
+    "SEGMENTS_MB",
+    "ApplicationSettings",
+    "Counts",
+    "ModelSettings",
+    "Name",
+    "RowKind",
+    "described",
+]
 
 Name = str | int | float
+RowKind = Literal["one", "several", "listed"]
+"""Rows with one label, with several labels, or listing the likeliest of very many classes."""
 SEGMENTS_MB = 0.5
 """Default of ``segments_mb``: a corrector with columns then fits topics with default limits."""
 
@@ -48,6 +58,10 @@ else:
 
 Counts = list[float] | dict[str, float]
 """Rows per class, in class order or by name."""
+
+
+NOT_OF_OTHERS = "model", "version", "models", "segments", "sets", "ask", "classes_from_file"
+"""Settings without a meaning for several labels or very many classes."""
 
 
 class ModelSettings(
@@ -88,6 +102,14 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     classes_from_file: Annotated[
         str | None,
         _is("JSON with classes and train_counts, or a snapshot to start from"),
+    ] = None
+
+    labels_per_row: Annotated[
+        Literal["one", "several"], _is("several: each label has a score of its own, in scores")
+    ] = "one"
+    train_rows: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        _is("number of training rows, for train_counts of several labels"),
     ] = None
 
     probs: Annotated[str, _is("field of the probabilities; dots reach inside")] = "probs"
@@ -151,6 +173,20 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         check_settings(self.corrector)
         column_names(self.segments or ())
         _ = self.fields  # raises where they are inconsistent
+        if self.several:
+            self._refuse_of("rows of several labels", NOT_OF_OTHERS)
+        elif self.train_rows is not None:
+            raise ValueError("train_rows: of rows of several labels; needs labels_per_row")
+
+    def _refuse_of(self, what: str, names: Iterable[str]) -> None:
+        """Raise ValueError for settings that other sorts of rows do not have."""
+        for name in names:
+            if getattr(self, name):
+                raise ValueError(f"{name}: not of {what}")
+        if self.normalise == "always":
+            raise ValueError(f"normalise: {what} do not sum to 1")
+        if other := sorted({*self.corrector} - {"half_life"}):
+            raise ValueError(f"{other[0]}: not of {what}")
 
     @staticmethod
     def _check_name(name: str, value: str) -> None:
@@ -174,12 +210,30 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         return self._given(name for name in SETTINGS if name != "sets")
 
     @property
+    def several(self) -> bool:
+        """Whether rows have several labels."""
+        return self.labels_per_row == "several"
+
+    @property
+    def kind(self) -> RowKind:
+        """The sort of rows."""
+        return self.labels_per_row
+
+    @property
     def fields(self) -> Fields:
-        """Fields of the messages."""
+        """Fields of the messages; with several labels under their own names by default."""
+        usual, given = Fields(), {"probs": self.probs, "raw": self.raw, "label": self.label}
+        if self.several:
+            named = {k: None if one == getattr(usual, k) else one for k, one in given.items()}
+            return fields_of("several", **named, id=self.id, digits=self.digits)
         return Fields(
-            probs=self.probs, raw=self.raw, label=self.label, id=self.id, digits=self.digits,
-            normalise=self.normalise, model=self.model, version=self.version,
-        )  # fmt: skip
+            **given,
+            id=self.id,
+            digits=self.digits,
+            normalise=self.normalise,
+            model=self.model,
+            version=self.version,
+        )
 
     @property
     def field_names(self) -> list[str]:

@@ -15,10 +15,19 @@ from stream_can.learner.lane import Name
 from stream_can.learner.learner import Learner
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
+from stream_can.multilabel import MultiLabelCorrector
+from stream_can.sparse import SparseCorrector
 
-__all__ = ["Begins", "LearnerModels", "LiveModels"]
+__all__ = ["Begins", "DeclaredCorrector", "LearnerModels", "LiveModels", "classes_of"]
 
 HOUR_SECONDS = 3600.0
+DeclaredCorrector = Corrector | MultiLabelCorrector
+"""A corrector whose classes or labels are declared."""
+
+
+def classes_of(corrector: DeclaredCorrector) -> Classes:
+    """Names of a corrector's classes or labels."""
+    return corrector.classes if isinstance(corrector, Corrector) else corrector.labels
 
 
 class Begins(Protocol):
@@ -41,10 +50,10 @@ class Begins(Protocol):
     def knows_classes_of(self, model: str) -> bool:
         """Whether the classes of a model are known."""
 
-    def of_model(self, model: str) -> Corrector | None:
+    def of_model(self, model: str) -> DeclaredCorrector | None:
         """Own initial corrector of a model; None where it starts with the common one."""
 
-    def of_classes(self, names: Sequence[Any], model: str) -> Corrector:
+    def of_classes(self, names: Sequence[Any], model: str) -> DeclaredCorrector:
         """Initial corrector of a model whose first message names its classes."""
 
 
@@ -78,7 +87,7 @@ class LiveModels:
         """When models and versions began, over the last hour."""
         self.refused = 0
         """Predictions refused because of too many models."""
-        self._new: dict[Name, Corrector | None] = {}
+        self._new: dict[Name, DeclaredCorrector | None] = {}
 
     @property
     def alike(self) -> bool:
@@ -88,7 +97,7 @@ class LiveModels:
     def train(self, classes: Classes) -> Array | None:
         """Training prior, shape (m,), of a model with these classes, where known."""
         for one in self._correctors().values():
-            if one.classes == classes:
+            if isinstance(one, Corrector) and one.classes == classes:
                 return one.train_prior
         return self._start.train(classes)
 
@@ -101,11 +110,11 @@ class LiveModels:
         """Models and versions that keep a prediction of an id."""
 
     @abstractmethod
-    def _correctors(self) -> Mapping[Name, Corrector]:
+    def _correctors(self) -> Mapping[Name, DeclaredCorrector]:
         """Corrector of each model and version."""
 
     @abstractmethod
-    def _take(self, name: Name, corrector: Corrector | None) -> None:
+    def _take(self, name: Name, corrector: DeclaredCorrector | None) -> None:
         """Begin a model and version with a corrector, or with the common one."""
 
     # -- new models ------------------------------------------------------------------------------
@@ -114,7 +123,7 @@ class LiveModels:
         """Classes of a new model and version; BadMessage where it may not begin."""
         corrector = self._corrector(name, named)
         self._new[name] = corrector
-        return self._start.classes if corrector is None else corrector.classes
+        return self._start.classes if corrector is None else classes_of(corrector)
 
     def admit(self) -> None:
         """Begin the pending models."""
@@ -127,7 +136,7 @@ class LiveModels:
         """Drop the pending models."""
         self._new = {}
 
-    def _corrector(self, name: Name, named: Sequence[Any] | None) -> Corrector | None:
+    def _corrector(self, name: Name, named: Sequence[Any] | None) -> DeclaredCorrector | None:
         """Initial corrector of a model and version; None: the common one."""
         start, model = self._start, name[0] or ""
         if self._only_listed and not start.listed(model):
@@ -157,9 +166,9 @@ class LiveModels:
     def _versions(self, model: str | None) -> list[Classes]:
         """Classes of a model's versions, the one with the most recent labels first."""
         found = [one for name, one in self._correctors().items() if name[0] == model]
-        found = [one for one in found if one.classes != NO_CLASSES]
         found.sort(key=lambda one: -one.effective_sample_size)
-        return [one.classes for one in found]
+        every = map(classes_of, found)
+        return [classes for classes in every if classes != NO_CLASSES]
 
     @property
     def full(self) -> bool:
@@ -200,19 +209,19 @@ class LearnerModels(LiveModels):
         """Classes of each model and version."""
         if self._dropped != self._learner.dropped:
             self._dropped = self._learner.dropped
-            self._classes = {name: one.classes for name, one in self._correctors().items()}
+            self._classes = {name: classes_of(one) for name, one in self._correctors().items()}
         return self._classes
 
     def holders(self, id: Id) -> list[Name]:
         """Models and versions that keep a prediction of an id."""
         return self._learner.models_of(id)
 
-    def _correctors(self) -> Mapping[Name, Corrector]:
+    def _correctors(self) -> Mapping[Name, DeclaredCorrector]:
         live = self._learner.live.items()
         found = {name: one.corrector for name, one in live}
-        return {name: one for name, one in found.items() if isinstance(one, Corrector)}
+        return {name: one for name, one in found.items() if not isinstance(one, SparseCorrector)}
 
-    def _take(self, name: Name, corrector: Corrector | None) -> None:
+    def _take(self, name: Name, corrector: DeclaredCorrector | None) -> None:
         if corrector is not None:
             self._learner.start(corrector, *name)
-        self._classes[name] = self._start.classes if corrector is None else corrector.classes
+        self._classes[name] = self._start.classes if corrector is None else classes_of(corrector)

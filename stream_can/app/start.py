@@ -149,6 +149,13 @@ class Start:
         return None
 
     @property
+    def state_bytes(self) -> int:
+        """Maximum size of a corrector's snapshot."""
+        values = self._given.segments_mb or SEGMENTS_MB if self.segments else 0
+        sets = 0 if self._given.sets is None else 10_000 + 16 * len(self.classes)
+        return len(self.snapshot) + 200 + int(values * (1 << 20)) + sets
+
+    @property
     def alike(self) -> bool:
         """Whether all models have the same classes."""
         own = self._given.models.values()
@@ -218,15 +225,13 @@ class SeveralStart(Start):
     ----------
     settings
         The settings; they name the labels.
-    train_rows
-        Number of training rows.
     """
 
-    def __init__(self, settings: ApplicationSettings, train_rows: float | None) -> None:
+    def __init__(self, settings: ApplicationSettings) -> None:
         self._options = settings.corrector
         corrector = MultiLabelCorrector(
-            settings.classes or (), train_counts=settings.train_counts, train_rows=train_rows,
-            **self._options,
+            settings.classes or (), train_counts=settings.train_counts,
+            train_rows=settings.train_rows, **self._options,
         )  # fmt: skip
         self.snapshot = corrector.to_bytes()
         self.classes, self.segments, self.formats = corrector.labels, (), JSON

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations, groupby
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.app.application import RowKind
 from stream_can.app.known import Committed, Seen
 from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.column_scores import HITS, LOSSES, ColumnScores, outcomes
@@ -19,11 +19,10 @@ from stream_can.method.kernel import inside
 from stream_can.method.receipts import TAIL
 from stream_can.scores import log_losses, score_rows
 
-__all__ = ["MOST_VALUES", "RowKind", "Tally", "lane_name"]
+__all__ = ["MOST_VALUES", "Tally", "lane_name"]
 
 Array = NDArray[np.float64]
 STAGES = ("before", "after")
-RowKind = Literal["one", "several", "listed"]
 MOST_VALUES = 1000
 """Values kept per column: at twice as many, those with fewest rows are dropped."""
 
@@ -121,7 +120,7 @@ class Tally:
             else:
                 counts["labels"] += 1
                 counts[kinds[one]] += 1
-        late = sum(one.label < 0 for one in taught)
+        late = sum(one.n for one in taught if one.label < 0)
         given_up = self.held - late - held
         counts["labels"] += late + given_up
         counts["matched"] += late

@@ -14,18 +14,20 @@ from typing import Any, NamedTuple
 
 from stream_can.app.health import Health
 from stream_can.app.metrics import Metrics
+from stream_can.app.models import DeclaredCorrector
+from stream_can.app.start import Start
 from stream_can.app.tally import Tally
-from stream_can.corrector import Corrector
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.correcting import UnreadableRecord, Work, offset_of
-from stream_can.kafka.corrections import Correcting, CurrentState
+from stream_can.kafka.corrections import Correcting, CurrentState, corrector_of
 from stream_can.kafka.learner import Learns
 from stream_can.kafka.memory import SentRecord, TopicLearner
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import KafkaStart
+from stream_can.kafka.start import start_of
+from stream_can.learner.kinds import hit_rate, total
 from stream_can.learner.lane import ONLY, Name
-from stream_can.scores import Scores
+from stream_can.sparse import SparseCorrector
 
 __all__ = ["Backfill", "backfill"]
 
@@ -48,24 +50,23 @@ class Backfill(NamedTuple):
     """Next offset of each partition of "input" and "labels"."""
 
     @property
-    def corrector(self) -> Corrector:
+    def corrector(self) -> DeclaredCorrector:
         """The corrector; with several models, the initial one of new models."""
         live = self.learning.learner.live
         one = live[ONLY].corrector if ONLY in live else self.learning.start.corrector()
-        assert isinstance(one, Corrector)
+        assert not isinstance(one, SparseCorrector)
         return one
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, final offsets, and accuracy and log loss before and after correction."""
         learner = self.learning.learner
         found: dict[str, Any] = dict(self.tally.counts)
-        sides = {"before": Scores(), "after": Scores()}
-        for raw, sent in learner.scores.values():
-            sides["before"], sides["after"] = sides["before"] + raw, sides["after"] + sent
-        found["scored"] = sides["before"].n
-        for stage, scores in sides.items():
+        raw, sent = total(learner.scores)
+        found["scored"] = raw.n
+        for stage, scores in (("before", raw), ("after", sent)):
             if scores.n:
-                found[stage] = {"accuracy": scores.accuracy, "log_loss": scores.log_loss}
+                name = hit_rate(scores)
+                found[stage] = {name: getattr(scores, name), "log_loss": scores.log_loss}
         if self.learning.settings.has_lanes:
             found["lanes"] = [
                 {"model": name[0] or "", "version": name[1] or "", "labels": one.corrector.n_labels}
@@ -93,9 +94,9 @@ def backfill(settings: Settings, *, start_group: bool = False) -> Backfill:
     RetryError
         No broker answers.
     """
-    start = KafkaStart(settings)
+    start = start_of(settings)
     work = Work(settings, start, Metrics(), Health(60))
-    learns = Learns(settings, KafkaStart(settings), Metrics())
+    learns = Learns(settings, start_of(settings), Metrics())
     try:
         return _backfill(settings, start, work, learns, start_group)
     finally:
@@ -105,7 +106,7 @@ def backfill(settings: Settings, *, start_group: bool = False) -> Backfill:
 
 
 def _backfill(
-    settings: Settings, start: KafkaStart, work: Work, learns: Learns, start_group: bool
+    settings: Settings, start: Start, work: Work, learns: Learns, start_group: bool
 ) -> Backfill:
     readers = Readers(work.client.options)
     if start_group:
@@ -141,15 +142,16 @@ def _backfill(
 class _History:
     """Plays records in the order of their times."""
 
-    def __init__(self, settings: Settings, start: KafkaStart, learning: TopicLearner) -> None:
+    def __init__(self, settings: Settings, start: Start, learning: TopicLearner) -> None:
         self._input, self._learning = settings.input, learning
         self._fail = settings.errors == "fail"
         self._correcting = Correcting(
-            settings.fields, start.formats, start.segments, fail=self._fail
-        )
+            settings.fields, start.formats, start.segments, fail=self._fail,
+            several=settings.several,
+        )  # fmt: skip
         self.tally = Tally(
             start.segments, lambda name: len(learning.models.classes().get(name, start.classes)),
-            named=settings.has_lanes, sets=False,
+            named=settings.has_lanes, sets=False, kind=settings.kind,
         )  # fmt: skip
         self.batches: dict[int, list[SentRecord]] = {}
         """Sent batches that recent predictions may refer to, numbered from 0."""
@@ -203,12 +205,12 @@ class _History:
     def _state(self) -> CurrentState:
         """The current state."""
         learning = self._learning
-        correctors: dict[Name, Corrector] = {
+        correctors: dict[Name, DeclaredCorrector] = {
             name: one.corrector  # type: ignore[misc]
             for name, one in learning.learner.live.items()
             if learning.learner.models
         }
-        begins = {model: Corrector.from_bytes(data) for model, data in learning.begin_with.items()}
+        begins = {model: corrector_of(data) for model, data in learning.begin_with.items()}
         return CurrentState(-1, learning.index_of({}, {}, 0), correctors, begins)
 
 

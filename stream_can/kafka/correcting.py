@@ -20,6 +20,7 @@ from stream_can.app.health import Health
 from stream_can.app.known import Handled
 from stream_can.app.letters import KEPT, letter
 from stream_can.app.metrics import Metrics
+from stream_can.app.start import Start
 from stream_can.app.tally import Tally
 from stream_can.errors import StreamCANError
 from stream_can.kafka import refusals
@@ -34,7 +35,6 @@ from stream_can.kafka.memory import require_identity
 from stream_can.kafka.progress import Progress
 from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import KafkaStart
 from stream_can.kafka.state import NEXT_HEADER, headers_by
 from stream_can.kafka.topics import topics_of
 from stream_can.learner.sent import SentBatch
@@ -82,7 +82,7 @@ class Work:
     def __init__(
         self,
         settings: Settings,
-        start: KafkaStart,
+        start: Start,
         metrics: Metrics,
         health: Health,
         asked: Asked | None = None,
@@ -153,7 +153,7 @@ class Work:
         limit = self.client.transaction.limits[s.output] - OVERHEAD_BYTES
         self._correcting = Correcting(
             s.fields, self.start.formats, self.start.segments, max_bytes=limit,
-            fail=s.errors == "fail",
+            fail=s.errors == "fail", several=s.several,
         )  # fmt: skip
 
     # -- partitions ------------------------------------------------------------------------------

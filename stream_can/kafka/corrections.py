@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,52 +11,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.app.known import Known, KnownLane
-from stream_can.app.models import LiveModels
+from stream_can.app.models import DeclaredCorrector, LiveModels, classes_of
 from stream_can.app.reader import Bad, Classes, Reader, ReadPredictions
 from stream_can.app.start import NO_CLASSES
 from stream_can.app.tally import lane_name
 from stream_can.corrector import Corrector
-from stream_can.errors import StreamCANError
+from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import STATE_HEADER, Index
+from stream_can.learner import saved
+from stream_can.learner.dense import Dense
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import ONLY, Name, predecessor
 from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.learner.several import Several
 from stream_can.messages.columns import Table
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import Formats
 from stream_can.messages.records import Header, Output, Source, error_headers, headers_of
-from stream_can.method.promise import names_in_sets
-from stream_can.method.rows import rounded
+from stream_can.sparse import SparseCorrector
 from stream_can.version import __version__
 
-__all__ = ["VERSION_HEADER", "Corrections", "CurrentState"]
+__all__ = ["VERSION_HEADER", "Corrections", "CurrentState", "corrector_of"]
 
 VERSION_HEADER: Header = ("stream-can-version", __version__.encode())
 
 Array = NDArray[np.float64]
 
 
+def corrector_of(data: bytes) -> DeclaredCorrector:
+    """Restore the corrector of a snapshot; SnapshotMismatch where it is invalid."""
+    found = saved.corrector(data)
+    if isinstance(found, SparseCorrector):
+        raise SnapshotMismatch("snapshot: of very many classes, which no topic holds")
+    return found
+
+
 class StateBegins:
     """Initial correctors as a state records them; see :class:`stream_can.app.models.Begins`."""
 
-    def __init__(self, begins: Mapping[str | None, Corrector], listed: Sequence[str]) -> None:
+    def __init__(
+        self, begins: Mapping[str | None, DeclaredCorrector], listed: Sequence[str]
+    ) -> None:
         self._begins, self._listed = begins, {*listed}
 
     @property
     def classes(self) -> Classes:
         """Classes of a model without its own."""
-        return self._begins[None].classes
+        return classes_of(self._begins[None])
 
     def train(self, classes: Classes) -> Array | None:
         """Training prior, shape (m,), of a model with these classes, where known."""
-        found = [one.train_prior for one in self._begins.values() if one.classes == classes]
+        every = [one for one in self._begins.values() if isinstance(one, Corrector)]
+        found = [one.train_prior for one in every if one.classes == classes]
         return found[0] if found else None
 
     @property
     def alike(self) -> bool:
         """Whether all models have the same classes."""
-        known = {one.classes for one in self._begins.values()}
+        known = {classes_of(one) for one in self._begins.values()}
         return len(known) == 1 and self.classes != NO_CLASSES
 
     def listed(self, model: str) -> bool:
@@ -67,13 +80,14 @@ class StateBegins:
         """Whether the classes of a model are known."""
         return self.classes != NO_CLASSES or model in self._begins
 
-    def of_model(self, model: str) -> Corrector | None:
+    def of_model(self, model: str) -> DeclaredCorrector | None:
         """Own initial corrector of a model; None where it starts with the common one."""
         return self._begins.get(model)
 
     def of_classes(self, names: Sequence[Any], model: str) -> Corrector:
         """Initial corrector of a model whose first message names its classes."""
         like = self._begins.get(model, self._begins[None])
+        assert isinstance(like, Corrector), "messages name models, and rows have one label"
         return Corrector(names, **like.settings, sets=like.sets)
 
 
@@ -108,8 +122,8 @@ class CurrentState(LiveModels):
         self,
         number: int,
         index: Index,
-        correctors: Mapping[Name, Corrector],
-        begins: Mapping[str | None, Corrector],
+        correctors: Mapping[Name, DeclaredCorrector],
+        begins: Mapping[str | None, DeclaredCorrector],
     ) -> None:
         super().__init__(
             StateBegins(begins, index.listed),
@@ -119,7 +133,7 @@ class CurrentState(LiveModels):
         )
         self.number, self.index = number, index
         self.correctors, self.begins = dict(correctors), dict(begins)
-        self._classes = {name: one.classes for name, one in self.correctors.items()}
+        self._classes = {name: classes_of(one) for name, one in self.correctors.items()}
 
     @property
     def full(self) -> bool:
@@ -134,15 +148,16 @@ class CurrentState(LiveModels):
         """Return nothing: a worker keeps no predictions."""
         return []
 
-    def _correctors(self) -> Mapping[Name, Corrector]:
+    def _correctors(self) -> Mapping[Name, DeclaredCorrector]:
         return self.correctors
 
-    def _take(self, name: Name, corrector: Corrector | None) -> None:
+    def _take(self, name: Name, corrector: DeclaredCorrector | None) -> None:
         begun = corrector or self.begins[None]
-        alike = {of: one for of, one in self.correctors.items() if one.classes == begun.classes}
+        classes = classes_of(begun)
+        alike = {of: one for of, one in self.correctors.items() if self._classes[of] == classes}
         before = predecessor(name, alike)
         self.correctors[name] = begun if before is None else alike[before].successor()
-        self._classes[name] = begun.classes
+        self._classes[name] = classes
 
     def known(self, settings: Settings) -> Known:
         """Correctors of the state, for display."""
@@ -150,9 +165,13 @@ class CurrentState(LiveModels):
         return known_of(settings, self.number, self.index.time, live, self.begins[None])
 
     def correct(
-        self, P: Array, names: Sequence[Name], columns: Table | None, digits: int | None
+        self,
+        P: Array,
+        names: Sequence[Name],
+        columns: Table | None,
+        finish: Callable[[Array], Array] | None = None,
     ) -> StateRows:
-        """Correct rows of models with the same classes, shape (n, m), and round the output."""
+        """Correct rows of models with the same classes, shape (n, m); ``finish`` rounds them."""
         lanes, of = list(dict.fromkeys(names)), np.zeros(len(P), np.int32)
         if len(lanes) > 1:
             numbers = {name: k for k, name in enumerate(lanes)}
@@ -160,29 +179,29 @@ class CurrentState(LiveModels):
         sent, made = np.empty_like(P), list[SentLane]()
         sets: list[Any] | None = None
         for k, name in enumerate(lanes):
-            corrector, mine, rows, given = self.corrector(name), np.flatnonzero(of == k), P, columns
+            kind, mine, rows, given = self._kind(name), np.flatnonzero(of == k), P, columns
             if len(lanes) > 1:
                 rows = P[mine]
                 if columns is not None:
                     given = {c: [texts[i] for i in mine.tolist()] for c, texts in columns.items()}
-            Q, receipts = corrector.correct_many(rows, receipt=True, segments=given)
-            if corrector.sets is not None:
+            Q, receipts, named = kind.corrected(rows, given)
+            if named is not None:
                 sets = sets or [None] * len(P)
-                inside = corrector.sets_of(Q, receipts)
-                named = names_in_sets(inside, Q.astype(np.float32), corrector.classes)
                 for i, one in zip(mine.tolist(), named, strict=True):
                     sets[i] = one
-            if digits is not None:
-                Q = rounded(Q, digits)
-            if not np.isfinite(Q).all():  # JSON would say null
-                raise StreamCANError("a corrected row is not finite: the state is damaged")
+            if finish is not None:
+                Q = finish(Q)
             sent[mine] = Q
             both = [np.ascontiguousarray(one).view(np.float32) for one in (rows, Q)]
             told = np.concatenate([*both, receipts], axis=1)
-            made.append(SentLane(name, corrector.classes, told))
+            made.append(SentLane(name, kind.classes, told))
         return StateRows(sent, made, of, sets)
 
-    def corrector(self, name: Name) -> Corrector:
+    def _kind(self, name: Name) -> Dense | Several:
+        corrector = self.corrector(name)
+        return Dense(corrector) if isinstance(corrector, Corrector) else Several(corrector)
+
+    def corrector(self, name: Name) -> DeclaredCorrector:
         """The corrector of a model and version; creates it where new."""
         if name not in self.correctors:
             self._take(name, self._start.of_model(name[0] or ""))
@@ -193,8 +212,8 @@ def known_of(
     settings: Settings,
     number: int,
     when: float,
-    live: Mapping[Name, tuple[Corrector, str | None]],
-    first: Corrector,
+    live: Mapping[Name, tuple[DeclaredCorrector, str | None]],
+    first: DeclaredCorrector,
 ) -> Known:
     """Correctors in use, for display.
 
@@ -246,6 +265,8 @@ class Correcting:
         Whether to stop at an unreadable record.
     needs_id
         Whether a label without an id is unreadable.
+    several
+        Whether rows have several labels.
     """
 
     def __init__(
@@ -257,18 +278,20 @@ class Correcting:
         max_bytes: int | None = None,
         fail: bool = False,
         needs_id: bool = False,
+        several: bool = False,
     ) -> None:
+        self._several = several
         self._fields, self._formats, self._segments = fields, formats, segments
         self._max_bytes, self._fail, self._needs_id = max_bytes, fail, needs_id
         self._reader: Reader | None = None
 
     def reads(self, state: CurrentState) -> Reader:
         """Return a reader for messages of the models of a state."""
-        classes = state.begins[None].classes
+        classes = classes_of(state.begins[None])
         if self._reader is None or self._reader.first.classes != classes:
             self._reader = Reader(
                 classes, self._fields, self._formats, self._segments, state, self._max_bytes,
-                needs_id=self._needs_id,
+                needs_id=self._needs_id, several=self._several,
             )  # fmt: skip
         self._reader.models = state
         return self._reader
@@ -325,7 +348,7 @@ class Correcting:
     def _group(self, group: ReadPredictions, state: CurrentState) -> StateRows:
         """Correct predictions of models with the same classes."""
         names = group.names or [ONLY] * len(group.says)
-        rows = state.correct(group.rows, names, group.columns, self._fields.digits)
+        rows = state.correct(group.rows, names, group.columns, group.messages.finished)
         for says, one in zip(group.says, rows.sets or (), strict=False):
             says.set = one
         return rows

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can import snapshot
-from stream_can.corrector import Corrector
+from stream_can.app.models import DeclaredCorrector
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.options import MESSAGE_BYTES, Options
-from stream_can.kafka.corrections import CurrentState
+from stream_can.kafka.corrections import CurrentState, corrector_of
 from stream_can.kafka.following import Follower
 from stream_can.kafka.state import NEXT_HEADER, Index, headers_by
 from stream_can.learner.lane import ONLY, Name
@@ -35,7 +35,8 @@ class Correction(NamedTuple):
     rows: NDArray[np.float64]
     """Corrected rows, shape (n, m)."""
     sets: list[list[Any]] | None
-    """Prediction set of each row, likeliest class first; None without sets."""
+    """Prediction set of each row, likeliest class first; None without sets. Of several labels the
+    ones decided on."""
     sent: list[tuple[bytes, list[Header]]]
     """Value and headers of records for the topic of sent batches; send them in this order to one
     partition: the input's, where there is an input."""
@@ -58,7 +59,7 @@ class ApplicationState:
         """Name of the application."""
         return str(self._current.index.identity["application_id"])
 
-    def corrector(self, model: str | None = None, version: str | None = None) -> Corrector:
+    def corrector(self, model: str | None = None, version: str | None = None) -> DeclaredCorrector:
         """The corrector of a model and version; an unknown one begins as the learner would begin
         it."""
         return self._current.corrector((model, version))
@@ -80,7 +81,7 @@ class ApplicationState:
         Parameters
         ----------
         P
-            Probability vectors, shape (n, m).
+            Probability vectors, or scores of several labels, shape (n, m).
         ids
             Ids that labels will name; None for a row that cannot be labelled.
         offsets
@@ -117,7 +118,7 @@ class ApplicationState:
         ):  # fmt: skip
             if length != n:
                 raise ValueError(f"{what}: {length} of them for {n} rows")
-        found = self._current.correct(P, names, texts or None, None)
+        found = self._current.correct(P, names, texts or None)
         batch = SentBatch(given, numbers, when, found.lanes, found.of, texts)
         headers = headers_by(self.number, self._current.index.mark)
         sent = []
@@ -157,8 +158,8 @@ def read_state(data: bytes) -> ApplicationState:
         The bytes are truncated, corrupt, of another version or of another kind.
     """
     head, _ = snapshot.of_kind(data, "state", "state of an application", _StateHead)
-    correctors = {name: Corrector.from_bytes(one) for name, one in head.correctors}
-    begins = {model: Corrector.from_bytes(one) for model, one in head.begins}
+    correctors = {name: corrector_of(one) for name, one in head.correctors}
+    begins = {model: corrector_of(one) for model, one in head.begins}
     return ApplicationState(CurrentState(head.number, head.index, correctors, begins))
 
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from stream_can.corrector import Corrector
+from stream_can.app.models import DeclaredCorrector
 from stream_can.errors import SnapshotMismatch
 from stream_can.kafka.client.guards import DeniedError, RebuildError
 from stream_can.kafka.client.log import LogReader
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
-from stream_can.kafka.corrections import CurrentState
+from stream_can.kafka.corrections import CurrentState, corrector_of
 from stream_can.kafka.state import CORRECTORS, INDEX, Index, read_index
 
 __all__ = ["Follower"]
@@ -35,7 +35,7 @@ class Follower:
     def __init__(self, options: Options, topic: str, require: Callable[[Index], None]) -> None:
         self._topic, self._require = topic, require
         self._log, self._readers = LogReader(options, topic), Readers(options)
-        self._by_offset: dict[int, Corrector] = {}
+        self._by_offset: dict[int, DeclaredCorrector] = {}
         self._began = False
         self.state: CurrentState | None = None
         """The newest state read so far."""
@@ -85,7 +85,7 @@ class Follower:
             known = {at: one for at, one in self._by_offset.items() if at in wanted}
             for at in wanted - known.keys():
                 if at in values:
-                    known[at] = Corrector.from_bytes(values[at])
+                    known[at] = corrector_of(values[at])
             missing = wanted - known.keys()
             found = self._readers.read_all_at(self._topic, CORRECTORS, missing)
             if len(found) < len(missing):  # superseded: its index follows
@@ -93,7 +93,7 @@ class Follower:
                     raise RebuildError(f"{where}: correctors of a state are gone; reading again")
                 return
             for at, one in found.items():
-                known[at] = Corrector.from_bytes(one.value)
+                known[at] = corrector_of(one.value)
         except SnapshotMismatch as error:
             raise DeniedError(f"{where}: {error}") from None
         self._by_offset = known

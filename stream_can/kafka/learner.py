@@ -23,6 +23,7 @@ from stream_can.app.known import Handled
 from stream_can.app.labelling.asked import REASON_HEADER, RequestMessage
 from stream_can.app.letters import KEPT, letter
 from stream_can.app.metrics import LEARNER, Metrics
+from stream_can.app.start import Start
 from stream_can.app.tally import Tally
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import refusals
@@ -33,7 +34,6 @@ from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
 from stream_can.kafka.memory import PlayedRecords, SentRecord, TopicLearner, require_identity
 from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import KafkaStart
 from stream_can.kafka.state import (
     CORRECTORS,
     INDEX,
@@ -147,7 +147,7 @@ class Learns:
     def __init__(
         self,
         settings: Settings,
-        start: KafkaStart,
+        start: Start,
         metrics: Metrics,
         asked: Asked | None = None,
     ) -> None:
@@ -232,6 +232,7 @@ class Learns:
         self._tally = Tally(
             start.segments, lambda name: len(learning.models.classes().get(name, start.classes)),
             named=self.settings.has_lanes, sets=self.settings.sets is not None,
+            kind=self.settings.kind,
         )  # fmt: skip
         self._tally.held = learning.learner.held
         self._count_requests(learning, self._tally)

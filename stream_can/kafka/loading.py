@@ -38,10 +38,10 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
         An unknown or invalid setting, with the nearest known name; or one that topics do not
         support, with the alternative.
     """
-    if strange := sorted(given_names(path, overrides, env) & {"labels_per_row", "sparse"}):
+    if "sparse" in given_names(path, overrides, env):
         raise SettingsError(
-            f"{strange[0]}: topics have rows of one label and of all classes; stream-can serve,"
-            " without brokers, and stream-can pipe take others"
+            "sparse: the state of very many classes does not fit a topic; stream-can serve, without"
+            " brokers, and stream-can pipe support them"
         )
     return load_as(Settings, path, overrides, env, client_options)
 

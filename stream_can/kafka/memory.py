@@ -46,8 +46,8 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 IDENTITY = (
-    "application_id", "input", "output", "labels", "probs", "raw", "label", "id", "model",
-    "version",
+    "application_id", "input", "output", "labels", "labels_per_row", "probs", "raw", "label", "id",
+    "model", "version",
 )  # fmt: skip
 """Settings fixed when the application begins."""
 
@@ -114,8 +114,9 @@ class TopicLearner:
             only_listed=settings.only_listed_models, clock=time.time,
         )  # fmt: skip
         self._reader = Reader(
-            start.classes, settings.fields, start.formats, start.segments, self.models
-        )
+            start.classes, settings.fields, start.formats, start.segments, self.models,
+            several=settings.several,
+        )  # fmt: skip
         self.touched: set[Name] = set()
         """Models and versions whose correctors have changed since they were written."""
         self.places: dict[Name, int] = {}

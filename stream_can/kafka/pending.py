@@ -26,7 +26,7 @@ from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.producer import Appended, Producer
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import KafkaStart
+from stream_can.kafka.start import start_of
 from stream_can.messages.fields import HEADER, put
 from stream_can.messages.messages import BadMessage, Messages
 from stream_can.messages.records import Header
@@ -61,7 +61,7 @@ class PendingRequests:
         self._requests, self._labels = settings.requests_topic, settings.labels
         self._options = Options(settings.bootstrap_servers, settings.client)
         self._readers = Readers(self._options)
-        start = KafkaStart(settings)
+        start = start_of(settings)
         self.classes, self._formats = start.classes, start.formats
         self._messages = Messages(self.classes, settings.fields, formats=self._formats)
         self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path

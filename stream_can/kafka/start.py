@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from stream_can.app.application import SEGMENTS_MB
-from stream_can.app.start import Start
+from stream_can.app.start import SeveralStart, Start
 from stream_can.kafka.schemas import formats
 from stream_can.kafka.settings import Settings
 
-__all__ = ["KafkaStart"]
+__all__ = ["start_of"]
 
 
-class KafkaStart(Start):
-    """Creates initial correctors.
-
-    Parameters
-    ----------
-    settings
-        The settings; they name the classes or a file with them.
+def start_of(settings: Settings) -> Start:
+    """Create the source of initial correctors, for rows of any sort that topics support.
 
     Raises
     ------
     SettingsError, SnapshotMismatch, ValueError
-        The settings do not make a Corrector.
+        The settings do not make a corrector.
     """
-
-    _given: Settings
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, formats(settings))
-
-    @property
-    def state_bytes(self) -> int:
-        """Maximum size of a corrector as a record of the topic of states."""
-        values = self._given.segments_mb or SEGMENTS_MB if self.segments else 0
-        sets = 0 if self._given.sets is None else 10_000 + 16 * len(self.classes)
-        return len(self.snapshot) + 200 + int(values * (1 << 20)) + sets
+    return SeveralStart(settings) if settings.several else Start(settings, formats(settings))

@@ -11,9 +11,9 @@ from stream_can.app.health import Health
 from stream_can.app.known import Known
 from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
+from stream_can.app.models import DeclaredCorrector
 from stream_can.app.port import Port
 from stream_can.app.tally import lane_name
-from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.kafka.correcting import Work
 from stream_can.kafka.corrections import known_of
@@ -21,10 +21,10 @@ from stream_can.kafka.learner import Learns
 from stream_can.kafka.loop import Loop
 from stream_can.kafka.schemas import Asked, check
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import KafkaStart
+from stream_can.kafka.start import start_of
+from stream_can.learner.kinds import hit_rate, total
 from stream_can.learner.lane import Name
 from stream_can.messages.naming import LaneName
-from stream_can.scores import Scores
 from stream_can.trust.alarm import Episode
 
 __all__ = ["Worker"]
@@ -57,7 +57,7 @@ class Worker:
 
     def __init__(self, settings: Settings, *, corrects: bool = True, reset: bool = False) -> None:
         self.settings, self._reset = settings, reset
-        starts = [KafkaStart(settings) for _ in range(2)]  # each has its own registry client
+        starts = [start_of(settings) for _ in range(2)]  # each has its own registry client
         self.start = starts[0]
         self.health = Health(settings.live_seconds)
         self.metrics = Metrics(
@@ -172,11 +172,11 @@ class Worker:
         said = f", {dead} dead letters" if dead else ""
         learning = None if self.learns is None else self.learns.learning
         if learning is not None:
-            raw, sent = Scores(), Scores()
-            for one, other in learning.learner.scores.values():
-                raw, sent = raw + one, sent + other
+            raw, sent = total(learning.learner.scores)
             if raw.n:
-                said += f", accuracy {raw.accuracy:.1%} -> {sent.accuracy:.1%} over {raw.n} labels"
+                name = hit_rate(raw)
+                both = f"{getattr(raw, name):.1%} -> {getattr(sent, name):.1%}"
+                said += f", {name.replace('_', ' ')} {both} over {raw.n} labels"
         return said
 
     def _known(self) -> Known | None:
@@ -194,7 +194,7 @@ class Worker:
 
         if state is not None:
             return counted(state.known(of))
-        live: dict[Name, tuple[Corrector, str | None]] = {
+        live: dict[Name, tuple[DeclaredCorrector, str | None]] = {
             name: (one.corrector, one.after)  # type: ignore[misc]
             for name, one in learner.live.items()
         }

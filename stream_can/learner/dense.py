@@ -152,6 +152,19 @@ class Dense(DeclaredClasses):
 
     # ---- the corrector
 
+    def corrected(
+        self, raw: Array, columns: Mapping[str, Sequence[Any]] | None
+    ) -> tuple[Array, NDArray[np.float32], list[list[Any]] | None]:
+        """Correct rows without learning: sent rows, receipts, prediction sets."""
+        sent, receipts = self.corrector.correct_many(raw, receipt=True, segments=columns)
+        return sent, receipts, self._names_in_sets(sent, receipts)
+
+    def _names_in_sets(self, sent: Array, receipts: NDArray[np.float32]) -> list[list[Any]] | None:
+        if self.sets is None or not len(sent):
+            return None
+        inside = self.corrector.sets_of(sent, receipts)
+        return names_in_sets(inside, sent.astype(np.float32), self.classes)
+
     def run(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:
         """Correct rows and learn labels, in stream order."""
         raw, corrector = rows.raw, self.corrector
@@ -167,10 +180,7 @@ class Dense(DeclaredClasses):
             sent, made = self._play(rows, labels)
             assert made is not None
             receipts = made
-        sets = None
-        if self.sets is not None and len(raw):
-            inside = corrector.sets_of(sent, receipts)
-            sets = names_in_sets(inside, sent.astype(np.float32), self.classes)
+        sets = self._names_in_sets(sent, receipts)
         return Made(sent, blobs_of(raw, sent, receipts), sets)
 
     def _observe(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 from numpy.typing import NDArray
+
+from stream_can.multilabel import LabelScores
 
 __all__ = [
     "Given",
@@ -21,6 +25,8 @@ __all__ = [
     "Reason",
     "Recent",
     "Unscored",
+    "hit_rate",
+    "total",
 ]  # fmt: skip
 
 Id = str | int | bytes
@@ -218,3 +224,14 @@ class Kind(Protocol):
 
     def successor(self) -> Kind:
         """The adapter with which a new version of the classifier starts."""
+
+
+def total(scores: Mapping[Any, tuple[Any, Any]]) -> tuple[Any, Any]:
+    """Add up the scores of all models, raw and sent."""
+    raw, sent = zip(*scores.values(), strict=True)
+    return functools.reduce(operator.add, raw), functools.reduce(operator.add, sent)
+
+
+def hit_rate(scores: Any) -> str:
+    """Name of the attribute for the share of right predictions: micro F1 of several labels."""
+    return "micro_f1" if isinstance(scores, LabelScores) else "accuracy"

@@ -41,6 +41,8 @@ class Taught(NamedTuple):
     """The prediction: its label in ``known``; row, sent row and receipt in ``blob``."""
     time: float | None = None
     """Time of the label in seconds, where given."""
+    n: int = 1
+    """Number of labels: several that were held for it are learned as one."""
 
 
 class Call(NamedTuple):

@@ -48,6 +48,8 @@ class Held(msgspec.Struct, array_like=True):
     id: Any
     label: Any
     lane: Name | None
+    n: int = 1
+    """Number of labels in it: those of several labels a row may come apart."""
     number: int = 0
     """Order of arrival."""
 
@@ -58,6 +60,8 @@ class HeldLabels:
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[Id, Name | None], Held] = OrderedDict()
         self._number = self._bytes = 0
+        self.n = 0
+        """Number of held labels."""
         self._due: list[tuple[float, int, Held]] = []
         """A heap ordered by time; may contain labels that have been taken."""
 
@@ -74,6 +78,13 @@ class HeldLabels:
             self._due = [(one.time, one.number, one) for one in self._held.values()]
             heapq.heapify(self._due)
         self._bytes += length_of(one.id)
+        self.n += one.n
+
+    def add_to(self, one: Held, label: Any) -> None:
+        """Add a label to a held one of the same id; ``label`` is both together."""
+        one.label = label
+        one.n += 1
+        self.n += 1
 
     def take_excess(self) -> Held | None:
         """Remove and return the oldest label where there are too many."""
@@ -84,11 +95,12 @@ class HeldLabels:
     def _pop(self, key: tuple[Id, Name | None]) -> Held:
         one = self._held.pop(key)
         self._bytes -= length_of(one.id)
+        self.n -= one.n
         return one
 
-    def has(self, id: Id, lane: Name | None) -> bool:
-        """Whether a label of this id is held for exactly this lane, or for none."""
-        return (id, lane) in self._held
+    def get(self, id: Id, lane: Name | None) -> Held | None:
+        """The label held for this id and exactly this lane, or for no lane in particular."""
+        return self._held.get((id, lane))
 
     def take(self, id: Id, lane: Name) -> Held | None:
         """Remove and return the first held label for a prediction of this id."""

@@ -636,7 +636,9 @@ class Learner:
             self._size += size
             if held and (late := self._held.take(id, lane.name)) is not None:
                 with contextlib.suppress(UnknownClass):  # of another model
-                    self._teach(lane, entry, kind.label(late.label, id), call, time=late.time)
+                    self._teach(
+                        lane, entry, kind.label(late.label, id), call, time=late.time, n=late.n
+                    )
             if self._size > self._bound:
                 self._forget()
 
@@ -703,8 +705,8 @@ class Learner:
                 if new is None:
                     self._changed += differs
                     return "repeated"
-            if self._held.has(id, lane_name):
-                return "repeated"
+            if (held := self._held.get(id, lane_name)) is not None:
+                return self._hold_more(held, taken.told)
         if self._wait > 0 and one.time is not None and id is not None:
             late = Held(float(one.time), id, taken.told, lane_name)
             self._held.add(late)
@@ -713,6 +715,19 @@ class Learner:
             return "held"
         self._alone(id, lane_name, taken.told, call)
         return "unknown"
+
+    def _hold_more(self, held: Held, told: Any) -> Outcome:
+        """Add a label to a held one of its id: of several labels it may have more."""
+        like = self._like
+        try:
+            news = like.news(like.label(held.label, held.id), like.label(told, held.id))
+        except UnknownClass:  # of a model with other classes
+            return "repeated"
+        self._changed += news.differs
+        if news.y is None:
+            return "repeated"
+        self._held.add_to(held, like.held(news.known))
+        return "held"
 
     def _teach(
         self,
@@ -724,6 +739,7 @@ class Learner:
         row: bytes | None = None,
         given: Given | None = None,
         time: float | None = None,
+        n: int = 1,
     ) -> bool:
         """Learn the label of a kept prediction; return False where it is not new."""
         new, known, differs = lane.kind.news(entry.known, y)
@@ -734,7 +750,7 @@ class Learner:
             lane.run(call)
         call.active[lane] = None
         entry.known = known
-        call.taught.append(Taught(k, lane.name, entry, time))
+        call.taught.append(Taught(k, lane.name, entry, time, n))
         lane.learn(new, entry, row, given)
         return True
 
@@ -1380,7 +1396,7 @@ class Learner:
     @one_at_a_time
     def held(self) -> int:
         """Number of labels that wait for their predictions."""
-        return len(self._held)
+        return self._held.n
 
     @property
     def clock(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,14 @@ __all__ = ["Several"]
 Array = NDArray[np.float64]
 
 
+class SeveralRows(NamedTuple):
+    """Rows of a call."""
+
+    raw: Array
+    made: Sequence[bytes] | None = None
+    """For each row the blob that another corrector made, see :attr:`Recent.blob`."""
+
+
 class Several(DeclaredClasses):
     """Adapter of a `MultiLabelCorrector`. A label is a row of 1, 0 and -1, as m bytes."""
 
@@ -34,43 +42,44 @@ class Several(DeclaredClasses):
 
     # ---- rows
 
-    def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> Array:
+    def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> SeveralRows:
         """Check the n rows of a call; P may be None."""
         if columns:
             raise ValueError(f"columns: {next(iter(columns))!r} was not declared; declared: ()")
         if P is None:
-            return np.empty((0, self.corrector.m))
+            return SeveralRows(np.empty((0, self.corrector.m)))
         raw = self.corrector._rows_of(P)
         if len(raw) != n:
             raise InvalidPrediction(f"{n} ids for {len(raw)} rows")
-        return raw
+        return SeveralRows(raw)
 
     def row(self, p: Any) -> Array:
         """Check one row; return it like the rows of a call."""
         return self.corrector._row_of(p)
 
-    def made(self, rows: Array, blobs: Sequence[bytes]) -> Array:
-        """Raise: rows of several labels are corrected where they are learned."""
-        raise ValueError("rows of several labels that another corrector sent")
+    def made(self, rows: SeveralRows, blobs: Sequence[bytes]) -> SeveralRows:
+        """Mark the rows of a call as corrected elsewhere."""
+        return rows._replace(made=blobs)
 
-    def cut(self, rows: Array, numbers: Sequence[int]) -> Array:
+    def cut(self, rows: SeveralRows, numbers: Sequence[int]) -> SeveralRows:
         """Select rows."""
-        return rows[numbers]
+        made = None if rows.made is None else [rows.made[i] for i in numbers]
+        return SeveralRows(rows.raw[numbers], made)
 
-    def width_of(self, rows: Array, i: int) -> int:
+    def width_of(self, rows: SeveralRows, i: int) -> int:
         """Bytes of a row's blob; the same for all rows."""
         return self.width
 
-    def raw(self, rows: Array, i: int) -> bytes:
+    def raw(self, rows: SeveralRows, i: int) -> bytes:
         """The first part of a row's blob."""
-        row: Array = rows[i]
+        row: Array = rows.raw[i]
         return row.tobytes()
 
     def raw_of(self, blob: bytes) -> bytes:
         """Decode the row of a blob."""
         return blob[: 8 * self.corrector.m]
 
-    def given(self, rows: Array, i: int) -> Given | None:
+    def given(self, rows: SeveralRows, i: int) -> Given | None:
         """Return None: no columns are declared."""
         return None
 
@@ -124,9 +133,18 @@ class Several(DeclaredClasses):
 
     # ---- the corrector
 
-    def run(self, rows: Array, labels: Sequence[JoinedLabel]) -> Made:
-        """Correct rows and learn labels, in stream order."""
-        m = self.corrector.m
+    def corrected(
+        self, raw: Array, columns: Mapping[str, Sequence[Any]] | None
+    ) -> tuple[Array, NDArray[np.float32], list[list[Any]]]:
+        """Correct rows without learning: sent rows, receipts, labels decided on."""
+        sent, receipts = self.corrector.correct_many(raw, receipt=True)
+        yes = self.corrector.decide(sent)
+        return sent, receipts, names_in_sets(yes, sent.astype(np.float32), self.classes)
+
+    def run(self, rows: SeveralRows, labels: Sequence[JoinedLabel]) -> Made:
+        """Correct rows and learn labels, in stream order; rows that were corrected elsewhere are
+        observed."""
+        m, made = self.corrector.m, rows.made
         earlier: list[bytes] = []
         of = np.full(len(labels), -1, np.int64)
         known = np.full((len(labels), 2 * m), np.nan, np.float32)
@@ -135,24 +153,28 @@ class Several(DeclaredClasses):
             if label.row is not None:
                 of[i] = len(earlier)
                 earlier.append(label.row)
-            elif entry is not None and entry.at >= 0:
+            elif entry is not None and entry.at >= 0 and made is None:
                 of[i] = -2 - entry.at  # one of the earlier rows
             elif entry is not None:
+                blob = entry.blob if made is None or entry.at < 0 else made[entry.at]
                 of[i] = len(earlier)
-                earlier.append(entry.blob[: 8 * m])
-                known[i] = np.frombuffer(entry.blob, np.float32, offset=16 * m)
-        first = len(earlier)
-        P = rows
+                earlier.append(blob[: 8 * m])
+                known[i] = np.frombuffer(blob, np.float32, offset=16 * m)
+        first, P = len(earlier), rows.raw
         if earlier:
-            P = np.concatenate([np.frombuffer(b"".join(earlier)).reshape(first, m), rows])
+            P = np.concatenate([np.frombuffer(b"".join(earlier)).reshape(first, m), P])
         ys = np.frombuffer(b"".join([one.y for one in labels]), np.int8)
         due = np.array([one.due for one in labels], np.int64)
         played = self.corrector.play(
             P, ys.reshape(-1, m), np.where(of < -1, first - 2 - of, of), due, first=first,
             receipts=known,
         )  # fmt: skip
+        if made is not None:
+            data = np.frombuffer(b"".join(made), np.float32).reshape(len(made), 6 * m)
+            sent = np.ascontiguousarray(data[:, 2 * m : 4 * m]).view(np.float64)
+            return Made(sent, [*made], None)
         sets = names_in_sets(played.decided, played.rows.astype(np.float32), self.classes)
-        return Made(played.rows, blobs_of(rows, played.rows, played.receipts), sets)
+        return Made(played.rows, blobs_of(rows.raw, played.rows, played.receipts), sets)
 
     def successor(self) -> Several:
         """The adapter with which a new version of the classifier starts."""

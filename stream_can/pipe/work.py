@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 import sys
 import time
 from collections import Counter
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.errors import StreamCANError
 from stream_can.learner import LateLabel
+from stream_can.learner.kinds import hit_rate, total
 from stream_can.learner.lane import ONLY, Name
 from stream_can.messages.columns import table
 from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
@@ -339,13 +338,12 @@ class Run:
 
     def gain(self) -> str:
         """Describe the scores of all models together."""
-        found = list(self.learner.scores.values())
-        if not any(sent.n for _, sent in found):
+        raw, sent = total(self.learner.scores)
+        if not sent.n:
             return ""
-        raw, sent = (functools.reduce(operator.add, scores) for scores in zip(*found, strict=True))
-        of = ("micro_f1", "micro F1") if self.messages.several else ("accuracy", "accuracy")
+        name = hit_rate(sent)
         which = "labels" if self.learner.ask is None else "labels asked for at random"
         return (
-            f"; over {sent.n} {which}: {of[1]} {getattr(raw, of[0]):.4f} -> "
-            f"{getattr(sent, of[0]):.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"
+            f"; over {sent.n} {which}: {name.replace('_', ' ')} {getattr(raw, name):.4f} -> "
+            f"{getattr(sent, name):.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"
         )

@@ -26,7 +26,7 @@ from stream_can.kafka.memory import require_identity
 from stream_can.kafka.patience import Patience
 from stream_can.kafka.pending import PendingRequests
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.start import KafkaStart
+from stream_can.kafka.start import start_of
 from stream_can.kafka.topics import topics_of
 from stream_can.serve.appender import DELIVERY, Appender
 from stream_can.serve.service import (
@@ -79,7 +79,7 @@ class BrokerService(Service):
         if application.formats != ("json", "json"):
             raise ValueError("format: a server reads and writes JSON; it is another here")
         self.settings, self._application = settings, application
-        self.start = start = KafkaStart(application)
+        self.start = start = start_of(application)
         self._state_bytes = start.state_bytes
         self.health = Health(settings.live_seconds)
         self.tally = Tally((), lambda name: 0, named=settings.has_lanes, sets=False)
@@ -100,8 +100,9 @@ class BrokerService(Service):
             over_http=True,
         )
         self._correcting = Correcting(
-            settings.fields, self.start.formats, self.start.segments, needs_id=True
-        )
+            settings.fields, self.start.formats, self.start.segments, needs_id=True,
+            several=settings.several,
+        )  # fmt: skip
         self._state: CurrentState | None = None
         self._appender: Appender | None = None
         self._stopping = threading.Event()

@@ -53,7 +53,7 @@ IDENTITY = "application_id", "probs", "raw", "label", "id", "model", "version"
 def start_of(settings: ServeSettings) -> Start:
     """Initial correctors, for rows of any sort."""
     if settings.several:
-        return SeveralStart(settings, settings.train_rows)
+        return SeveralStart(settings)
     if settings.sparse:
         options = {
             "classes": settings.n_classes, "max_classes": settings.max_classes,

@@ -9,20 +9,15 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from stream_can.app.application import ApplicationSettings
+from stream_can.app.application import NOT_OF_OTHERS, ApplicationSettings, RowKind
 from stream_can.app.loading import given_names, known_names, load_as
 from stream_can.app.settings import Option, SettingsError, options_of
-from stream_can.app.tally import RowKind
-from stream_can.messages.fields import HEADER, Fields, fields_of
+from stream_can.messages.fields import HEADER
 
 __all__ = ["LABELS", "BrokerSettings", "ServeSettings", "load", "options"]
 
 INPUT, LABELS = "predictions", "labels"
 """What happens with unreadable messages."""
-
-
-NOT_OF_OTHERS = "model", "version", "models", "segments", "sets", "ask", "classes_from_file"
-"""Settings without a meaning for several labels or very many classes."""
 
 
 class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -42,14 +37,6 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = "stream_can.sqlite"
     id: Annotated[str, Meta(description="field that joins labels to predictions")] = "id"
-    labels_per_row: Annotated[
-        Literal["one", "several"],
-        Meta(description="several: each label has a score of its own, in scores; not with brokers"),
-    ] = "one"
-    train_rows: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(description="how many training rows there were, for train_counts of several labels"),
-    ] = None
     sparse: Annotated[
         bool,
         Meta(description="very many classes, of which a row lists the likeliest; not with brokers"),
@@ -91,24 +78,16 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.several or self.sparse:
-            of = "rows of several labels" if self.several else "rows of very many classes"
-            if self.several and self.sparse:
+        if self.sparse:
+            if self.several:
                 raise ValueError("sparse: not of rows of several labels")
-            for name in (*NOT_OF_OTHERS, *([] if self.several else ["classes", "train_counts"])):
-                if getattr(self, name):
-                    raise ValueError(f"{name}: not of {of}")
-            if self.normalise == "always":
-                raise ValueError(f"normalise: {of} do not sum to 1")
-            if other := sorted({*self.corrector} - {"half_life"}):
-                raise ValueError(f"{other[0]}: not of {of}")
+            names = (*NOT_OF_OTHERS, "classes", "train_counts")
+            self._refuse_of("rows of very many classes", names)
         for name in ("max_classes", "n_classes", "memory_mb"):
             if getattr(self, name) is not None and not self.sparse:
                 raise ValueError(f"{name}: of very many classes; needs sparse")
         if self.max_classes is not None and self.n_classes is not None:
             raise ValueError("max_classes: of names, and n_classes of numbers; give one of them")
-        if not self.several and self.train_rows is not None:
-            raise ValueError("train_rows: of rows of several labels; needs labels_per_row")
         if self.id is None or self.id.startswith(HEADER):
             raise ValueError(f"id: {self.id!r}, expected a field of the messages")
         for name in ("model", "version"):
@@ -129,29 +108,12 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
     @property
     def kind(self) -> RowKind:
         """The sort of rows."""
-        return "several" if self.several else "listed" if self.sparse else "one"
-
-    @property
-    def several(self) -> bool:
-        """Whether rows have several labels."""
-        return self.labels_per_row == "several"
+        return "listed" if self.sparse else super().kind
 
     @property
     def needs_classes(self) -> bool:
         """Whether nothing else defines the classes."""
         return super().needs_classes and not self.sparse
-
-    @property
-    def fields(self) -> Fields:
-        """Fields of the messages; with several labels under their own names."""
-        if not self.several:
-            return super().fields
-        usual = Fields()
-        given = {
-            name: None if getattr(self, name) == getattr(usual, name) else getattr(self, name)
-            for name in ("probs", "raw", "label")
-        }
-        return fields_of("several", **given, id=self.id, digits=self.digits)
 
     @property
     def local(self) -> bool:
@@ -204,10 +166,10 @@ def load(
         raise SettingsError(
             f"bootstrap_servers: {error.name} is not installed: pip install '.[kafka]'"
         ) from None
-    if strange := sorted(given & {"labels_per_row", "sparse"}):
+    if "sparse" in given:
         raise SettingsError(
-            f"{strange[0]}: a server with brokers has rows of one label and of all classes; leave"
-            " bootstrap_servers out, and it keeps a file"
+            "sparse: the state of very many classes does not fit a topic; leave bootstrap_servers"
+            " out, and the server keeps a file"
         )
     theirs = known_names(Settings)
     here = load_as(ServeSettings, path, overrides, env, others=theirs - own)

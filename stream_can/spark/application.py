@@ -18,7 +18,7 @@ from stream_can.spark.columns import (
     refuse,
     segments_of,
 )
-from stream_can.spark.fixed import Errors
+from stream_can.spark.fixed import Errors, one_label
 
 if TYPE_CHECKING:
     from stream_can.kafka import ApplicationState
@@ -76,7 +76,7 @@ def send(
     InvalidPrediction, ClientError
         Within Spark's own error.
     """
-    data, corrector = state.to_bytes(), state.corrector()
+    data, corrector = state.to_bytes(), one_label(state)
     to, servers, options = topic or f"{state.application_id}-sent", [*bootstrap_servers], client
     check_columns(df, probs, id, *([] if time is None else [time]))
     check_segments(df, corrector.segments)
@@ -94,7 +94,7 @@ def send(
         from stream_can.kafka.engine import read_state
 
         here, producer = read_state(data), Producer(Options(servers, options))
-        mine = here.corrector()
+        mine = one_label(here)
         try:
             for batch in batches:
                 P, bad = matrix(batch.column("probs"), mine.classes)

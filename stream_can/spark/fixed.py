@@ -37,8 +37,16 @@ Errors = Literal["fail", "null"]
 class OfApplication(Protocol):
     """The state of an application; without models it has one corrector."""
 
-    def corrector(self) -> Corrector:
+    def corrector(self) -> Any:
         """Return the corrector."""
+
+
+def one_label(state: OfApplication) -> Corrector:
+    """The corrector of an application's state; ValueError for rows of several labels."""
+    found = state.corrector()
+    if not isinstance(found, Corrector):
+        raise ValueError("state: its rows have several labels; Spark corrects rows of one")
+    return found
 
 
 def correct(
@@ -99,7 +107,7 @@ def correct(
     if errors not in ("fail", "null"):
         raise ValueError(f"errors: {errors!r}, expected 'fail' or 'null'")
     if isinstance(state, OfApplication):
-        state = state.corrector()
+        state = one_label(state)
     if isinstance(state, Corrector):
         data = state.to_bytes()
     else:

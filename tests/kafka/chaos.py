@@ -41,7 +41,7 @@ from tests.kafka import faults, formats
 from tests.kafka.broker.broker import USERS, VERSIONS, Broker, Cluster
 from tests.kafka.broker.registry import Apicurio
 from tests.kafka.faults import SmallDisk
-from tests.kafka.streams import COMMAND, App, label, prediction, with_clock
+from tests.kafka.streams import COMMAND, App, label, labels_of, with_clock
 from tests.kafka.users import allow, better, rights, sasl
 from tests.programs import PATIENCE, wait
 
@@ -159,13 +159,13 @@ class Writer(threading.Thread):
                 time.sleep(0.02)
             self._resting.clear()
             partition = rng.randrange(self.app.partitions)
-            key, value, truth = prediction(rng, number)
+            key, value, truth = self.app.predict(rng, number)
             if self.app.given.get("segments"):
                 value = with_columns(rng, value)
             values = [value]
             if self.app.given.get("model"):
                 values = [with_names(rng, number, value) for _ in range(rng.choice([1, 1, 2]))]
-            labels, avro = [label(truth), b'{"label": "z"}'], self.avro
+            labels, avro = [*labels_of(rng, truth), label("z")], self.avro
             if avro is not None:
                 values = [avro.prediction(rng, number, value)]
                 labels = [avro.label({"id": number, "label": name}) for name in (truth, "z")]
@@ -173,9 +173,9 @@ class Writer(threading.Thread):
                 bad = rng.choice(UNREADABLE)
                 values[0] = bad if avro is None else avro.unreadable(rng, values[0])
             to = rng.randrange(self.app.label_partitions)
-            due.append((time.monotonic() + LABEL_DELAY, to, key, labels[0]))
-            if rng.random() < 0.01:
-                due.append((time.monotonic() + LABEL_DELAY, to, key, labels[1]))
+            *right, wrong = labels
+            for one in [*right, *([wrong] if rng.random() < 0.01 else [])]:
+                due.append((time.monotonic() + LABEL_DELAY, to, key, one))
             try:
                 producer = producer or KafkaProducer(
                     bootstrap_servers=self.app.servers, linger_ms=20, delivery_timeout_ms=60_000,
@@ -220,7 +220,7 @@ class Chaos:
     def __init__(
         self, broker: Broker | Cluster, directory: Path, seed: int, *, partitions: int = 4,
         rate: float = 300, segments: bool = False, lanes: bool = False,
-        registry: Apicurio | None = None, sets: bool = False,
+        registry: Apicurio | None = None, sets: bool = False, several: bool = False,
     ) -> None:  # fmt: skip
         self.rng = random.Random(seed)
         self.brokers = broker.brokers if isinstance(broker, Cluster) else [broker]
@@ -230,12 +230,14 @@ class Chaos:
         ) | ({"model": "model.name", "version": "model.version"} if lanes else {})
         if sets:
             columns["sets"] = 0.9
+        if several:
+            columns |= {"labels_per_row": "several", "ask": None}
         self.registry = registry
         if registry is not None:
             columns |= {"format": "avro", "schema_registry": registry.url, **formats.AT}
         self.app = App(
-            broker.bootstrap_servers, partitions=partitions, client=CLIENT, ask=0.05,
-            label_partitions=3, **columns,
+            broker.bootstrap_servers, partitions=partitions, client=CLIENT, label_partitions=3,
+            **({"ask": 0.05} | columns),
         )  # fmt: skip
         self.plain = self.app.settings()
         """For the judge; the workers have only the rights that they need."""
@@ -453,6 +455,7 @@ def main() -> None:
     parser.add_argument("--segments", action="store_true", help="predictions have columns")
     parser.add_argument("--lanes", action="store_true", help="predictions are of many models")
     parser.add_argument("--sets", action="store_true", help="outputs have prediction sets")
+    parser.add_argument("--several", action="store_true", help="rows have several labels")
     parser.add_argument("--avro", action="store_true", help="records of Avro, with a registry")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
@@ -473,7 +476,7 @@ def main() -> None:
         broker.start()
         chaos = Chaos(
             broker, directory, options.seed, segments=options.segments,
-            lanes=options.lanes, registry=registry, sets=options.sets,
+            lanes=options.lanes, registry=registry, sets=options.sets, several=options.several,
         )  # fmt: skip
         chaos.disk = disk
         chaos.script = [chaos.kill_worker, *chaos.around]
@@ -501,6 +504,7 @@ def main() -> None:
     checked = chaos.app.checked
     columns = " with columns" if options.segments else " with lanes" if options.lanes else ""
     columns += " in Avro" if options.avro else " with sets" if options.sets else ""
+    columns += " with several labels" if options.several else ""
     print(
         f"{options.version} seed {options.seed}{columns}: exact, {compared} records,"
         f" {checked.states} states, labels: {dict(checked.labels)}; {done};"

@@ -23,6 +23,8 @@ from stream_can.kafka import Settings
 from stream_can.kafka.state import read_index, read_memory
 from stream_can.learner import read_sent
 from stream_can.learner.saved import opened
+from stream_can.multilabel import MultiLabelCorrector
+from stream_can.snapshot import is_of_kind
 from tests.kafka.topics import read
 
 OVERHEAD = 480
@@ -59,6 +61,8 @@ class Row:
     fair: bool = True
     """Whether its label was not asked for because of what is in the row."""
     labelled: bool = False
+    known: dict[str, bool] = field(default_factory=dict)
+    """Of several labels those that somebody has said."""
 
 
 class Label(NamedTuple):
@@ -96,7 +100,7 @@ class Plain:
         self.of: dict[Lane, dict[bytes, Row]] = {}
         self.size = 0
         self.held: dict[Any, Label] = {}
-        self.alone: dict[Any, None] = {}
+        self.alone: dict[Any, Any] = {}
         self.clock, self.until = -math.inf, math.inf
         self.outcomes: Counter[str] = Counter()
         self.last: dict[Lane, int] = {}
@@ -125,7 +129,7 @@ class Plain:
         corrector = self.corrector(row.lane)
         self.last[row.lane] = self.number
         self.number += 1
-        corrector.observe_one(row.p, segments=row.columns)
+        corrector.observe_one(row.p, **({"segments": row.columns} if row.columns else {}))
         if row.id is None:
             return
         self.rows.append(row)
@@ -157,6 +161,9 @@ class Plain:
             receipt[-2] = -2  # it teaches no sets
         corrector.learn_one(row.p, name, receipt=receipt, segments=row.columns)
 
+    def news(self, row: Row, name: Any) -> Any:
+        return None if row.labelled else name
+
     def label(self, one: Label) -> None:
         self.outcomes[self.outcome(one)] += 1
 
@@ -167,7 +174,7 @@ class Plain:
             if one.id is not None and of_lane(one.lane, lane) and one.id in self.of[lane]
         ]
         if found:
-            waiting = [row for row in found if not row.labelled]
+            waiting = [row for row in found if self.news(row, one.name)]
             for row in waiting:
                 self.teach(row, one.name, one.row)
             return "learned" if waiting else "repeated"
@@ -200,12 +207,56 @@ def began(
     begin = begins.get(lane[0]) or begins[None]
     same = [x for x, one in correctors.items() if x[0] == lane[0] and one.classes == begin.classes]
     if not same:
-        return Corrector.from_bytes(begin.to_bytes())
+        return type(begin).from_bytes(begin.to_bytes())
     best = same[0]
     for other in same[1:]:  # of several alike the newest
         of, to = (correctors[x].effective_sample_size for x in (best, other))
         best = other if to >= of else best
     return correctors[best].successor()
+
+
+class SeveralPlain(Plain):
+    """The same of rows of several labels: of each label the first word counts. The name of a label
+    is {label: whether the row has it}."""
+
+    def teach(self, row: Row, name: Any, other: list[float] | None = None) -> None:
+        new = self.news(row, name)
+        row.known |= new
+        self.correctors[row.lane].learn_one(
+            row.p if other is None else other, new, receipt=row.receipt if other is None else None
+        )
+
+    def news(self, row: Row, name: Any) -> Any:
+        return {k: v for k, v in name.items() if k not in row.known}
+
+    def outcome(self, one: Label) -> str:
+        row = self.of.get((None, None), {}).get(one.id or b"")
+        key = one.id, one.lane
+        known = self.alone.get(key, {})
+        if row is None and one.id is not None and one.row is None:
+            if key in self.alone and one.name.keys() <= known.keys():
+                return "repeated"
+            if key in self.held:
+                before = self.held[key]
+                if one.name.keys() <= before.name.keys():
+                    return "repeated"
+                self.held[key] = before._replace(name=one.name | before.name)
+                return "held"
+            if one.time is not None:
+                self.held[key] = one
+                return "held"
+            self.prior(one)
+            return "alone"
+        return super().outcome(one)
+
+    def prior(self, one: Label) -> None:
+        known = self.alone.get((one.id, one.lane), {}) if one.id is not None else {}
+        new = {k: v for k, v in one.name.items() if k not in known}
+        if one.id is not None:
+            self.alone[one.id, one.lane] = known | new
+        if new:
+            self.corrector((None, None)).learn_one(None, new)
+        self.outcomes["given up"] += 1
 
 
 class State(NamedTuple):
@@ -241,7 +292,7 @@ def json_label(settings: Settings) -> Callable[[Any], Label | None]:
             return None
         try:
             says = json.loads(record.value)
-            name, row = says[settings.label], says.get(settings.raw)
+            name, row = says[fields.label], says.get(fields.raw)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         lane = None
@@ -249,9 +300,14 @@ def json_label(settings: Settings) -> Callable[[Any], Label | None]:
             lane = at(says, settings.model), at(says, settings.version)
             lane = None if lane == (None, None) else lane
         time = record.timestamp / 1000 if record.timestamp >= 0 else None
-        return Label(record.key, name, lane, row, time) if name in known else None
+        names = name if settings.several and isinstance(name, list | dict) else [name]
+        if not known.issuperset(names):
+            return None
+        if settings.several and isinstance(name, list):
+            name = {one: one in name for one in settings.classes or ()}
+        return Label(record.key, name, lane, row, time)
 
-    known = {*(settings.classes or ())}
+    known, fields = {*(settings.classes or ())}, settings.fields
     return read_one
 
 
@@ -312,6 +368,7 @@ class Answered(NamedTuple):
 def judge_answers(servers: str, s: Settings, answers: list[Answered]) -> int:
     """Every answer is what the state that it names makes of the row, and lies in the topic of sent
     batches once at most; how many do not."""
+    f = s.fields
     by_number = {state.number: state for state in states_of(servers, s.state_topic)}
     known: dict[tuple[int, Lane], Corrector] = {}
     expected: dict[str, Any] = {}
@@ -320,13 +377,16 @@ def judge_answers(servers: str, s: Settings, answers: list[Answered]) -> int:
         if (number, lane) not in known:
             known[number, lane] = corrector_of(by_number[number], lane)
         corrector, columns = known[number, lane], columns_of(asked, s) if s.segments else None
-        row = corrector.correct_one(asked[s.probs], segments=columns)
-        assert answer[s.probs] == row.tolist(), asked
-        assert answer[s.raw] == asked[s.probs]
-        assert rest_of(answer, s.probs, s.raw, "set") == rest_of(asked, s.probs)
+        given = {"segments": columns} if columns else {}
+        row = corrector.correct_one(asked[f.probs], **given)
+        assert answer[f.probs] == row.tolist(), asked
+        assert answer[f.raw] == asked[f.probs]
+        assert rest_of(answer, f.probs, f.raw, "set") == rest_of(asked, f.probs)
+        if s.several:
+            assert answer["set"] == decided(corrector, row)
         if s.sets is not None:
-            assert answer["set"] == corrector.predict_set_one(asked[s.probs], segments=columns)
-        expected[asked[s.id]] = asked[s.probs], answer[s.probs]
+            assert answer["set"] == corrector.predict_set_one(asked[f.probs], segments=columns)
+        expected[asked[s.id]] = asked[f.probs], answer[f.probs]
     sent: Counter[str] = Counter()
     for records in partitions_of(servers, s.sent_topic).values():
         for record in records:
@@ -374,8 +434,8 @@ def judge_states(
     """Every state is made of the one before, and nothing comes twice."""
     first = states[0]
     assert not first.lanes, "the first state knows nothing"
-    begins = {model: Corrector.from_bytes(data) for model, data in first.begins.items()}
-    plain, before = Plain(s, begins), first
+    begins = {model: loaded(data) for model, data in first.begins.items()}
+    plain, before = (SeveralPlain if s.several else Plain)(s, begins), first
     for state in states[1:]:
         assert state.index.mark == first.index.mark
         clock = opened(state.memory.learner)[0].clock
@@ -456,6 +516,7 @@ def judge_outputs(
     verdict: Verdict,
 ) -> None:
     """Every record of the input was answered once, by the state that its output names."""
+    f = s.fields
     by_number = {state.number: state for state in states}
     correctors: dict[int, dict[Any, Corrector]] = {}
     inputs, outputs = partitions_of(servers, s.input), partitions_of(servers, s.output)
@@ -475,11 +536,11 @@ def judge_outputs(
                 continue
             number = int(headers["stream-can-state"])
             state, was, says = by_number[number], parse(record.value), parse(made.value)
-            if isinstance(at(was, s.probs), dict):
+            if isinstance(at(was, f.probs), dict):
                 continue  # of another form than the judge knows
-            p_ = np.array(at(was, s.probs), float)
+            p_ = np.array(at(was, f.probs), float)
             total = p_.sum()
-            if abs(total - 1) > 1e-9 and s.normalise == "always":
+            if not s.several and abs(total - 1) > 1e-9 and s.normalise == "always":
                 p_ = p_ / total
             lane: Lane = None, None
             if s.has_lanes:
@@ -490,11 +551,13 @@ def judge_outputs(
             columns = None
             if s.segments:
                 columns = columns_of(was, s)
-            row = known[lane].correct_one(p_, segments=columns)
-            assert at(says, s.probs) == kept_as(row, at(says, s.probs)), where
-            raw = ".".join([*s.probs.split(".")[:-1], s.raw] if s.format != "avro" else [s.raw])
-            assert at(says, raw) == at(was, s.probs), where
-            assert rest_of(says, s.probs, raw, "set") == rest_of(was, s.probs), where
+            row = known[lane].correct_one(p_, **({"segments": columns} if columns else {}))
+            assert at(says, f.probs) == kept_as(row, at(says, f.probs)), where
+            raw = ".".join([*f.probs.split(".")[:-1], f.raw] if s.format != "avro" else [f.raw])
+            assert at(says, raw) == at(was, f.probs), where
+            assert rest_of(says, f.probs, raw, "set") == rest_of(was, f.probs), where
+            if s.several:
+                assert says["set"] == decided(known[lane], row), where
             if s.sets is not None:
                 assert says["set"] == known[lane].predict_set_one(p_, segments=columns), where
         assert next(out, None) is None, f"more outputs than inputs in partition {p}"
@@ -526,12 +589,24 @@ def kept_as(row: Any, found: Any) -> Any:
     return row.tolist()
 
 
+def loaded(data: bytes) -> Any:
+    """The corrector of a snapshot."""
+    several = is_of_kind(data, "multilabel")
+    return (MultiLabelCorrector if several else Corrector).from_bytes(data)
+
+
+def decided(corrector: Any, row: Any) -> list[Any]:
+    """The labels that a row is said to have, the likeliest first."""
+    order = np.argsort(-row.astype(np.float32), kind="stable")
+    return [corrector.labels[i] for i in order if row[i] >= corrector.threshold]
+
+
 def corrector_of(state: State, lane: Lane) -> Corrector:
     """What a state corrects a model and version by."""
     if lane in state.lanes:
-        return Corrector.from_bytes(state.lanes[lane])
-    lanes = {name: Corrector.from_bytes(data) for name, data in state.lanes.items()}
-    begins = {model: Corrector.from_bytes(data) for model, data in state.begins.items()}
+        return loaded(state.lanes[lane])
+    lanes = {name: loaded(data) for name, data in state.lanes.items()}
+    begins = {model: loaded(data) for model, data in state.begins.items()}
     return began(lane, lanes, begins)
 
 

@@ -61,8 +61,27 @@ def prediction(rng: random.Random, number: int) -> tuple[bytes, bytes, str]:
     return b"k%d" % number, json.dumps(value).encode(), CLASSES[truth]
 
 
-def label(truth: str) -> bytes:
-    return json.dumps({"label": truth}).encode()
+def scores_of_labels(rng: random.Random, number: int) -> tuple[bytes, bytes, list[str]]:
+    """Key and message of an over-confident prediction of several labels, and the true ones."""
+    shares = zip(CLASSES, (0.5, 0.3, 0.1, 0.02), strict=True)
+    truth = [name for name, share in shares if rng.random() < share]
+    sure = [rng.betavariate(1, 6) for _ in CLASSES]
+    scores = [1 - p if name in truth else p for name, p in zip(CLASSES, sure, strict=True)]
+    value = {"id": number, "scores": scores, "note": "\u00fc" * rng.randrange(3)}
+    return b"k%d" % number, json.dumps(value).encode(), truth
+
+
+def label(truth: str | list[str]) -> bytes:
+    return json.dumps({"label" if isinstance(truth, str) else "labels": truth}).encode()
+
+
+def labels_of(rng: random.Random, truth: str | list[str]) -> list[bytes]:
+    """The messages of a label; of several some say a part, in any order, and some twice."""
+    if isinstance(truth, str):
+        return [label(truth)]
+    says = {name: name in truth for name in rng.sample(CLASSES, rng.randint(1, 4))}
+    parts = [json.dumps({"labels": says}).encode(), label(truth)]
+    return rng.sample(parts, rng.randint(1, 2))
 
 
 def fill(
@@ -91,7 +110,7 @@ def fill(
     rng, predictions, labels = random.Random(seed), [], []
     given = app.given
     for i in range(first, first + n):
-        key, value, truth = prediction(rng, i)
+        key, value, truth = app.predict(rng, i)
         stamp, p = STAMP + seed * 1_000_000 + i, i % app.partitions
         if more is not None:
             says = json.loads(value)
@@ -100,12 +119,18 @@ def fill(
         predictions.append((given["input"], p, key, value, [("h", b"1")], stamp))
         for _ in range(1 + (bad and rng.random() < 0.1)):
             to = i * 7 % app.label_partitions
-            labels.append((given["labels"], to, key, label(truth), [], stamp + delay))
+            for one in labels_of(rng, truth):
+                labels.append((given["labels"], to, key, one, [], stamp + delay))
         if bad and rng.random() < 0.1:
             junk = rng.choice([None, b"", b"{", b'{"probs":[NaN,1]}', b'{"probs":[1,2,3,4]}'])
             predictions.append((given["input"], p, b"bad%d" % i, junk, [], stamp))
         if bad and rng.random() < 0.1:
-            junk = rng.choice([None, b"", b"{", b"{}", label("no class"), label("a")])
+            several = isinstance(truth, list)
+            no, lone = (
+                label(["no class"] if several else "no class"),
+                label(["a"] if several else "a"),
+            )
+            junk = rng.choice([None, b"", b"{", b"{}", no, lone])
             to = rng.randrange(app.label_partitions)
             labels.append((given["labels"], to, b"none%d" % i, junk, [], stamp))
     produce(app.servers, predictions, labels if given["labels"] else [])
@@ -143,6 +168,8 @@ class App:
         self.label_partitions = label_partitions or partitions
         self.id = name or unique("app")
         self.checked = Verdict()
+        several = settings.get("labels_per_row") == "several"
+        self.predict: Any = scores_of_labels if several else prediction
         self._asking: tuple[Any, Any, Any] | None = None
         self.opened.append(self)
         self.given: dict[str, Any] = {

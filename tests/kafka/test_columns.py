@@ -13,7 +13,7 @@ import pytest
 from stream_can import Corrector
 from stream_can.kafka import DeniedError, SettingsError, load
 from stream_can.kafka.backfill import backfill
-from stream_can.kafka.start import KafkaStart
+from stream_can.kafka.start import start_of
 from tests.cli.command import stream_can as command
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, correctors_of, fill, run_once, write_config
@@ -83,16 +83,16 @@ def test_settings_name_columns(tmp_path: Path) -> None:
     given = {"bootstrap_servers": ["a:1"], "application_id": "a", "input": "i", "output": "o"}
     settings = load(None, {**given, "classes": "x,y", "segments": "carrier, customer.country"}, {})
     assert settings.segments == ["carrier", "customer.country"]
-    start = KafkaStart(settings)
+    start = start_of(settings)
     assert start.segments == ("carrier", "customer.country")
     assert start.state_bytes == len(start.snapshot) + 200 + (1 << 19)
     file = tmp_path / "warm.bin"
     file.write_bytes(Corrector(["x", "y"], segments=["b"]).to_bytes())
-    start = KafkaStart(load(None, {**given, "classes_from_file": str(file)}, {}))
+    start = start_of(load(None, {**given, "classes_from_file": str(file)}, {}))
     assert start.segments == ("b",)
     for name, said in (("a..b", "no field name"), ("probs", "field of the prob"), ("a,a", "twice")):
         with pytest.raises((ValueError, SettingsError), match=said):
-            KafkaStart(load(None, {**given, "classes": "x,y", "segments": name}, {}))
-    plain = KafkaStart(load(None, {**given, "classes": "x,y"}, {}))
+            start_of(load(None, {**given, "classes": "x,y", "segments": name}, {}))
+    plain = start_of(load(None, {**given, "classes": "x,y"}, {}))
     assert plain.snapshot == Corrector(["x", "y"]).to_bytes()
     assert plain.state_bytes == len(plain.snapshot) + 200

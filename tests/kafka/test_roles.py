@@ -18,7 +18,7 @@ from stream_can.kafka.client.guards import DeniedError, RetryError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.learner import Learns
-from stream_can.kafka.start import KafkaStart
+from stream_can.kafka.start import start_of
 from stream_can.kafka.state import corrector_key
 from stream_can.kafka.stored import newest_index, newest_state
 from tests.kafka.broker.broker import Served
@@ -43,6 +43,8 @@ def more(rng: random.Random, says: dict[str, Any]) -> None:
         {"model": "model", "sets": 0.9, "segments": ["carrier"]},
         {"recent_mb": 0.02},
         {"label_wait": 2000},
+        {"labels_per_row": "several"},
+        {"labels_per_row": "several", "recent_mb": 0.02},
     ],
     ids=str,
 )
@@ -161,7 +163,7 @@ def test_what_was_learned_can_be_forgotten(broker: Served) -> None:
     assert before is not None
     assert len(before.lanes) > 1
     with pytest.raises(DeniedError, match=r"--reset"):
-        Learns(app.settings("1", raw="was"), KafkaStart(app.settings("1")), Metrics())._restore()
+        Learns(app.settings("1", raw="was"), start_of(app.settings("1")), Metrics())._restore()
     anew = Running(Worker(app.settings("anew"), corrects=False, reset=True))
 
     def newest() -> Any:

@@ -10,7 +10,7 @@ import pytest
 from stream_can.app.loading import injected
 from stream_can.kafka import SettingsError, Worker, load, options
 from stream_can.kafka.backfill import backfill
-from stream_can.kafka.start import KafkaStart
+from stream_can.kafka.start import start_of
 
 pytestmark = pytest.mark.fast
 
@@ -67,12 +67,13 @@ def test_everything_without_a_file() -> None:
     ("overrides", "env", "message"),
     [
         ({"inptu": "x"}, {}, "unknown setting 'inptu'; did you mean input"),
+        ({"sparse": True}, {}, "sparse: the state of very many classes does not fit a topic"),
         (
-            {"sparse": True},
+            {"labels_per_row": "several", "format": "avro", "avro_schema": "x"},
             {},
-            "sparse: topics have rows of one label and of all classes; stream-can serve",
+            "labels_per_row: several needs the format json",
         ),
-        ({}, {"STREAM_CAN_LABELS_PER_ROW": "several"}, "labels_per_row: topics have rows of one"),
+        ({}, {"STREAM_CAN_LABELS_PER_ROW": "several", "STREAM_CAN_SETS": "0.9"}, "sets: not of"),
         ({}, {"STREAM_CAN_OUTPT": "x"}, "STREAM_CAN_OUTPT: unknown setting 'outpt'.*mean output"),
         ({"client": {"sesion_timeout": 1}}, {}, "client: unknown setting.*mean session_timeout_ms"),
         ({"client": ["acks=0"]}, {}, "client.acks: stream_can sets it itself"),
@@ -236,13 +237,13 @@ def test_models_have_tables(path: Path) -> None:
     own = settings.models["fraud-eu"]
     assert (own.classes, own.train_counts, own.corrector) == (["a", "b"], [1, 9], {"half_life": 50})
     assert settings.fields.version == "header:v"
-    start = KafkaStart(settings)
+    start = start_of(settings)
     begun = start.of_model("fraud-eu")
     assert begun is not None
     assert (begun.classes, begun.settings["half_life"]) == (("a", "b"), 50)
     path.write_text(path.read_text().replace("[1, 9]", "[1, 9, 8]"))
     with pytest.raises(SettingsError, match=r"models\.fraud-eu: .*train_counts"):
-        KafkaStart(load(path, {}, {}))
+        start_of(load(path, {}, {}))
 
 
 def test_options_are_all_settings() -> None:

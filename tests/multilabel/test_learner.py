@@ -83,8 +83,11 @@ class Plain:
         if (id, lane) in self.lone and not ((self.lone[id, lane] < 0) & (y >= 0)).any():
             self.alone(id, lane, y)
             return "repeated"
-        if any((one[0], one[1]) == (id, lane) for one in self.held):
-            return "repeated"
+        for i, (other, of, known, when) in enumerate(self.held):
+            if (other, of) == (id, lane):
+                self.changed += bool(((known >= 0) & (y >= 0) & (known != y)).any())
+                self.held[i] = id, lane, np.where(known < 0, y, known), when
+                return "held" if ((known < 0) & (y >= 0)).any() else "repeated"
         if self.wait and time is not None and id is not None:
             self.held.append((id, lane, y, time))
             return "held"

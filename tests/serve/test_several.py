@@ -111,7 +111,6 @@ def test_a_bad_message_is_refused(tmp_path, path, message, said):
         ({"label_noise": 0.1}, "label_noise: not of rows of several labels"),
         ({"normalise": "always"}, "normalise: rows of several labels do not sum to 1"),
         ({"labels_per_row": "one"}, "train_rows: of rows of several labels"),
-        ({"bootstrap_servers": "127.0.0.1:1"}, "labels_per_row: a server with brokers has rows of"),
     ],
 )
 def test_what_there_is_not_is_refused(tmp_path, more, said):

@@ -107,7 +107,7 @@ def test_a_bad_message_is_refused(tmp_path, path, message, status, said):
         ({"n_classes": 5}, "max_classes: of names, and n_classes of numbers"),
         ({"sparse": False, "classes": ["a", "b"]}, "max_classes: of very many classes; needs"),
         ({"memory_mb": 0.001, "max_classes": 10**6}, "max_classes: 1,000,000 may take"),
-        ({"bootstrap_servers": "127.0.0.1:1"}, "sparse: a server with brokers has rows of"),
+        ({"bootstrap_servers": "127.0.0.1:1"}, "sparse: the state of very many classes does not"),
     ],
 )
 def test_what_there_is_not_is_refused(tmp_path, more, said):
