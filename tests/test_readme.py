@@ -29,7 +29,7 @@ MODULES = sorted(
 
 
 def load_toml(code):
-    room = "serve" if "labels_per_row" in code or "sparse" in code else "kafka"
+    room = "kafka" if "bootstrap_servers" in code else "serve"
     Path("app.toml").write_text(code)
     settings = importlib.import_module(f"stream_can.{room}").load("app.toml", {}, {})
     assert settings.classes or settings.models or settings.sparse

@@ -27,7 +27,7 @@ from tests.chromium import Browser
 from tests.kafka.broker.broker import VERSIONS, Broker, Served, free_ports
 from tests.kafka.judge import Answered, judge_answers
 from tests.kafka.server_chaos import ServerChaos, server_of
-from tests.kafka.streams import App, Running, caught_up, fill, prediction, state_of
+from tests.kafka.streams import App, Running, caught_up, fill, label, prediction, state_of
 from tests.kafka.topics import unique
 from tests.kafka.users import SCRAM, allow, lacks, take_away
 from tests.kafka.users import servers as rights_of_servers
@@ -61,8 +61,11 @@ def learned(app: App, learner: Running, n: int) -> None:
 class Traffic:
     """Predictions, whose answers are kept, and labels a while later; to any of the servers."""
 
-    def __init__(self, *servers: Server, seed: int = 0, more: bool = False) -> None:
+    def __init__(
+        self, *servers: Server, seed: int = 0, more: bool = False, predict: Any = prediction
+    ) -> None:
         self.servers, self.rng, self.more = servers, random.Random(seed), more
+        self.predict = predict
         self.answers: list[Answered] = []
         self.waiting: list[dict[str, Any]] = []
         self.taken, self.n = 0, 0
@@ -72,12 +75,12 @@ class Traffic:
         return self.rng.choice(self.servers).client
 
     def message(self) -> dict[str, Any]:
-        _, value, truth = prediction(self.rng, self.n)
+        _, value, truth = self.predict(self.rng, self.n)
         says = json.loads(value) | {"id": f"{self.name}{self.n}"}
         if self.more:
             says["model"] = self.rng.choice("mn")
             says["carrier"] = self.rng.choice(["AA", "DL", 7, None, 1.5, True])
-        self.waiting.append({"id": says["id"], "label": truth})
+        self.waiting.append({"id": says["id"]} | json.loads(label(truth)))
         self.n += 1
         return says
 
@@ -105,8 +108,12 @@ class Traffic:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"model": "model", "segments": ["carrier"], "sets": 0.9}],
-    ids=["one model", "models"],
+    [
+        {},
+        {"model": "model", "segments": ["carrier"], "sets": 0.9},
+        {"labels_per_row": "several"},
+    ],
+    ids=["one model", "models", "several labels"],
 )
 def test_servers_correct_by_what_all_labels_taught(
     broker: Served, tmp_path: Path, settings: dict[str, Any]
@@ -120,7 +127,7 @@ def test_servers_correct_by_what_all_labels_taught(
         assert "does the application's learner run" in answer.json()["error"]
         learner = app.learner()
         ready(a, b)
-        traffic = Traffic(a, b, more=bool(settings))
+        traffic = Traffic(a, b, more="model" in settings, predict=app.predict)
         traffic.go(60)
         traffic.label(len(traffic.waiting))
         taken = traffic.taken
