@@ -67,14 +67,16 @@ CLONES static double count_high(const double *restrict p, len_t m) {
     return n;
 }
 
-/* out = lambda (u a + v b) + (1 - lambda) p; lambda by the side of p, 0 where no negative of a label is ever known */
+/* out = lambda (u a + v b) + (1 - lambda) p, at most 1: rounding may exceed it. lambda by the side of p; 0 where no
+   negative of a label is ever known. */
 CLONES static void send(const double *restrict a, double u, const double *restrict b, double v,
                         const double *restrict p, const double *trust, const double *restrict negatives,
                         const double *restrict against, double spare, double *restrict out, len_t m) {
     for (len_t k = 0; k < m; k++) {
         double by = p[k] >= 0.5 ? trust[1] : trust[0];
         by = negatives[k] == 0 && against[k] > spare ? 0.0 : by;
-        out[k] = by * (u * a[k] + v * b[k]) + (1 - by) * p[k];
+        double row = by * (u * a[k] + v * b[k]) + (1 - by) * p[k];
+        out[k] = row > 1 ? 1 : row;
     }
 }
 

@@ -426,6 +426,19 @@ def test_a_successor_believes_what_was_learned_and_counts_a_share_of_the_evidenc
         old.successor(2)
 
 
+def test_no_row_exceeds_one_by_rounding():
+    """Sure rows that are always right: the paths reach 1 and their weights sum to 1 plus a rounding."""
+    rng = np.random.default_rng(1)
+    shares = rng.random(4)
+    corrector = MultiLabelCorrector(4)
+    for _ in range(300):
+        y = (rng.random(4) < shares).astype(int)
+        p = np.where(rng.random(4) < 0.3, y, np.where(y == 1, 0.6, 1 - 0.6))
+        row, receipt = corrector.process_one(p, receipt=True)
+        assert row.max() <= 1
+        corrector.learn_one(p, y, receipt=receipt)
+
+
 def test_scores_add_up_and_are_those_of_every_label():
     rng = np.random.default_rng(1)
     P, Y = rng.beta(0.5, 0.5, (60, 3)), rng.choice([-1, 0, 1], (60, 3))
