@@ -19,6 +19,7 @@ FLAGS = (
     "--remote-debugging-pipe",
 )  # fmt: skip
 KEYS = {
+    "d": "KeyD",
     "s": "KeyS",
     "p": "KeyP",
     "u": "KeyU",

@@ -60,7 +60,7 @@ Counts = list[float] | dict[str, float]
 """Rows per class, in class order or by name."""
 
 
-NOT_OF_OTHERS = "model", "version", "models", "segments", "sets", "ask", "classes_from_file"
+NOT_OF_OTHERS = "model", "version", "models", "segments", "sets", "classes_from_file"
 """Settings without a meaning for several labels or very many classes."""
 
 

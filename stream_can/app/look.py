@@ -47,6 +47,7 @@ from stream_can.version import __version__
 
 MOST_CLASSES = 300
 MOST_CLASSES_OF_LANE = 20
+MOST_CHANGED = 20
 MOST_SILENT = 20
 MOST_LANES, MOST_LEARNED = 50, 20
 """Maximum number of lanes with scores, and with learned details, in the document."""
@@ -332,7 +333,9 @@ def _learned_other(
     known: Known, corrector: MultiLabelCorrector | SparseCorrector, now: float
 ) -> LearnedStatus:
     """Describe a corrector of several labels or very many classes: the classes with the largest
-    recent share of labels, and of rows."""
+    recent share of labels, and of very many those whose share differs most from what the rows
+    say."""
+    changed: list[ClassShare] = []
     if isinstance(corrector, MultiLabelCorrector):
         n, there = corrector.label_counts
         mix = corrector.label_mix
@@ -344,10 +347,21 @@ def _learned_other(
             for i in largest
         ]
     else:
-        classes = [
-            ClassShare(_text(name), float(one), float(p))
-            for name, one, p in zip(*corrector.heaviest(MOST_CLASSES), strict=True)
-        ]
+        ids, said, taken = corrector.class_shares()
+
+        def shares(order: Tally, most: int) -> list[ClassShare]:
+            largest = np.argsort(-order, kind="stable")[:most]
+            found = ids[largest], said[largest], taken[largest], order[largest]
+            return [
+                ClassShare(_text(name), float(labels), float(p))
+                for name, labels, p, by in zip(
+                    corrector.names_of(found[0]), *found[1:], strict=True
+                )
+                if by > 0
+            ]
+
+        classes = shares(said, MOST_CLASSES)
+        changed = shares(np.abs(said - taken), MOST_CHANGED) if corrector.n_labels else []
     return LearnedStatus(
         offset=known.offset,
         labels=corrector.n_labels,
@@ -362,6 +376,7 @@ def _learned_other(
         silent=[],
         n_silent=0,
         classes=classes,
+        changed=changed,
     )
 
 

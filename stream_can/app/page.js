@@ -164,9 +164,12 @@ function learned(s) {
     made.style.width = `${100 * (share ?? 0) / top}%`;
     return made;
   };
-  put("mix", table(["class", "labels say", "taken for"], one.classes.map((c) => [
+  const mix = (classes) => table(["class", "labels say", "taken for"], classes.map((c) => [
     [name(c.name)], percent(c.labels), percent(c.taken), [bar(c.labels, "labels"), bar(c.taken, "")]]),
-    ["name", "", "", "bars"]));
+    ["name", "", "", "bars"]);
+  put("mix", mix(one.classes));
+  byId("changed").hidden = !one.changed.length;
+  put("mix_changed", mix(one.changed));
   const left = one.lane ? 0 : s.n_classes - one.classes.length;
   put("mix_note", left > 0 ? `The ${one.classes.length} largest; ${number(left)} more are left out. ` : "",
     "What the labels say, the older ones counting less, and the mix that the corrector takes it for.");

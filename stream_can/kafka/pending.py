@@ -18,8 +18,8 @@ import msgspec
 from kafka import TopicPartition
 
 from stream_can.app.labelling.asked import RequestMessage
-from stream_can.app.labelling.requests import NotOpen, NotWritten, Pending
-from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.app.labelling.requests import Chosen, NotOpen, NotWritten, Pending, label_of
+from stream_can.errors import StreamCANError
 from stream_can.kafka.client.consumer import open_consumer
 from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, close, errors_as
 from stream_can.kafka.client.options import Options
@@ -63,7 +63,11 @@ class PendingRequests:
         self._readers = Readers(self._options)
         start = start_of(settings)
         self.classes, self._formats = start.classes, start.formats
-        self._messages = Messages(self.classes, settings.fields, formats=self._formats)
+        self.kind = settings.kind
+        self._several = settings.several
+        self._messages = Messages(
+            self.classes, settings.fields, formats=self._formats, several=self._several
+        )
         self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Pending] = OrderedDict()
@@ -90,6 +94,10 @@ class PendingRequests:
     def classes_of(self, one: Pending) -> Sequence[Any]:
         """Names of a request's classes, in column order."""
         return self.classes if one.says.classes is None else one.says.classes
+
+    def knows(self, name: str) -> bool:
+        """Whether there is a class of this name."""
+        return name in map(str, self.classes)
 
     def read(self, stopped: Callable[[], bool]) -> None:
         """Follow both topics until ``stopped``; waits out an outage.
@@ -214,22 +222,22 @@ class PendingRequests:
         with self._lock:
             self._open.pop(name, None)
 
-    def answer(self, partition: int, offset: int, column: int) -> None:
+    def answer(self, partition: int, offset: int, chosen: Chosen) -> None:
         """Write the label of an open request; return once the brokers have it.
 
         Parameters
         ----------
         partition, offset
             Position of the request.
-        column
-            Index of the class.
+        chosen
+            The class, or classes.
 
         Raises
         ------
         NotOpen
             The request is not open.
         UnknownClass
-            The request has fewer classes.
+            There is no such class.
         NotWritten
             The label could not be written; the request stays open.
         """
@@ -242,12 +250,10 @@ class PendingRequests:
             if not found:
                 raise NotOpen("this request was answered already")
             ((name, pending),) = found
-            m = len(self.classes_of(pending))
-            if not 0 <= column < m:
-                raise UnknownClass(f"class {column}: there are {m}")
+            label = label_of(chosen, self.classes_of(pending), self.kind)
             del self._open[name]
         try:
-            self._send(pending, *self._label_message(pending, column))
+            self._send(pending, *self._label_message(pending, label))
         except ClientError as error:
             with self._lock:
                 self._open[name] = pending
@@ -255,14 +261,14 @@ class PendingRequests:
                 self._open = OrderedDict(by_time)
             raise NotWritten(str(error)) from error
 
-    def _label_message(self, pending: Pending, column: int) -> tuple[bytes, list[Header]]:
+    def _label_message(self, pending: Pending, label: Any) -> tuple[bytes, list[Header]]:
         """Encode the label with its id and raw prediction, which a worker may have dropped by then.
 
         Return value and headers.
         """
         message: dict[str, Any] = {}
         headers: list[Header] = []
-        put(message, self._messages.label_path, self.classes_of(pending)[column])
+        put(message, self._messages.label_path, label)
         id = self._messages.fields.id
         if id is not None and id.startswith(HEADER):
             headers.append((id.removeprefix(HEADER), pending.says.id.encode()))

@@ -17,6 +17,7 @@ from stream_can.method.promise import names_in_sets
 from stream_can.method.receipts import NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
 from stream_can.method.rows import as_float64
 from stream_can.method.segments import Texts
+from stream_can.method.uncertainty import margin
 from stream_can.scores import Scores
 from stream_can.trust.alarm import Alarm
 
@@ -61,6 +62,7 @@ class Dense(DeclaredClasses):
     """Adapter of a `Corrector`."""
 
     labels_per_row: LabelsPerRow = "one"
+    random_requests = 0.5
 
     def __init__(self, corrector: Corrector) -> None:
         self.corrector = corrector
@@ -287,6 +289,11 @@ class Dense(DeclaredClasses):
             P, ys, at, due, first=first, known=known, receipt=made is None, segments=segments
         )
         return played.rows, played.receipts
+
+    def uncertainty(self, sent: Array) -> list[float]:
+        """1 - (best - second best)."""
+        scores: list[float] = margin(sent).tolist() if len(sent) else []
+        return scores
 
     def successor(self) -> Dense:
         """The adapter with which a new version of the classifier starts."""

@@ -130,6 +130,8 @@ class Kind(Protocol):
     """Coverage that prediction sets promise."""
     makes_sets: bool
     """Whether every row gets names: its prediction set or its decided labels."""
+    random_requests: float
+    """Part of the label requests that is random, see `LabelRequests`."""
     width: int
     """Bytes of row, sent row and receipt; 0 where rows differ in length, see `width_of`."""
     both: int
@@ -183,6 +185,9 @@ class Kind(Protocol):
 
     def run(self, rows: Any, labels: Sequence[JoinedLabel]) -> Made:
         """Correct rows and learn labels, in stream order."""
+
+    def uncertainty(self, sent: Any) -> list[float]:
+        """Uncertainty of the output of each row, in [0, 1], by which labels are requested."""
 
     def new_judged(self) -> Judged:
         """Empty scores and an alarm without labels."""

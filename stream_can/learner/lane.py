@@ -70,14 +70,15 @@ class Lane:
         self,
         name: Name,
         kind: Kind,
-        asks: LabelRequests | None,
+        ask: float | None,
         begun: int = 0,
         last: int = 0,
         after: str | None = None,
     ) -> None:
         self.serial = -1
         """Serial number, assigned by the learner."""
-        self.name, self.kind, self.asks = name, kind, asks
+        self.name, self.kind = name, kind
+        self.asks = None if ask is None else LabelRequests(ask, kind.random_requests)
         self.after = after
         """Version of the same model from which this one was started."""
         self.begun, self.last = begun, last
@@ -173,8 +174,9 @@ class Lane:
             entry.fair = False
             if entry.id is not None:
                 known.append(i)
-        ids = [entries[i].id for i in known]
-        for i, one in zip(known, asks.ask_many(ids, rows[known]), strict=True):  # type: ignore[arg-type]
+        ids, scores = [entries[i].id for i in known], self.kind.uncertainty(rows)
+        said = asks.ask_scored(ids, [scores[i] for i in known])  # type: ignore[arg-type]
+        for i, one in zip(known, said, strict=True):
             if one is None:
                 continue
             entry = entries[i]

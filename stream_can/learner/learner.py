@@ -113,12 +113,13 @@ class Learner:
     corrector
         The corrector, a `Corrector`, `MultiLabelCorrector` or `SparseCorrector`, new or trained;
         the learner takes ownership. Where models are named, each starts as a copy of it. With a
-        `SparseCorrector` a row is {class: probability}, the result is a `SparseRow`, and models,
-        columns and requests are not supported.
+        `SparseCorrector` a row is {class: probability}, the result is a `SparseRow`, and models and
+        columns are not supported.
     recent_mb
         Memory for the latest predictions with an id, in MiB, ids included: 16 m bytes each, 4 for
         each number of a receipt, the id, its columns, and 480; the oldest are dropped. 0 keeps
-        none. ask
+        none.
+    ask
         Request the labels of about this share of the predictions, see `LabelRequests`. Labels that
         were requested because of their row then teach no sets and are not scored.
     label_wait
@@ -162,8 +163,6 @@ class Learner:
         kind = kind_of(corrector)
         if ask is not None:
             LabelRequests(ask)  # refuses what is no share
-            if not isinstance(kind, Dense):
-                raise ValueError("ask: not of rows of several labels, nor of very many classes")
         self._lock = threading.RLock()
         self._default = kind
         self._start: Kind | None = kind
@@ -203,8 +202,7 @@ class Learner:
         ``corrector``, or as a successor within their model."""
         self = cls(corrector, **options)
         for name, one in correctors.items():
-            asks = None if self._ask is None else LabelRequests(self._ask)
-            self._add(Lane(name, kind_of(one), asks))
+            self._add(Lane(name, kind_of(one), self._ask))
             self._start = None
         return self
 
@@ -569,8 +567,7 @@ class Learner:
             kind, self._start = self._start, None
         else:
             kind = kind_of(saved.corrector(self._begin))
-        asks = None if self._ask is None else LabelRequests(self._ask)
-        found = Lane(name, kind, asks, self._number, self._number, before and before[1])
+        found = Lane(name, kind, self._ask, self._number, self._number, before and before[1])
         self._add(found)
         while len(self._lanes) > self._max_lanes:
             oldest = min(
@@ -1154,11 +1151,9 @@ class Learner:
         saved.require(type(kind) is type(self._like), "a model of another kind")
         saved.require(kind.columns == self.segments, "a model of other columns")
         self._mixed = self._mixed or own
-        lane = Lane(head.lane, kind, None, head.begun, head.last, head.after)
-        if self._ask is not None:
-            lane.asks = LabelRequests(self._ask)
-            if head.asks is not None:
-                lane.asks = lane.asks.resumed(head.asks)
+        lane = Lane(head.lane, kind, self._ask, head.begun, head.last, head.after)
+        if lane.asks is not None and head.asks is not None:
+            lane.asks = lane.asks.resumed(head.asks)
         lane.pending = saved.pending(head, kind)
         lane.judged = kind.load_judged(arrays[f"raw.{k}"], arrays[f"sent.{k}"], head.alarm)
         saved.require(lane.name not in self._lanes, "two models of a name")

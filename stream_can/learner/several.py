@@ -35,6 +35,7 @@ class Several(DeclaredClasses):
     sets: float | None = None
     labels_per_row: LabelsPerRow = "several"
     makes_sets = True
+    random_requests = 1.0
 
     def __init__(self, corrector: MultiLabelCorrector) -> None:
         self.corrector, self.classes = corrector, corrector.labels
@@ -175,6 +176,11 @@ class Several(DeclaredClasses):
             return Made(sent, [*made], None)
         sets = names_in_sets(played.decided, played.rows.astype(np.float32), self.classes)
         return Made(played.rows, blobs_of(rows.raw, played.rows, played.receipts), sets)
+
+    def uncertainty(self, sent: Array) -> list[float]:
+        """0: all requests are random, which taught more than any choice by the row
+        (docs/multilabel.md)."""
+        return [0.0] * len(sent)
 
     def successor(self) -> Several:
         """The adapter with which a new version of the classifier starts."""

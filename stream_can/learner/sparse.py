@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -65,6 +66,7 @@ class Sparse:
     columns: tuple[str, ...] = ()
     sets: float | None = None
     makes_sets = False
+    random_requests = 0.5
     labels_per_row: LabelsPerRow = "one"
     width = both = 0
     """0: rows differ in length."""
@@ -91,6 +93,17 @@ class Sparse:
         """Return the number of a class, numbering a new name; UnknownClass where it is invalid."""
         (number,) = self.corrector._ids_of([name], "label", add=True, error=UnknownClass)
         return number
+
+    def known(self, text: str) -> Any:
+        """Find a class by its name as text; UnknownClass where no row or label had it."""
+        try:
+            name: Any = int(text) if self.numbered else text
+        except ValueError:
+            raise UnknownClass(f"{text!r} is none of the classes, which are numbers") from None
+        (number,) = self.corrector._ids_of([name], "label", add=False, error=UnknownClass)
+        if number >= self.corrector._known:
+            raise UnknownClass(f"no class is called {text!r}")
+        return name
 
     # ---- rows
 
@@ -236,6 +249,16 @@ class Sparse:
             ids = np.ascontiguousarray(blob.sent_ids, np.int32)
             sent = -1.0, blob.rest * self.corrector._model.tail_of(y, ids)
         return np.array([*raw, *sent], "<f8").tobytes()
+
+    def uncertainty(self, sent: Sequence[SparseRow]) -> list[float]:
+        """1 - (best - second best); the rest is the second best of a row with one class."""
+        scores = []
+        for row, rest in sent:
+            best, second = heapq.nlargest(
+                2, row.values() if len(row) > 1 else [*row.values(), rest]
+            )
+            scores.append(max(0.0, 1 - (best - second)))
+        return scores
 
     def successor(self) -> Sparse:
         """Raise: there are no versions."""

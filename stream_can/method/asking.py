@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -140,10 +140,21 @@ class LabelRequests:
 
         All rows are checked before the first is counted.
         """
-        rows, ids = np.asarray(rows), list(ids)
-        scores = margin(rows).tolist() if len(rows) else []
+        rows = np.asarray(rows)
+        return self.ask_scored(ids, margin(rows).tolist() if len(rows) else [])
+
+    def ask_scored(
+        self, ids: Iterable[str | int | bytes], scores: Sequence[float]
+    ) -> list[LabelRequest | None]:
+        """Run :meth:`ask_one` on ids and uncertainties of their rows, each in [0, 1], in order.
+
+        For rows that are no probability vectors: by the uncertainty of your choice, 0 is certain.
+        """
+        ids = list(ids)
         if len(ids) != len(scores):
             raise ValueError(f"ids: {len(ids)} for {len(scores)} rows")
+        if not all(0 <= score <= 1 for score in scores):
+            raise ValueError("scores: expected numbers in [0, 1]")
         return [self._ask(_digest(id, self._key), s) for id, s in zip(ids, scores, strict=True)]
 
     def _ask(self, digest: int, score: float) -> LabelRequest | None:

@@ -133,9 +133,9 @@ def pipe(
                 raise ValueError("sets: needs the format json")
             if sparse:
                 classes = "any" if classes is None else classes
-                _refuse_of_sparse(settings, fields, ask, format, validation, labels_per_row)
+                _refuse_of_sparse(settings, fields, format, validation, labels_per_row)
             if several:
-                _refuse_of_several(settings, ask=ask, format=format, validation=validation)
+                _refuse_of_several(settings, format=format, validation=validation)
             stop = stack.enter_context(Stop())
             container, formats = None, JSON
             if format == "avro":
@@ -190,7 +190,6 @@ def pipe(
 def _refuse_of_sparse(
     settings: dict[str, Any],
     fields: Fields,
-    ask: float | None,
     format: str,
     validation: tuple[Any, ...] | None,
     labels_per_row: LabelsPerRow,
@@ -202,8 +201,7 @@ def _refuse_of_sparse(
         raise ValueError("labels_per_row: several, but sparse rows have one label each")
     if fields.normalise == "always":
         raise ValueError("normalise: a row of the likeliest classes sums to less than 1")
-    others = {"ask": ask, "validation": validation, "model": fields.model,
-              "version": fields.version}  # fmt: skip
+    others = {"validation": validation, "model": fields.model, "version": fields.version}
     for name, value in (settings | others).items():
         if value is not None and name not in SETTINGS:
             raise ValueError(f"{name}: not of rows of very many classes")

@@ -292,7 +292,6 @@ class Run:
 
         A label has the label field and no probabilities, or echoes the raw row (``probs_raw``)
         beside them.
-        them.
         """
         messages = self.messages
         try:

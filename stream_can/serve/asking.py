@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from stream_can.app.labelling.requests import NotWritten, Pending
+from stream_can.app.application import RowKind
+from stream_can.app.labelling.requests import Chosen, NotWritten, Pending
 from stream_can.messages.messages import Messages
 from stream_can.serve.service import Unavailable
 
@@ -26,21 +27,26 @@ class Requests:
     requests
         Open requests, by number.
     answer
-        Learns a label, given the request's number and the index of the class.
-    classes, messages
-        Names of the classes, and the parser of messages.
+        Learns a label, given the request's number and the answer.
+    knows
+        Whether there is a class of a name.
+    kind, classes, messages
+        Kind of the rows, names of the classes, and the parser of messages.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         requests: Mapping[int, Pending],
-        answer: Callable[[int, int], Coroutine[Any, Any, None]],
+        answer: Callable[[int, Chosen], Coroutine[Any, Any, None]],
+        knows: Callable[[str], bool],
+        kind: RowKind,
         classes: Sequence[Any],
         messages: Messages,
     ) -> None:
         self._loop, self._requests, self._answer = loop, requests, answer
-        self.classes = classes
+        self._knows = knows
+        self.kind, self.classes = kind, classes
         self.probs_path, self.raw_path = messages.probs_path, messages.raw_path
 
     def _there(self, what: Coroutine[Any, Any, T]) -> T:
@@ -75,7 +81,11 @@ class Requests:
         """Which of these partitions and offsets are open requests."""
         return self._look(lambda: [(0, n) for n in self._requests if (0, n) in places])
 
-    def answer(self, partition: int, offset: int, column: int) -> None:
+    def knows(self, name: str) -> bool:
+        """Whether there is a class of this name."""
+        return self._look(lambda: self._knows(name))
+
+    def answer(self, partition: int, offset: int, chosen: Chosen) -> None:
         """Learn the label of an open request; return once it is on disk.
 
         Raises
@@ -87,6 +97,6 @@ class Requests:
         """
 
         try:
-            self._there(self._answer(offset, column))
+            self._there(self._answer(offset, chosen))
         except Unavailable as error:
             raise NotWritten(str(error)) from None

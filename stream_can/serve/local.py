@@ -18,7 +18,7 @@ import msgspec
 from stream_can.app.health import Health
 from stream_can.app.known import Handled, Known, KnownLane
 from stream_can.app.labelling.asked import RequestMessage
-from stream_can.app.labelling.requests import NotOpen, OpenRequests, Pending
+from stream_can.app.labelling.requests import Chosen, NotOpen, OpenRequests, Pending, label_of
 from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.app.models import LearnerModels
@@ -267,10 +267,16 @@ class LocalService(Service):
         faults = sum(one.fault is not None for one in group.says)
         asked = [(i, reason) for i, reason in enumerate(found.asked) if reason is not None]
         for i, reason in asked:
+            if learner.listed is None:
+                raw, row = group.rows[i].tolist(), sent[i].tolist()
+                classes = None if group.names is None else list(group.messages.classes)
+            else:
+                classes, row = list(sent[i].probabilities), list(sent[i].probabilities.values())
+                raw = group.rows[i].P[0].tolist()
+                raw += [0.0] * (len(row) - len(raw))
             request = RequestMessage(
-                (group.ids[i] or b"").decode(errors="replace"), reason, int(1000 * now),
-                group.rows[i].tolist(), sent[i].tolist(), msgspec.Raw(out[i]),
-                None if group.names is None else list(group.messages.classes),
+                (group.ids[i] or b"").decode(errors="replace"), reason, int(1000 * now), raw, row,
+                msgspec.Raw(out[i]), classes,
             )  # fmt: skip
             self.commits.note(first + i, msgspec.json.encode(request))
             self._ask(first + i, request)
@@ -367,7 +373,7 @@ class LocalService(Service):
         since = next(iter(requests.values())).says.time if requests else None
         self.tally.requests = len(requests), since
 
-    async def answer(self, number: int, column: int) -> None:
+    async def answer(self, number: int, chosen: Chosen) -> None:
         """Learn the label of an open request, durably.
 
         Raises
@@ -375,7 +381,7 @@ class LocalService(Service):
         NotOpen
             The request is not open.
         UnknownClass
-            The request has fewer classes.
+            There is no such class.
         Unavailable
             See :meth:`labels`.
         """
@@ -383,18 +389,32 @@ class LocalService(Service):
         pending = self.requests.get(number)
         if pending is None:
             raise NotOpen("this request was answered already, or is too old")
-        classes = pending.says.classes or self.start.classes
-        if not 0 <= column < len(classes):
-            raise UnknownClass(f"class {column}: there are {len(classes)}")
+        label = label_of(chosen, pending.says.classes or self.start.classes, self.settings.kind)
+        if isinstance(chosen, str):
+            label = self._class(chosen)
         message: dict[str, object] = {}
-        put(message, self.reader.first.label_path, classes[column])
+        put(message, self.reader.first.label_path, label)
         put(message, self.settings.id.split("."), pending.says.id)
         await self.labels([msgspec.json.encode(message)])
         self.requests.pop(number, None)
 
     def requests_for(self, loop: asyncio.AbstractEventLoop) -> OpenRequests:
         """The open requests."""
-        return Requests(loop, self.requests, self.answer, self.start.classes, self.reader.first)
+        return Requests(
+            loop, self.requests, self.answer, self._knows, self.settings.kind, self.start.classes,
+            self.reader.first,
+        )  # fmt: skip
+
+    def _class(self, name: str) -> Any:
+        """The class of a name among very many; UnknownClass where there is none."""
+        assert self.learner.listed is not None
+        return self.learner.listed.known(name)
+
+    def _knows(self, name: str) -> bool:
+        try:
+            return self.learner.listed is not None and self._class(name) is not None
+        except UnknownClass:
+            return False
 
     # -- commits ---------------------------------------------------------------------------------
 

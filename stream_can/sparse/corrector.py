@@ -598,20 +598,18 @@ class SparseCorrector:
         """Decayed number of labels."""
         return float(self._model.numbers()["labels"])
 
-    def heaviest(self, n: int) -> tuple[list[Any], Array, Array]:
-        """The classes most often named by recent labels, at most ``n``.
+    def class_shares(self) -> tuple[Ids, Array, Array]:
+        """The class mix of recent labels and rows.
 
-        Returns ------- Their names; their decayed shares of the labels; and their mean
-        probabilities in recent rows, 0 where not listed.
+        Returns
+        -------
+        The classes that were seen, int32 of shape (n,), see :meth:`names_of`; their decayed shares
+        of the labels; and their mean probabilities in recent rows, not listed counting as 0.
         """
-        arrays = self._model.dump()
-        ids, M, L = arrays["ids"], arrays["cells"][:, 0], arrays["cells"][:, 3]
-        numbers = self._model.numbers()
-        most = np.argsort(-L, kind="stable")[:n]
-        most = most[L[most] > 0]
+        arrays, numbers = self._model.dump(), self._model.numbers()
+        M, L = arrays["cells"][:, 0], arrays["cells"][:, 3]
         rows = float(numbers["rows"] * numbers["scale"])
-        names = self._names_of(ids[most].tolist())
-        return names, L[most] / max(float(L.sum()), 1e-300), M[most] / max(rows, 1e-300)
+        return arrays["ids"], L / max(float(L.sum()), 1e-300), M / max(rows, 1e-300)
 
     @property
     def weights(self) -> dict[str, float]:

@@ -231,7 +231,7 @@ class Chaos:
         if sets:
             columns["sets"] = 0.9
         if several:
-            columns |= {"labels_per_row": "several", "ask": None}
+            columns |= {"labels_per_row": "several"}
         self.registry = registry
         if registry is not None:
             columns |= {"format": "avro", "schema_registry": registry.url, **formats.AT}

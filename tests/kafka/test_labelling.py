@@ -156,7 +156,7 @@ def origin(server: LabellingServer) -> str:
 
 
 def give(server: LabellingServer, one: dict[str, Any], column: int) -> tuple[int, str]:
-    body = {"partition": one["partition"], "offset": one["offset"], "class": column}
+    body = {"partition": one["partition"], "offset": one["offset"], "label": column}
     code, text, _ = call(
         server, "answer", body=body, Origin=origin(server), Content_Type="application/json"
     )
@@ -294,7 +294,7 @@ def test_nobody_else_gets_in(broker: Broker, serve: Any) -> None:
     server = serve(asking.app).server
     wait("requests", lambda: opened(server)["open"] == asking.count)
     one = opened(server)["requests"][0]
-    body = {"partition": one["partition"], "offset": one["offset"], "class": 0}
+    body = {"partition": one["partition"], "offset": one["offset"], "label": 0}
     right = {"Origin": origin(server), "Content_Type": "application/json"}
     for path in ("/", "/requests", "/x/requests", f"/{server.token[:-1]}/requests", "/%C3%A9/"):
         assert call(server, path)[0] == 404, path
@@ -305,7 +305,7 @@ def test_nobody_else_gets_in(broker: Broker, serve: Any) -> None:
     assert call(server, "answer", body=body, Content_Type="application/json")[0] == 404
     assert call(server, "answer", body=body, **right | {"Content_Type": "text/plain"})[0] == 404
     assert call(server, "/x/answer", body=body, **right)[0] == 404
-    for bad in (b"{", b"[]", {**body, "class": 4}, {**body, "class": -1}, {**body, "more": 1}):
+    for bad in (b"{", b"[]", {**body, "label": 4}, {**body, "label": -1}, {**body, "more": 1}):
         assert call(server, "answer", body=bad, **right)[0] == 400
     assert call(server, "answer", body=b" " * 20_000, **right)[0] == 400
     assert call(server, "answer", body={**body, "offset": 10**6}, **right)[0] == 409

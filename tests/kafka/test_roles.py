@@ -44,7 +44,7 @@ def more(rng: random.Random, says: dict[str, Any]) -> None:
         {"recent_mb": 0.02},
         {"label_wait": 2000},
         {"labels_per_row": "several"},
-        {"labels_per_row": "several", "recent_mb": 0.02},
+        {"labels_per_row": "several", "recent_mb": 0.02, "ask": 0.3},
     ],
     ids=str,
 )

@@ -167,8 +167,6 @@ def test_labels_as_people_write_them():
 
 
 def test_what_several_labels_do_not_have_is_refused():
-    with pytest.raises(ValueError, match="ask: not of rows of several labels"):
-        Learner(MultiLabelCorrector(2), ask=0.1)
     with pytest.raises(ValueError, match="columns: 't' was not declared"):
         Learner(MultiLabelCorrector(2)).correct(1, [0.1, 0.2], columns={"t": "x"})
     data = Learner(MultiLabelCorrector(2)).to_bytes()

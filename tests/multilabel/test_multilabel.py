@@ -427,7 +427,7 @@ def test_a_successor_believes_what_was_learned_and_counts_a_share_of_the_evidenc
 
 
 def test_no_row_exceeds_one_by_rounding():
-    """Sure rows that are always right: the paths reach 1 and their weights sum to 1 plus a rounding."""
+    """Sure rows that are always right: paths reach 1, and weights sum to 1 plus a rounding."""
     rng = np.random.default_rng(1)
     shares = rng.random(4)
     corrector = MultiLabelCorrector(4)

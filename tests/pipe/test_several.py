@@ -123,10 +123,23 @@ def test_a_bad_line_is_a_dead_letter(line, says):
     assert says in json.loads(err.splitlines()[0])["error"]
 
 
+def test_labels_are_asked_for_at_random(tmp_path):
+    """A choice by the row taught less. Labels that come unasked are not scored."""
+    P, _ = stream(400)
+    lines = [{"id": i, "scores": p.tolist()} for i, p in enumerate(P)]
+    state = ["--state", str(tmp_path / "state"), "--ask", "0.1"]
+    asked = [one["id"] for one in run(lines, *state)[0] if one.get("ask") == "random"]
+    assert 20 < len(asked) <= 0.1 * (400 + 500)
+    unasked = min({*range(400)} - {*asked})
+    run([{"id": i, "labels": ["spam"]} for i in (asked[0], unasked)], *state)
+    learner = PipeState.from_bytes((tmp_path / "state").read_bytes()).learner
+    assert learner.requests[None, None].keys() == {str(i).encode() for i in asked[1:]}
+    assert learner.scores[None, None][1].n == 1
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--ask", "0.1"], "ask: not of rows of several labels"),
         (["--sets", "0.9"], "sets: not of rows of several labels"),
         (["--segments", "a"], "segments: not of rows of several labels"),
         (["--format", "avro"], "labels_per_row: several needs the format json"),

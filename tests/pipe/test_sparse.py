@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from stream_can import Learner
+from stream_can.learner.sparse import Sparse
 from stream_can.pipe.statefile import PipeState
 from stream_can.sparse import SparseCorrector
 from tests.cli.command import stream_can
@@ -110,10 +111,24 @@ def test_a_bad_line_is_a_dead_letter_and_the_others_go_on(line, said):
     assert json.loads(err.splitlines()[0])["line"] == 2
 
 
+def test_labels_are_asked_for():
+    """By the two likeliest classes; of a row with one class by that and the rest."""
+    rng = np.random.default_rng(0)
+    sure, torn = {"a": 0.97, "b": 0.01}, {"a": 0.4, "b": 0.39}
+    lines = [{"id": i, "probs": torn if rng.random() < 0.1 else sure} for i in range(400)]
+    out, _ = run(lines, *OPTIONS, "--ask", "0.1")
+    asked = [(one["ask"], one["probs_raw"]) for one in out if "ask" in one]
+    margins = [row for reason, row in asked if reason == "margin"]
+    n = sum(line["probs"] == torn for line in lines)
+    assert margins.count(torn) / n > 5 * margins.count(sure) / (400 - n) > 0
+    assert sum(row == sure for reason, row in asked if reason == "random") > 5
+    kind = Sparse(SparseCorrector("any", max_classes=50))
+    assert kind.uncertainty([({"a": 0.6}, 0.4), ({"a": 1.0}, 0.0)]) == pytest.approx([0.8, 0])
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--sparse", "--ask", "0.1"], "ask: not of rows of very many classes"),
         (["--sparse", "--sets", "0.9"], "sets: not of rows of very many classes"),
         (["--sparse", "--model", "m"], "model: not of rows of very many classes"),
         (["--sparse", "--format", "avro"], "sparse: needs the format json"),

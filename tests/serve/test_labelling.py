@@ -44,6 +44,76 @@ def test_labels_are_given_on_the_page(tmp_path, browser: Browser):
 
 
 @pytest.mark.browser
+def test_several_labels_are_given_on_the_page(tmp_path, browser: Browser):
+    labels = [f"t{k}" for k in range(12)]
+    settings = {"labels_per_row": "several", "classes": labels, "ask": 1.0, "label_port": 0}
+    with Server(tmp_path, **settings) as server:
+        for i in range(3):
+            scores = [0.9 - 0.05 * k for k in range(12)]
+            assert server.correct({"id": f"o{i}", "scores": scores, "text": f"text {i}"})["ask"]
+        (address,) = re.findall(r"give labels on (\S+)", server.log.read_text())
+        browser.look(address, 1000)
+        shown = "document.querySelector('dl')?.textContent.includes('text {}')"
+        browser.until(shown.format(2))
+        pressed = (
+            "[...document.querySelectorAll('li button[aria-pressed=true] bdi')]"
+            ".map(one => one.textContent).join()"
+        )
+        browser.press("1")
+        browser.press("3")
+        browser.press("1")  # not any more
+        browser.press("4")
+        browser.until(f"{pressed} === 't2,t3'")
+        browser.value("document.getElementById('search').value = 't11'")
+        browser.value("search()")
+        browser.until(f"{pressed} === 't2,t3,t11'")
+        browser.press("d")
+        browser.until(shown.format(1))
+        browser.press("u")
+        browser.until(f"{shown.format(2)} && {pressed} === 't2,t3,t11'")
+        browser.press("d")
+        browser.until(shown.format(1))
+        browser.press("d")  # none
+        browser.until(shown.format(0))
+        learned = lambda: server.client.get("/status.json").json()["learned"][0]["labels"]  # noqa: E731
+        wait("they are learned", lambda: learned() == 2)
+        assert browser.errors == []
+        for i, has in ((2, ["t2", "t3", "t11"]), (1, [])):
+            every = {"id": f"o{i}", "labels": {name: name in has for name in labels}}
+            assert server.label(every) == ["repeated"]
+        status = server.client.get("/status.json").json()
+        assert status["changed_labels"] == 0
+        assert status["open_requests"] == 1
+
+
+@pytest.mark.browser
+def test_labels_of_very_many_classes_are_given_on_the_page(tmp_path, browser: Browser):
+    settings = {"classes": None, "sparse": True, "max_classes": 60}
+    with Server(tmp_path, **settings, ask=1.0, label_port=0) as server:
+        for i, row in enumerate([{"c1": 0.5}, {"c2": 0.5, "c3": 0.3}, {"c4": 0.9}]):
+            assert server.correct({"id": f"o{i}", "probs": row, "text": f"text {i}"})["ask"]
+        (address,) = re.findall(r"give labels on (\S+)", server.log.read_text())
+        browser.look(address, 1000)
+        shown = "document.querySelector('dl')?.textContent.includes('text {}')"
+        browser.until(shown.format(2))
+        for text, then in (
+            ("c3", shown.format(1)),
+            ("none such", "document.getElementById('said').textContent.includes('no class')"),
+            ("c4", shown.format(0)),
+        ):
+            browser.value(f"document.getElementById('search').value = '{text}'")
+            browser.value("search() && 1")
+            browser.until(then)
+        browser.press("1")
+        learned = lambda: server.client.get("/status.json").json()["learned"][0]["labels"]  # noqa: E731
+        wait("they are learned", lambda: learned() == 3)
+        assert browser.errors == []
+        assert server.label({"id": "o2", "label": "c3"}) == ["repeated"]
+        status = server.client.get("/status.json").json()
+        assert (status["n_classes"], status["changed_labels"]) == (4, 0)
+
+
+@pytest.mark.browser
 def test_the_live_page(tmp_path, browser: Browser):
     with Server(tmp_path) as server:
         for i in range(30):

@@ -107,7 +107,6 @@ def test_a_bad_message_is_refused(tmp_path, path, message, said):
     [
         ({"model": "m"}, "model: not of rows of several labels"),
         ({"segments": ["tenant"]}, "segments: not of rows of several labels"),
-        ({"ask": 0.1}, "ask: not of rows of several labels"),
         ({"label_noise": 0.1}, "label_noise: not of rows of several labels"),
         ({"normalise": "always"}, "normalise: rows of several labels do not sum to 1"),
         ({"labels_per_row": "one"}, "train_rows: of rows of several labels"),

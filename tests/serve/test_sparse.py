@@ -50,6 +50,11 @@ def test_rows_and_labels_are_those_of_a_learner_and_a_kill_loses_none(tmp_path):
     assert status["n_classes"] == learner.listed.n_named
     shares = {one["name"]: one["labels"] for one in status["learned"][0]["classes"]}
     assert 0.9 < sum(shares.values()) < 1.1
+    changed = status["learned"][0]["changed"]
+    off = [abs(one["labels"] - one["taken"]) for one in changed]
+    assert off == sorted(off)[::-1]
+    assert len(off) == 20
+    assert off[0] > 0.03
     assert server.client.get("/").status_code == 200
     assert "stream_can_path_weight" in server.client.get("/metrics").text
     assert server.stop() == 0
@@ -103,7 +108,6 @@ def test_a_bad_message_is_refused(tmp_path, path, message, status, said):
         ({"classes": ["a", "b"]}, "classes: not of rows of very many classes"),
         ({"sets": 0.9}, "sets: not of rows of very many classes"),
         ({"label_noise": 0.1}, "label_noise: not of rows of very many classes"),
-        ({"ask": 0.1}, "ask: not of rows of very many classes"),
         ({"n_classes": 5}, "max_classes: of names, and n_classes of numbers"),
         ({"sparse": False, "classes": ["a", "b"]}, "max_classes: of very many classes; needs"),
         ({"memory_mb": 0.001, "max_classes": 10**6}, "max_classes: 1,000,000 may take"),

@@ -132,8 +132,6 @@ def test_what_there_is_not_is_refused_and_nothing_has_changed():
     learner = Learner(SparseCorrector("any", max_classes=3))
     learner.correct("a", {"x": 0.5})
     before = learner.to_bytes()
-    with pytest.raises(ValueError, match="ask: not of rows of several labels, nor of very many"):
-        Learner(SparseCorrector(3), ask=0.1)
     for call in (
         lambda: learner.correct("b", {"x": 0.5}, model="m"),
         lambda: learner.label("a", "x", version="v"),

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from stream_can.app.application import RowKind
 from stream_can.app.labelling.asked import RequestMessage
-from stream_can.errors import StreamCANError
+from stream_can.errors import StreamCANError, UnknownClass
 
-__all__ = ["NotOpen", "NotWritten", "OpenRequests", "Pending"]
+__all__ = ["Chosen", "NotOpen", "NotWritten", "OpenRequests", "Pending", "label_of"]
+
+Chosen = int | str | list[int]
+"""An answer: the index of a class; of several labels the indices of all that the row has; of very
+many classes also a name."""
 
 
 class NotOpen(StreamCANError):
@@ -31,6 +36,7 @@ class Pending(NamedTuple):
 class OpenRequests(Protocol):
     """A source of label requests; thread-safe."""
 
+    kind: RowKind
     probs_path: list[str]
     raw_path: list[str] | None
 
@@ -45,5 +51,27 @@ class OpenRequests(Protocol):
 
     def classes_of(self, one: Pending) -> Sequence[Any]: ...
 
-    def answer(self, partition: int, offset: int, column: int) -> None:
+    def knows(self, name: str) -> bool:
+        """Whether there is a class of this name."""
+
+    def answer(self, partition: int, offset: int, chosen: Chosen) -> None:
         """Answer a request: NotOpen, UnknownClass, NotWritten."""
+
+
+def label_of(chosen: Chosen, classes: Sequence[Any], kind: RowKind) -> Any:
+    """Translate an answer into the label of a message.
+
+    Raises
+    ------
+    UnknownClass
+        There is no such class, or the answer belongs to another kind of rows.
+    """
+    if kind == "listed" and isinstance(chosen, str):
+        return chosen
+    columns = chosen if isinstance(chosen, list) else [chosen]
+    if isinstance(chosen, list) != (kind == "several") or not all(
+        isinstance(column, int) and 0 <= column < len(classes) for column in columns
+    ):
+        raise UnknownClass(f"class {chosen}: there are {len(classes)}")
+    names = [classes[column] for column in columns]  # type: ignore[index]
+    return names if kind == "several" else names[0]

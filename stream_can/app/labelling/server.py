@@ -4,7 +4,9 @@
 GET  /TOKEN/              the page
 GET  /TOKEN/requests      the newest requests as JSON, or the oldest with oldest=1; without
                           skip=PARTITION-OFFSET; says which keep=PARTITION-OFFSET are open
-POST /TOKEN/answer        {"partition", "offset", "class": its index}: answers a request
+GET  /TOKEN/class         200 where there is a class of this name=, 204 where not
+POST /TOKEN/answer        {"partition", "offset", "label": index of the class; a list of indices
+                          where rows have several labels; also a name of very many classes}
 ========================= ========================================================
 
 Pages of other origins can neither read nor answer: the address has a secret, the Host header must
@@ -26,7 +28,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from stream_can.app.labelling.requests import NotOpen, NotWritten, OpenRequests, Pending
+from stream_can.app.labelling.requests import Chosen, NotOpen, NotWritten, OpenRequests, Pending
 from stream_can.app.server import Handler, NoPort, Server
 from stream_can.errors import UnknownClass
 from stream_can.messages.codecs.codec import ASKED
@@ -51,7 +53,7 @@ class PageAnswer(msgspec.Struct, forbid_unknown_fields=True):
 
     partition: int
     offset: int
-    column: int = msgspec.field(name="class")
+    label: Chosen
 
 
 class LabellingServer:
@@ -166,9 +168,12 @@ def _handler(pending: OpenRequests, token: str, percentages: bool) -> type[Handl
                     kept = json.dumps([f"{p}-{o}" for p, o in pending.still_open(keep)])
                     names = json.dumps([str(c) for c in classes])
                     requests = ", ".join(shown(one, pending) for one in first)
-                    found = f'{{"open": {n}, "classes": {names}, "kept": {kept}'
-                    found += f', "requests": [{requests}]}}'
+                    found = f'{{"open": {n}, "kind": "{pending.kind}", "classes": {names}'
+                    found += f', "kept": {kept}, "requests": [{requests}]}}'
                     self._say(200, found, "application/json")
+                case "class":
+                    (name,) = parse_qs(self.path.partition("?")[2]).get("name", [""])[:1]
+                    self._say(200 if pending.knows(name) else 204, "")
                 case _:
                     self._say(404, "not found\n")
 
@@ -210,7 +215,7 @@ def answered(pending: OpenRequests, body: bytes) -> tuple[int, str]:
     except ValueError as error:  # invalid UTF-8, or msgspec's
         return 400, f"{error}\n"
     try:
-        pending.answer(answer.partition, answer.offset, answer.column)
+        pending.answer(answer.partition, answer.offset, answer.label)
     except NotOpen as error:
         return 409, f"{error}\n"
     except UnknownClass as error:

@@ -185,6 +185,8 @@ class JsonCodec:
         (*parents, name), out = path, []
         for prediction, (row, rest) in zip(predictions, rows, strict=True):
             inner = prediction.message
+            if prediction.asked is not None:
+                inner[ASKED] = prediction.asked
             for parent in parents:
                 inner = inner[parent]
             assert prediction.form is not None
