@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -24,6 +24,7 @@ from stream_can.messages.codecs.json import UNREADABLE, JsonCodec
 from stream_can.messages.columns import Columns, Given, header_bytes
 from stream_can.messages.fields import HEADER, Fields
 from stream_can.messages.forms import BadMessage, Forms, Largest, ListedForms
+from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
 from stream_can.method.checks import bad_rows
 from stream_can.method.classes import ClassIndex
 from stream_can.method.rows import divided, rounded
@@ -173,6 +174,8 @@ class Messages:
         if self.raw_path:
             others[".".join(self.raw_path)] = "the original probabilities"
         self._columns = Columns(columns, others) if columns else None
+        self._known: dict[bytes, int] = {}
+        """Text of a label -> index of its class."""
 
     def read(self, value: bytes, headers: Headers = ()) -> Prediction:
         """Parse a prediction's message; ``headers`` are its record's.
@@ -204,6 +207,46 @@ class Messages:
             find = self.predictions.find
             prediction.given, prediction.fault = self._columns.read(find, message, headers)
         return prediction
+
+    @cached_property
+    def _ordinary(self) -> Ordinary | None:
+        """Compiled reader; None where messages are not JSON objects with all fields at the top."""
+        fields, columns = self.fields, self._columns
+        formats = {type(self.predictions), type(self.labels)}
+        if formats != {JsonCodec} or self.several or self.listed is not None or columns is not None:
+            return None
+        names = [name for name in (fields.probs, fields.raw, fields.label, fields.id) if name]
+        written = [msgspec.json.encode(name) for name in names]
+        if len({*names}) < len(names) or any(
+            "." in name or name.startswith(HEADER) or text != b'"%b"' % name.encode()
+            for name, text in zip(names, written, strict=True)
+        ):
+            return None
+        raw = msgspec.json.encode(fields.raw) if fields.raw else None
+        id = None if fields.id is None else fields.id.encode()
+        return Ordinary(self._m, fields.probs.encode(), raw, fields.label.encode(), id)
+
+    def read_ordinary(self, values: Sequence[bytes]) -> OrdinaryBatch | None:
+        """Read a batch of ordinary messages: arrays of probabilities that are valid, and labels of
+        known classes; None where there are others."""
+        batch = None if self._ordinary is None else self._ordinary.read(values)
+        if batch is None or bad_rows(batch.rows):
+            return None
+        known = self._known
+        for _, text, _ in batch.labels:
+            if text not in known:
+                try:
+                    index = self._class_of(Raw(text))
+                except (BadMessage, UnknownClass):
+                    return None
+                if len(known) > 4 * self._m + 100:  # 1, 1.0, 1.00 ...
+                    known.clear()
+                known[text] = index
+        return batch
+
+    def ordinary_label(self, text: bytes) -> Any:
+        """Name of the class of a label in an ordinary batch."""
+        return self.classes[self._known[text]]
 
     def write(self, prediction: Prediction, row: NDArray[np.float64]) -> bytes:
         """The message with ``row`` in place of its probabilities, and the raw ones beside it.

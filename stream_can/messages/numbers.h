@@ -48,17 +48,16 @@ static inline const char *read_number(const char *p, const char *end, double *nu
     return rest;
 }
 
-// The m > 0 numbers of an array; false where the text is anything else.
-static bool read_numbers(const char *p, const char *end, double *numbers, Py_ssize_t m)
+// The m > 0 numbers of an array at p; its end, or null where the text is anything else.
+static const char *read_numbers(const char *p, const char *end, double *numbers, Py_ssize_t m)
 {
-    p = past_space(p, end);
     for (Py_ssize_t i = 0; i < m; ++i) {
-        if (p == end || *p != (i ? ',' : '[')) return false;
+        if (p == end || *p != (i ? ',' : '[')) return nullptr;
         p = read_number(past_space(p + 1, end), end, numbers + i);
-        if (p == nullptr) return false;
+        if (p == nullptr) return nullptr;
         p = past_space(p, end);
     }
-    return m > 0 && p != end && *p == ']' && past_space(p + 1, end) == end;
+    return m > 0 && p != end && *p == ']' ? p + 1 : nullptr;
 }
 
 // g * c / 2^128, the last bit set where something was cut off.
@@ -176,7 +175,7 @@ static Py_ssize_t write_numbers(const double *numbers, Py_ssize_t m, char *text)
 
 #else
 
-static bool read_numbers(const char *, const char *, double *, Py_ssize_t) { return false; }
+static const char *read_numbers(const char *, const char *, double *, Py_ssize_t) { return nullptr; }
 static Py_ssize_t write_numbers(const double *, Py_ssize_t, char *) { return 0; }
 
 #endif

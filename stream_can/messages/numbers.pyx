@@ -20,10 +20,24 @@ cdef extern from "numbers.h" nogil:
         LEAST_POWER
         POWERS
     uint64_t powers_of_ten[POWERS][2]
-    bint read_numbers(const char *p, const char *end, double *numbers, Py_ssize_t m)
+    const char *past_space(const char *p, const char *end)
+    const char *read_numbers(const char *p, const char *end, double *numbers, Py_ssize_t m)
     Py_ssize_t write_numbers(const double *numbers, Py_ssize_t m, char *text)
 
 COMPILED = bool(HAS_FROM_CHARS)
+
+
+cdef const char *read_row(
+    const char *p, const char *end, double *numbers, Py_ssize_t m
+) noexcept nogil:
+    """Parse the array of m numbers at p; return its end, NULL if msgspec must handle it."""
+    return read_numbers(p, end, numbers, m)
+
+
+cdef Py_ssize_t write_row(const double *numbers, Py_ssize_t m, char *text) noexcept nogil:
+    """Write m numbers as an array, in at most m * (WIDEST + 1) + 2 characters; return how many."""
+    return write_numbers(numbers, m, text)
+
 
 cdef array.array FLOATS = arrays.array("d")
 
@@ -34,7 +48,9 @@ def read_array(text, Py_ssize_t m):
     cdef array.array row = array.clone(FLOATS, m, False)
     PyObject_GetBuffer(text, &view, PyBUF_SIMPLE)
     cdef const char *start = <const char *>view.buf
-    cdef bint known = read_numbers(start, start + view.len, row.data.as_doubles, m)
+    cdef const char *end = start + view.len
+    cdef const char *rest = read_numbers(past_space(start, end), end, row.data.as_doubles, m)
+    cdef bint known = rest != NULL and past_space(rest, end) == end
     PyBuffer_Release(&view)
     return row if known else None
 

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.errors import StreamCANError
-from stream_can.learner import LateLabel
+from stream_can.learner import Corrected, LateLabel
 from stream_can.learner.kinds import hit_rate, total
 from stream_can.learner.lane import ONLY, Name
 from stream_can.messages.columns import table
 from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
 from stream_can.messages.naming import Naming
 from stream_can.messages.opening import Opened, Reading, open_records, rows_at
+from stream_can.messages.ordinary import OrdinaryBatch
 from stream_can.messages.records import Record
 from stream_can.method.state import rows_at_once
 from stream_can.pipe.output import complain, letter_of, naming, write_all
@@ -119,7 +120,11 @@ class Run:
         self.told_of_both = self.told_of_sums = self.told_of_values = False
         self.normalised = 0
         self.episodes: dict[Name, Episode] = dict(self.learner.episodes)
-        fields = self.messages.fields
+        fields, learner = self.messages.fields, self.learner
+        self.ordinary = (
+            lines and not self.labelled and not fields.model and not fields.version
+            and learner.ask is None and learner.sets is None
+        )  # fmt: skip
         self.naming = Naming(fields) if (fields.model or fields.version) else None
         name = self.messages.label_path[-1]
         quoted = msgspec.json.encode(name)
@@ -154,12 +159,15 @@ class Run:
             for number, line in enumerate(lines, self.line)
             if number >= self.covered and (not self.of_lines or (line and not line.isspace()))
         ]
-        opened, names, P = self.open(taken)
-        errors = {i: one for i, one in enumerate(opened) if isinstance(one, StreamCANError)}
+        opened, errors = list[Opened](), dict[int, StreamCANError]()
+        batch = self.messages.read_ordinary([line for _, line in taken]) if self.ordinary else None
+        if batch is None:
+            opened, names, P = self.open(taken)
+            errors = {i: one for i, one in enumerate(opened) if isinstance(one, StreamCANError)}
         bad = list(errors)
         if bad and self.stops:
             opened = opened[: bad[0]]
-        values = self.learn(opened, names, P)
+        values = self.learn(opened, names, P) if batch is None else self.learn_ordinary(batch)
         if values:
             with naming("standard output"):
                 self.write(values)
@@ -255,23 +263,38 @@ class Run:
         rows = P
         if len(P) != len(predictions):
             rows = rows_at(P, [prediction.number for prediction in predictions])
-        found = learner.play(
+        found = self.play(
             [messages.id_of(prediction.message, None) for prediction in predictions],
             rows,
             labels,
             columns=table(columns, [one.given for one in predictions]) if columns else None,
             lanes=lanes if names else None,
         )
-        counts = self.state.counts
-        counts.predictions += len(predictions)
-        for outcome, n in Counter(found.outcomes).items():
-            setattr(counts, outcome, getattr(counts, outcome) + n)
         sent = messages.finished(found.rows)
         for prediction, asked in zip(predictions, found.asked, strict=True):
             prediction.asked = asked
         for prediction, names_ in zip(predictions, found.sets or (), strict=False):
             prediction.set = names_
         return messages.write_all(predictions, sent)
+
+    def learn_ordinary(self, batch: OrdinaryBatch) -> list[bytes]:
+        """Correct and learn a batch of ordinary lines; return the output lines."""
+        messages = self.messages
+        labels = [
+            LateLabel(id, messages.ordinary_label(text), due) for id, text, due in batch.labels
+        ]
+        return batch.write(messages.finished(self.play(batch.ids, batch.rows, labels).rows))
+
+    def play(
+        self, ids: Sequence[bytes | None], rows: Any, labels: Sequence[LateLabel], **more: Any
+    ) -> Corrected:
+        """Pass rows and labels through the learner, and count."""
+        found = self.learner.play(ids, rows, labels, **more)
+        counts = self.state.counts
+        counts.predictions += len(ids)
+        for outcome, n in Counter(found.outcomes).items():
+            setattr(counts, outcome, getattr(counts, outcome) + n)
+        return found
 
     def tell(self, taken: Sequence[tuple[int, bytes]], opened: Sequence[Opened]) -> None:
         """Report noteworthy things about the lines and the classifier on standard error."""

@@ -1,0 +1,240 @@
+/* Ordinary messages: JSON objects whose probabilities are an array. What is not read here, msgspec reads; so nothing is
+   accepted that it would refuse, and anything unusual is left to it. */
+#ifndef STREAM_CAN_ORDINARY_H
+#define STREAM_CAN_ORDINARY_H
+
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+    MOST_FIELDS = 32,
+    DEEPEST = 32
+};
+
+typedef struct {
+    const char *at;
+    Py_ssize_t size;
+} Span;
+
+/* Key, without quotes, and text of the value. */
+typedef struct {
+    Span key, value;
+} Field;
+
+/* Names that a message may have: of the probabilities, the original ones, the label and the id; size -1 for none. */
+enum { PROBS, RAW, LABEL, ID, NAMES };
+
+typedef struct {
+    int n;
+    int found[NAMES]; /* which field has the name; -1 for none */
+    int ascii;
+} Object;
+
+/* Reads m numbers of an array; their end, or NULL. */
+typedef const char *(*ReadRow)(const char *p, const char *end, double *numbers, Py_ssize_t m);
+
+static inline const char *to_text(const char *p, const char *end)
+{
+    while (p != end && (*p == ' ' || *p == '\n' || *p == '\t' || *p == '\r')) ++p;
+    return p;
+}
+
+/* The value of four hexadecimal digits; -1 for others. */
+static int32_t four_digits(const char *p, const char *end)
+{
+    int32_t value = 0;
+    if (end - p < 4) return -1;
+    for (int i = 0; i < 4; ++i) {
+        char c = p[i];
+        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        if (digit < 0) return -1;
+        value = 16 * value + digit;
+    }
+    return value;
+}
+
+/* Behind the escape whose backslash is at p. */
+static const char *past_escape(const char *p, const char *end)
+{
+    if (end - p < 2) return NULL;
+    if (p[1] != 'u') return p[1] != 0 && strchr("\"\\/bfnrt", p[1]) ? p + 2 : NULL;
+    int32_t unit = four_digits(p + 2, end);
+    if (unit < 0 || (unit >= 0xdc00 && unit < 0xe000)) return NULL;
+    if (unit < 0xd800 || unit >= 0xe000) return p + 6;
+    if (end - p < 12 || p[6] != '\\' || p[7] != 'u') return NULL;
+    unit = four_digits(p + 8, end);
+    return unit >= 0xdc00 && unit < 0xe000 ? p + 12 : NULL;
+}
+
+/* Behind the string whose first quote is at p; escapes are counted. */
+static const char *past_string(const char *p, const char *end, int *ascii, int *escapes)
+{
+    unsigned char high = 0;
+    for (++p; p != end;) {
+        unsigned char c = (unsigned char)*p;
+        high |= c;
+        if (c == '"') {
+            *ascii &= !(high & 0x80);
+            return p + 1;
+        }
+        if (c < 0x20) return NULL;
+        if (c == '\\') {
+            ++*escapes;
+            if ((p = past_escape(p, end)) == NULL) return NULL;
+        } else {
+            ++p;
+        }
+    }
+    return NULL;
+}
+
+static const char *past_digits(const char *p, const char *end)
+{
+    const char *first = p;
+    while (p != end && *p >= '0' && *p <= '9') ++p;
+    return p == first ? NULL : p;
+}
+
+static const char *past_number(const char *p, const char *end)
+{
+    if (*p == '-') ++p;
+    const char *first = p;
+    if ((p = past_digits(p, end)) == NULL || (*first == '0' && p - first > 1)) return NULL;
+    if (p != end && *p == '.' && (p = past_digits(p + 1, end)) == NULL) return NULL;
+    if (p != end && (*p | 32) == 'e') {
+        ++p;
+        if (p != end && (*p == '+' || *p == '-')) ++p;
+        p = past_digits(p, end);
+    }
+    return p;
+}
+
+static const char *past_word(const char *p, const char *end, const char *word)
+{
+    size_t size = strlen(word);
+    return (size_t)(end - p) >= size && memcmp(p, word, size) == 0 ? p + size : NULL;
+}
+
+/* Behind the value at p; NULL where it is none. */
+static const char *past_value(const char *p, const char *end, int *ascii, int depth)
+{
+    int escapes = 0;
+    if (p == end || depth > DEEPEST) return NULL;
+    switch (*p) {
+    case '"': return past_string(p, end, ascii, &escapes);
+    case 't': return past_word(p, end, "true");
+    case 'f': return past_word(p, end, "false");
+    case 'n': return past_word(p, end, "null");
+    case '[':
+    case '{': {
+        char close = *p == '[' ? ']' : '}';
+        p = to_text(p + 1, end);
+        if (p != end && *p == close) return p + 1;
+        for (;;) {
+            if (close == '}') {
+                if (p == end || *p != '"' || (p = past_string(p, end, ascii, &escapes)) == NULL) return NULL;
+                p = to_text(p, end);
+                if (p == end || *p != ':') return NULL;
+                p = to_text(p + 1, end);
+            }
+            if ((p = past_value(p, end, ascii, depth + 1)) == NULL) return NULL;
+            p = to_text(p, end);
+            if (p == end) return NULL;
+            if (*p == close) return p + 1;
+            if (*p != ',') return NULL;
+            p = to_text(p + 1, end);
+        }
+    }
+    default: return *p == '-' || (*p >= '0' && *p <= '9') ? past_number(p, end) : NULL;
+    }
+}
+
+static inline int same(Span a, Span b) { return a.size == b.size && memcmp(a.at, b.at, (size_t)a.size) == 0; }
+
+/* The fields of an object, and the row of its probabilities where these are an array of m numbers; 0 for anything
+   else, and where a key has an escape or occurs twice. */
+static int read_object(const char *p, const char *end, const Span *names, ReadRow read_row, double *row, Py_ssize_t m,
+                       Field *fields, Object *object)
+{
+    object->n = 0;
+    object->ascii = 1;
+    for (int i = 0; i < NAMES; ++i) object->found[i] = -1;
+    p = to_text(p, end);
+    if (p == end || *p != '{') return 0;
+    do {
+        int escapes = 0, n = object->n;
+        p = to_text(p + 1, end);
+        if (p == end || *p != '"' || n == MOST_FIELDS) return 0;
+        Field *field = fields + n;
+        field->key.at = p + 1;
+        if ((p = past_string(p, end, &object->ascii, &escapes)) == NULL || escapes) return 0;
+        field->key.size = p - 1 - field->key.at;
+        for (int i = 0; i < n; ++i)
+            if (same(fields[i].key, field->key)) return 0;
+        p = to_text(p, end);
+        if (p == end || *p != ':') return 0;
+        p = to_text(p + 1, end);
+        for (int i = 0; i < NAMES; ++i)
+            if (same(names[i], field->key)) object->found[i] = n;
+        field->value.at = p;
+        p = object->found[PROBS] == n ? read_row(p, end, row, m) : past_value(p, end, &object->ascii, 0);
+        if (p == NULL) return 0;
+        field->value.size = p - field->value.at;
+        object->n = n + 1;
+        p = to_text(p, end);
+        if (p == end) return 0;
+    } while (*p == ',');
+    return *p == '}' && to_text(p + 1, end) == end;
+}
+
+/* The text of an id as messages have it: a number, or what a string without escapes holds. Size -1 for null, -2 for
+   others. */
+static Span id_of(Span value)
+{
+    Span id = value;
+    if (*value.at == '"') {
+        id.at += 1;
+        id.size -= 2;
+        if (memchr(id.at, '\\', (size_t)id.size)) id.size = -2;
+    } else if (*value.at == 'n') {
+        id.size = -1;
+    } else if (*value.at != '-' && (*value.at < '0' || *value.at > '9')) {
+        id.size = -2;
+    }
+    return id;
+}
+
+static inline char *put_text(char *to, const char *text, Py_ssize_t size)
+{
+    memcpy(to, text, (size_t)size);
+    return to + size;
+}
+
+/* Writes the m numbers of a row; how many characters they took. */
+typedef Py_ssize_t (*WriteRow)(const double *numbers, Py_ssize_t m, char *text);
+
+/* The object with another row, and the original one behind the rest under the name `raw`, which has its quotes; size 0
+   for none. The length of it. */
+static Py_ssize_t write_object(const Field *fields, const Object *object, WriteRow write_row, const double *row,
+                               Py_ssize_t m, Span raw, char *text)
+{
+    char *p = text;
+    for (int i = 0; i < object->n; ++i) {
+        const Field *field = fields + i;
+        *p++ = i ? ',' : '{';
+        p = put_text(p, field->key.at - 1, field->key.size + 2);
+        *p++ = ':';
+        p = i == object->found[PROBS] ? p + write_row(row, m, p) : put_text(p, field->value.at, field->value.size);
+    }
+    if (raw.size) {
+        *p++ = ',';
+        p = put_text(p, raw.at, raw.size);
+        *p++ = ':';
+        p = put_text(p, fields[object->found[PROBS]].value.at, fields[object->found[PROBS]].value.size);
+    }
+    *p++ = '}';
+    return p - text;
+}
+
+#endif

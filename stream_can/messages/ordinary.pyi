@@ -1,0 +1,16 @@
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+class OrdinaryBatch:
+    ids: list[bytes | None]
+    rows: NDArray[np.float64]
+    labels: list[tuple[bytes | None, bytes, int]]
+    def write(self, rows: NDArray[np.float64]) -> list[bytes]: ...
+
+class Ordinary:
+    def __init__(
+        self, m: int, probs: bytes, raw: bytes | None, label: bytes, id: bytes | None
+    ) -> None: ...
+    def read(self, lines: Sequence[bytes]) -> OrdinaryBatch | None: ...

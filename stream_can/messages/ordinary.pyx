@@ -1,0 +1,190 @@
+# cython: language_level=3
+"""Read and write batches of ordinary JSON messages in one compiled pass.
+
+Ordinary are objects with the probabilities as an array of m numbers, and labels without a row, all
+in fields at the top; a batch with anything else is left to msgspec. Outputs are equal to the byte.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdlib cimport free, malloc, realloc
+
+from stream_can.messages.numbers cimport read_row, write_row
+
+import numpy as np
+
+from stream_can.messages.numbers import COMPILED
+
+__all__ = ["Ordinary", "OrdinaryBatch"]
+
+cdef extern from "ordinary.h" nogil:
+    ctypedef struct Span:
+        const char *at
+        Py_ssize_t size
+    ctypedef struct Field:
+        Span key
+        Span value
+    ctypedef struct Object:
+        int n
+        int *found
+        int ascii
+    enum:
+        MOST_FIELDS
+        NAMES
+        PROBS
+        RAW
+        LABEL
+        ID
+    ctypedef const char *(*ReadRow)(const char *, const char *, double *, Py_ssize_t) noexcept nogil
+    ctypedef Py_ssize_t (*WriteRow)(const double *, Py_ssize_t, char *) noexcept nogil
+    int read_object(const char *p, const char *end, const Span *names, ReadRow read, double *row,
+                    Py_ssize_t m, Field *fields, Object *object)
+    Span id_of(Span value)
+    Py_ssize_t write_object(const Field *fields, const Object *object, WriteRow write,
+                            const double *row, Py_ssize_t m, Span raw, char *text)
+
+cdef enum:
+    WIDEST = 24  # see numbers.h
+
+
+cdef class OrdinaryBatch:
+    """Predictions and labels of a batch, in order."""
+
+    cdef readonly list ids
+    """Id of each prediction; None without one."""
+    cdef readonly object rows
+    """Rows, float64 of shape (n, m)."""
+    cdef readonly list labels
+    """(id, text of the class, number of predictions before it) of each label."""
+    cdef Ordinary reader
+    cdef object lines           # the fields lie in them
+    cdef Field *fields
+    cdef Object *objects
+    cdef Py_ssize_t n, n_fields, room, widest
+
+    def __cinit__(self, Ordinary reader, lines):
+        cdef Py_ssize_t n = len(lines)
+        self.reader, self.lines = reader, lines
+        self.ids, self.labels = [], []
+        self.room = 8 * n + MOST_FIELDS
+        self.fields = <Field *>malloc(self.room * sizeof(Field))
+        self.objects = <Object *>malloc((n + 1) * sizeof(Object))
+        if self.fields == NULL or self.objects == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.fields)
+        free(self.objects)
+
+    cdef bint read(self) except -1:
+        """Read all lines; return False where one of them is not ordinary."""
+        cdef Ordinary reader = self.reader
+        cdef Py_ssize_t m = reader.m, size
+        cdef bytes line
+        cdef const char *start
+        cdef Object *one
+        cdef Field *fields
+        rows = np.empty((len(self.lines), m))
+        cdef double[:, ::1] view = rows
+        for line in self.lines:
+            if self.room - self.n_fields < MOST_FIELDS:
+                fields = <Field *>realloc(self.fields, 2 * self.room * sizeof(Field))
+                if fields == NULL:
+                    raise MemoryError
+                self.fields, self.room = fields, 2 * self.room
+            one, fields = self.objects + self.n, self.fields + self.n_fields
+            start, size = PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line)
+            if not read_object(
+                start, start + size, reader.names, read_row, &view[self.n, 0], m, fields, one
+            ):
+                return False
+            if not one.ascii:
+                try:
+                    line.decode()
+                except UnicodeDecodeError:
+                    return False
+            if not self.take(one, fields):
+                return False
+            if one.found[PROBS] >= 0:
+                self.n += 1
+                self.n_fields += one.n
+                self.widest = max(self.widest, size)
+        self.rows = rows[:self.n]
+        return True
+
+    cdef bint take(self, Object *one, Field *fields) except -1:
+        """Take a prediction or a label; return False where it is neither, or both."""
+        cdef Span id, text
+        id.size = -1
+        if one.found[ID] >= 0:
+            id = id_of(fields[one.found[ID]].value)
+        if id.size == -2 or one.found[RAW] >= 0:
+            return False
+        name = None if id.size < 0 else PyBytes_FromStringAndSize(id.at, id.size)
+        if one.found[LABEL] < 0:
+            if one.found[PROBS] < 0:
+                return False
+            self.ids.append(name)
+            return True
+        if one.found[PROBS] >= 0:
+            return False
+        text = fields[one.found[LABEL]].value
+        self.labels.append((name, PyBytes_FromStringAndSize(text.at, text.size), self.n))
+        return True
+
+    def write(self, rows):
+        """Messages with other rows, float64 of shape (n, m) and finite; the original beside."""
+        cdef Ordinary reader = self.reader
+        cdef const double[:, ::1] view = rows
+        cdef Py_ssize_t i, size, m = reader.m
+        cdef Field *fields = self.fields
+        if view.shape[0] != self.n or view.shape[1] != m:
+            raise ValueError(f"rows: {rows.shape}, expected {(self.n, m)}")
+        cdef Py_ssize_t most = 2 * self.widest + m * (WIDEST + 1) + reader.raw.size + 8
+        cdef bytes room = PyBytes_FromStringAndSize(NULL, most)
+        cdef char *text = PyBytes_AS_STRING(room)
+        cdef list out = []
+        for i in range(self.n):
+            size = write_object(
+                fields, self.objects + i, write_row, &view[i, 0], m, reader.raw, text
+            )
+            out.append(PyBytes_FromStringAndSize(text, size))
+            fields += self.objects[i].n
+        return out
+
+
+cdef class Ordinary:
+    """Reader of ordinary messages.
+
+    Parameters
+    ----------
+    m
+        Number of classes.
+    probs, label, id
+        Names of the fields, as UTF-8 without what JSON would escape; id may be None.
+    raw
+        Name of the field of the original probabilities, in quotes; None for none.
+    """
+
+    cdef Span names[4]
+    cdef Span raw
+    cdef Py_ssize_t m
+    cdef tuple kept             # names point into these
+
+    def __init__(self, Py_ssize_t m, bytes probs, bytes raw, bytes label, bytes id):
+        cdef bytes one
+        self.m, self.kept = m, (probs, raw, label, id)
+        for i, one in ((PROBS, probs), (LABEL, label), (ID, id)):
+            self.names[i].size = -1 if one is None else len(one)
+            self.names[i].at = NULL if one is None else PyBytes_AS_STRING(one)
+        self.raw.size, self.names[RAW].size = 0, -1
+        if raw is not None:
+            self.raw.at, self.raw.size = PyBytes_AS_STRING(raw), len(raw)
+            self.names[RAW].at, self.names[RAW].size = self.raw.at + 1, self.raw.size - 2
+
+    def read(self, lines):
+        """Read a list of messages as bytes; return an `OrdinaryBatch`, None where one of them is
+        not ordinary."""
+        if not COMPILED or not self.m:
+            return None
+        batch = OrdinaryBatch(self, lines)
+        return batch if (<OrdinaryBatch>batch).read() else None

@@ -1,0 +1,177 @@
+"""The compiled pass over ordinary messages: to the byte what msgspec's way makes of them.
+
+python -m tests.messages.test_ordinary --count 1000000 --seed 7
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import random
+from contextlib import redirect_stderr
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+from stream_can.messages.fields import Fields
+from stream_can.messages.messages import Messages
+from stream_can.messages.numbers import COMPILED
+from stream_can.pipe import pipe
+
+pytestmark = pytest.mark.fast
+
+CLASSES = ["a", 1, "é", "2"]
+IDS = [
+    "7",
+    "-3",
+    "1.50",
+    "0",
+    '"x"',
+    '"é€"',
+    '"a\\"b"',
+    '"\\u00e9"',
+    "null",
+    "true",
+    "[1]",
+    '""',
+    "1e5",
+]
+VALUES = [
+    "1", "-0", "1e999", "0.5E+3", "12345678901234567890123", "true", "false", "null", '"text"',
+    '"é"', '"\\n\\u00e9"', '"\\ud83d\\ude00"', '"\\ud83d"', '"\\x"', "[]", "{}", "[ 1 , 2 ]",
+    '{"a": [1, {"b": null}], "c" :"d"}', "01", "1.", "+1", "nan", '"\t"', "[1,]", '{"a":1,}',
+    "[" * 40 + "]" * 40, '{"probs":[1]}', "",
+]  # fmt: skip
+ROWS = [
+    "[0.1,0.2,0.3,0.4]",
+    "[ 1, 0,0.0 , 0e5]",
+    "[1,1,1,1]",
+    "[0.5,0.5]",
+    '{"a":1,"1":0,"é":0,"2":0}',
+    "null",
+]
+LABELS = ['"a"', "1", "1.0", '"é"', '"\\u00e9"', '"2"', "2", '"b"', "null", '["a"]', "true"]
+KEYS = ["text", "é", "t\\u0065xt", "probs_raw", "ask", "label", "id", "probs", "", "a.b", "set"]
+BYTES = [
+    b'"',
+    b"\\",
+    b",",
+    b":",
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b" ",
+    b"\t",
+    b"\r",
+    b"\0",
+    b"\x7f",
+    b"\xc3",
+    b"\xff",
+    b"0",
+    b"e",
+]
+
+
+def message(rng: random.Random) -> bytes:
+    """A line as they come, and at times one that nobody should send."""
+    row = [
+        f"{p:.{rng.choice([3, 17])}g}"
+        for p in np.random.default_rng(rng.randrange(2**32)).dirichlet([1] * 4)
+    ]
+    fields = [("id", rng.choice(IDS) if rng.random() < 0.3 else str(rng.randrange(100)))]
+    if rng.random() < 0.3:
+        fields.append(("label", rng.choice(LABELS)))
+    if len(fields) == 1 or rng.random() < 0.1:
+        odd = rng.random() < 0.2
+        fields.append(("probs", rng.choice(ROWS) if odd else f"[{','.join(row)}]"))
+    while rng.random() < 0.4:
+        fields.append((rng.choice(KEYS), rng.choice(VALUES)))
+    rng.shuffle(fields)
+    space = lambda: rng.choice(["", "", "", " ", "\t "])  # noqa: E731
+    inside = ",".join(
+        f'{space()}"{key}"{space()}:{space()}{value}{space()}' for key, value in fields
+    )
+    return f"{space()}{{{inside}}}{space()}".encode()
+
+
+def mutated(line: bytes, rng: random.Random) -> bytes:
+    """The line with some bytes lost, doubled or replaced."""
+    data = bytearray(line)
+    for _ in range(rng.choice([0, 0, 0, 1, 1, 2])):
+        at, size = rng.randrange(len(data) + 1), rng.choice([0, 1, 1, 5])
+        data[at : at + size] = rng.choice([*BYTES, b"", bytes(data[at : at + size]) * 2])
+    return bytes(data).replace(b"\n", b" ")
+
+
+def played(lines: list[bytes], **options: Any) -> tuple[bytes, str]:
+    """What a pipe writes to standard output and standard error."""
+    out, said = io.BytesIO(), io.TextIOWrapper(io.BytesIO(), write_through=True)
+    with redirect_stderr(said):
+        pipe(CLASSES, stdin=io.BytesIO(b"\n".join([*lines, b""])), stdout=out, **options)
+    return out.getvalue(), said.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+
+def compare(seed: int, count: int) -> int:
+    """Play each line alone and compare; return how many were ordinary."""
+    rng = random.Random(seed)
+    lines = [mutated(message(rng), rng) for _ in range(count)]
+    found, read = [], Messages.read_ordinary
+
+    def counting(self: Messages, values: list[bytes]) -> Any:
+        found.append(batch := read(self, values))
+        return batch
+
+    with mock.patch.object(Messages, "read_ordinary", counting):
+        ours = played(lines, save_every=1)
+    with mock.patch.object(Messages, "_ordinary", None):
+        theirs = played(lines, save_every=1)
+    assert ours == theirs
+    return sum(one is not None for one in found)
+
+
+@pytest.mark.skipif(not COMPILED, reason="this compiler's library reads no numbers")
+def test_each_line_is_answered_as_msgspec_has_it() -> None:
+    assert 800 < compare(0, 5000) < 4000
+
+
+@pytest.mark.parametrize("fields", [{}, {"raw": ""}, {"digits": 3}, {"id": "order"}, {"id": "a.b"}])
+def test_batches_teach_and_answer_the_same(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """Some batches have a line that is not ordinary, and take the other way as a whole."""
+    options: dict[str, Any] = {"fields": Fields(**{"id": "id"} | fields)}
+    rng, lines = random.Random(1), []
+    for i in range(1500):
+        p = [rng.random() for _ in range(4)]
+        row = [one / sum(p) for one in p]
+        lines.append(json.dumps({"order": i, "id": f"x{i}", "probs": row, "t": "é"}).encode())
+        late = {"order": i - 5, "id": f"x{i - 5}", "label": rng.choice(CLASSES)}
+        lines.append(json.dumps(late).encode())
+        if i in (700, 701):
+            lines.append(b'{"id": "y", "probs": 1}')
+    states, outputs = [], []
+    for way, ordinary in (("ours", Messages._ordinary), ("theirs", None)):
+        state = tmp_path / way
+        with mock.patch.object(Messages, "_ordinary", ordinary):
+            outputs.append(played(lines, state=state, save_every=97, **options))
+        states.append(state.read_bytes())
+    assert states[0] == states[1]
+    assert outputs[0] == outputs[1]
+    assert outputs[0][0].count(b"\n") == 1500
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    each = 20_000
+    found = [compare(options.seed + i, each) for i in range(options.count // each)]
+    print(f"{options.count} lines, {sum(found)} of them ordinary: equal")
+
+
+if __name__ == "__main__":
+    main()
