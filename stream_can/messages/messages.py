@@ -226,10 +226,13 @@ class Messages:
         id = None if fields.id is None else fields.id.encode()
         return Ordinary(self._m, fields.probs.encode(), raw, fields.label.encode(), id)
 
-    def read_ordinary(self, values: Sequence[bytes]) -> OrdinaryBatch | None:
+    def read_ordinary(
+        self, values: Sequence[bytes], *, labelled: bool = False
+    ) -> OrdinaryBatch | None:
         """Read a batch of ordinary messages: arrays of probabilities that are valid, and labels of
-        known classes; None where there are others."""
-        batch = None if self._ordinary is None else self._ordinary.read(values)
+        known classes; None where there are others. ``labelled``: predictions may carry their own
+        label."""
+        batch = None if self._ordinary is None else self._ordinary.read(values, labelled)
         if batch is None or bad_rows(batch.rows):
             return None
         known = self._known

@@ -54,16 +54,18 @@ cdef class OrdinaryBatch:
     cdef readonly object rows
     """Rows, float64 of shape (n, m)."""
     cdef readonly list labels
-    """(id, text of the class, number of predictions before it) of each label."""
+    """(id, text of the class, number of predictions before it) of each label; it is that of the
+    last of these where predictions carry their own."""
+    cdef readonly bint labelled
     cdef Ordinary reader
     cdef object lines           # the fields lie in them
     cdef Field *fields
     cdef Object *objects
     cdef Py_ssize_t n, n_fields, room, widest
 
-    def __cinit__(self, Ordinary reader, lines):
+    def __cinit__(self, Ordinary reader, lines, bint labelled):
         cdef Py_ssize_t n = len(lines)
-        self.reader, self.lines = reader, lines
+        self.reader, self.lines, self.labelled = reader, lines, labelled
         self.ids, self.labels = [], []
         self.room = 8 * n + MOST_FIELDS
         self.fields = <Field *>malloc(self.room * sizeof(Field))
@@ -120,15 +122,18 @@ cdef class OrdinaryBatch:
         if id.size == -2 or one.found[RAW] >= 0:
             return False
         name = None if id.size < 0 else PyBytes_FromStringAndSize(id.at, id.size)
-        if one.found[LABEL] < 0:
-            if one.found[PROBS] < 0:
-                return False
-            self.ids.append(name)
-            return True
-        if one.found[PROBS] >= 0:
+        cdef bint row = one.found[PROBS] >= 0, label = one.found[LABEL] >= 0
+        if not (row if self.labelled else row != label):
             return False
-        text = fields[one.found[LABEL]].value
-        self.labels.append((name, PyBytes_FromStringAndSize(text.at, text.size), self.n))
+        if row:
+            self.ids.append(name)
+        if label:
+            text = fields[one.found[LABEL]].value
+            if self.labelled and text.at[0] == b"n":
+                return True
+            self.labels.append(
+                (name, PyBytes_FromStringAndSize(text.at, text.size), self.n + row)
+            )
         return True
 
     def write(self, rows):
@@ -181,10 +186,10 @@ cdef class Ordinary:
             self.raw.at, self.raw.size = PyBytes_AS_STRING(raw), len(raw)
             self.names[RAW].at, self.names[RAW].size = self.raw.at + 1, self.raw.size - 2
 
-    def read(self, lines):
+    def read(self, lines, bint labelled=False):
         """Read a list of messages as bytes; return an `OrdinaryBatch`, None where one of them is
-        not ordinary."""
+        not ordinary. ``labelled``: predictions may carry their own label."""
         if not COMPILED or not self.m:
             return None
-        batch = OrdinaryBatch(self, lines)
+        batch = OrdinaryBatch(self, lines, labelled)
         return batch if (<OrdinaryBatch>batch).read() else None

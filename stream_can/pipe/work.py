@@ -122,7 +122,7 @@ class Run:
         self.episodes: dict[Name, Episode] = dict(self.learner.episodes)
         fields, learner = self.messages.fields, self.learner
         self.ordinary = (
-            lines and not self.labelled and not fields.model and not fields.version
+            lines and not fields.model and not fields.version
             and learner.ask is None and learner.sets is None
         )  # fmt: skip
         self.naming = Naming(fields) if (fields.model or fields.version) else None
@@ -160,7 +160,10 @@ class Run:
             if number >= self.covered and (not self.of_lines or (line and not line.isspace()))
         ]
         opened, errors = list[Opened](), dict[int, StreamCANError]()
-        batch = self.messages.read_ordinary([line for _, line in taken]) if self.ordinary else None
+        batch = None
+        if self.ordinary:
+            values_ = [line for _, line in taken]
+            batch = self.messages.read_ordinary(values_, labelled=self.labelled)
         if batch is None:
             opened, names, P = self.open(taken)
             errors = {i: one for i, one in enumerate(opened) if isinstance(one, StreamCANError)}
@@ -279,9 +282,12 @@ class Run:
 
     def learn_ordinary(self, batch: OrdinaryBatch) -> list[bytes]:
         """Correct and learn a batch of ordinary lines; return the output lines."""
-        messages = self.messages
+        messages, own = self.messages, batch.labelled
         labels = [
-            LateLabel(id, messages.ordinary_label(text), due) for id, text, due in batch.labels
+            LateLabel(
+                None if own else id, messages.ordinary_label(text), due, due - 1 if own else None
+            )
+            for id, text, due in batch.labels
         ]
         return batch.write(messages.finished(self.play(batch.ids, batch.rows, labels).rows))
 

@@ -116,40 +116,48 @@ def played(lines: list[bytes], **options: Any) -> tuple[bytes, str]:
     return out.getvalue(), said.buffer.getvalue().decode()  # type: ignore[attr-defined]
 
 
-def compare(seed: int, count: int) -> int:
+def compare(seed: int, count: int, *, labelled: bool = False) -> int:
     """Play each line alone and compare; return how many were ordinary."""
     rng = random.Random(seed)
     lines = [mutated(message(rng), rng) for _ in range(count)]
     found, read = [], Messages.read_ordinary
 
-    def counting(self: Messages, values: list[bytes]) -> Any:
-        found.append(batch := read(self, values))
+    def counting(self: Messages, values: list[bytes], **how: Any) -> Any:
+        found.append(batch := read(self, values, **how))
         return batch
 
     with mock.patch.object(Messages, "read_ordinary", counting):
-        ours = played(lines, save_every=1)
+        ours = played(lines, save_every=1, labelled=labelled)
     with mock.patch.object(Messages, "_ordinary", None):
-        theirs = played(lines, save_every=1)
+        theirs = played(lines, save_every=1, labelled=labelled)
     assert ours == theirs
     return sum(one is not None for one in found)
 
 
 @pytest.mark.skipif(not COMPILED, reason="this compiler's library reads no numbers")
-def test_each_line_is_answered_as_msgspec_has_it() -> None:
-    assert 800 < compare(0, 5000) < 4000
+@pytest.mark.parametrize("labelled", [False, True])
+def test_each_line_is_answered_as_msgspec_has_it(labelled: bool) -> None:
+    assert 800 < compare(0, 5000, labelled=labelled) < 4000
 
 
+@pytest.mark.parametrize("labelled", [False, True])
 @pytest.mark.parametrize("fields", [{}, {"raw": ""}, {"digits": 3}, {"id": "order"}, {"id": "a.b"}])
-def test_batches_teach_and_answer_the_same(tmp_path: Path, fields: dict[str, Any]) -> None:
+def test_batches_teach_and_answer_the_same(
+    tmp_path: Path, fields: dict[str, Any], labelled: bool
+) -> None:
     """Some batches have a line that is not ordinary, and take the other way as a whole."""
-    options: dict[str, Any] = {"fields": Fields(**{"id": "id"} | fields)}
+    options: dict[str, Any] = {"fields": Fields(**{"id": "id"} | fields), "labelled": labelled}
     rng, lines = random.Random(1), []
     for i in range(1500):
         p = [rng.random() for _ in range(4)]
         row = [one / sum(p) for one in p]
         lines.append(json.dumps({"order": i, "id": f"x{i}", "probs": row, "t": "é"}).encode())
-        late = {"order": i - 5, "id": f"x{i - 5}", "label": rng.choice(CLASSES)}
-        lines.append(json.dumps(late).encode())
+        if labelled:
+            own = rng.choice([*CLASSES, None])
+            lines[-1] = lines[-1][:-1] + b"," + json.dumps({"label": own}).encode()[1:]
+        else:
+            late = {"order": i - 5, "id": f"x{i - 5}", "label": rng.choice(CLASSES)}
+            lines.append(json.dumps(late).encode())
         if i in (700, 701):
             lines.append(b'{"id": "y", "probs": 1}')
     states, outputs = [], []
@@ -169,7 +177,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     each = 20_000
-    found = [compare(options.seed + i, each) for i in range(options.count // each)]
+    found = [
+        compare(options.seed + i, each, labelled=i % 2 == 1) for i in range(options.count // each)
+    ]
     print(f"{options.count} lines, {sum(found)} of them ordinary: equal")
 
 
