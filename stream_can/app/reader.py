@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.learner import LateLabel
-from stream_can.learner.kinds import Id
+from stream_can.learner.kinds import Id, Reason
 from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.learner import is_of
 from stream_can.messages.columns import Table, table
@@ -24,7 +24,14 @@ from stream_can.messages.messages import (
     Prediction,
 )
 from stream_can.messages.naming import Naming
-from stream_can.messages.opening import Reading, open_records, rows_at
+from stream_can.messages.opening import (
+    Reading,
+    far_below,
+    needs_measure,
+    open_records,
+    rows_at,
+)
+from stream_can.messages.ordinary import OrdinaryBatch
 from stream_can.messages.records import Source
 from stream_can.sparse.loop import MOST_LISTED
 
@@ -70,6 +77,7 @@ class ReadPredictions(NamedTuple):
     """Positions among the records."""
     messages: Messages
     says: list[Prediction]
+    """The predictions; empty for an ordinary batch."""
     ids: list[bytes | None]
     rows: Any
     """Rows, shape (n, m); of very many classes the checked rows."""
@@ -81,12 +89,35 @@ class ReadPredictions(NamedTuple):
     """Number of rows divided by their sum."""
     empty: list[int]
     """Positions of records without a value."""
+    batch: OrdinaryBatch | None = None
+    """All of them, where they are ordinary."""
 
     @property
     def columns(self) -> Table | None:
         """Values of the declared columns."""
         names = self.segments
         return table(names, [one.given for one in self.says]) if names else None
+
+    @property
+    def faults(self) -> list[tuple[int, str]]:
+        """Positions of invalid column values, and what is wrong."""
+        both = zip(self.places, self.says, strict=False)
+        return [(i, says.fault) for i, says in both if says.fault is not None]
+
+    def write(
+        self,
+        rows: Any,
+        asked: Sequence[Reason | None] | None = None,
+        sets: Sequence[list[Any]] | None = None,
+    ) -> list[bytes]:
+        """Write the answers: corrected rows, with the reasons of label requests and with sets."""
+        if self.batch is not None:
+            return self.batch.write(rows, asked, sets)
+        for says, reason in zip(self.says, asked or (), strict=False):
+            says.asked = reason
+        for says, names in zip(self.says, sets or (), strict=False):
+            says.set = names
+        return self.messages.write_all(self.says, rows)
 
 
 class ReadLabels(NamedTuple):
@@ -224,8 +255,15 @@ class Reader:
         given: list[Any] | None,
         names: list[Name] | None,
     ) -> tuple[ReadPredictions, Bad]:
+        if given is None and (batch := self._ordinary(reads, records)) is not None:
+            ids: list[bytes | None] = batch.ids
+            if self._fields.id is None:
+                ids = [record.key for record in records]
+            return ReadPredictions(
+                places, reads, [], ids, batch.rows, names, self._segments, 0, [], batch
+            ), []
         opened, P, off = open_records(records, reads, Reading(None, False, self._max_bytes), given)
-        says, ids, at, empty, bad = list[Prediction](), list[bytes | None](), [], [], Bad()
+        says, ids, at, empty, bad = list[Prediction](), [], [], [], Bad()
         for i, (place, one, record) in enumerate(zip(places, opened, records, strict=True)):
             if isinstance(one, Prediction):
                 says.append(one)
@@ -242,6 +280,17 @@ class Reader:
             names = None if names is None else [names[i] for i in at]
         found = ReadPredictions(places, reads, says, ids, P, names, self._segments, off, empty)
         return found, bad
+
+    def _ordinary(self, reads: Messages, records: Sequence[Source]) -> OrdinaryBatch | None:
+        """Read a batch of ordinary messages, none of them near the limit of size."""
+        values = [record.value for record in records]
+        if self._max_bytes is not None:
+            most = far_below(reads, self._max_bytes)
+            for record, value in zip(records, values, strict=True):
+                if value is None or len(value) > most or needs_measure(record):
+                    return None
+        batch = None if None in values else reads.read_ordinary(values)  # type: ignore[arg-type]
+        return None if batch is None or batch.labels else batch
 
     def _name(self, message: Any, record: Source) -> Name:
         """Model and version of a prediction."""

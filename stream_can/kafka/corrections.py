@@ -336,7 +336,7 @@ class Correcting:
         for group in groups:
             for i in group.empty:
                 outputs[i] = _output(records[i], None, headers, dropped)
-            if group.says:
+            if group.ids:
                 rows = self._group(group, state)
                 parts.append((group, rows))
                 self._write(group, rows, records, outputs, headers, found)
@@ -347,11 +347,8 @@ class Correcting:
 
     def _group(self, group: ReadPredictions, state: CurrentState) -> StateRows:
         """Correct predictions of models with the same classes."""
-        names = group.names or [ONLY] * len(group.says)
-        rows = state.correct(group.rows, names, group.columns, group.messages.finished)
-        for says, one in zip(group.says, rows.sets or (), strict=False):
-            says.set = one
-        return rows
+        names = group.names or [ONLY] * len(group.ids)
+        return state.correct(group.rows, names, group.columns, group.messages.finished)
 
     def _write(
         self,
@@ -364,11 +361,10 @@ class Correcting:
     ) -> None:
         """Write the output of each prediction of a group."""
         dropped = group.messages.predictions.dropped
-        values = group.messages.write_all(group.says, part.sent)
-        for i, says, value in zip(group.places, group.says, values, strict=True):
+        values = group.write(part.sent, None, part.sets)
+        for i, value in zip(group.places, values, strict=True):
             outputs[i] = _output(records[i], value, headers, dropped)
-            if says.fault is not None:
-                found.faults.append((records[i], says.fault))
+        found.faults += [(records[i], fault) for i, fault in group.faults]
         found.corrected += len(values)
         found.normalised += group.off
 

@@ -14,7 +14,7 @@ from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
 from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
 from stream_can.messages.records import Source
 
-__all__ = ["Opened", "Reading", "open_records", "rows_at"]
+__all__ = ["Opened", "Reading", "far_below", "needs_measure", "open_records", "rows_at"]
 
 Array = NDArray[np.float64]
 
@@ -57,8 +57,7 @@ def open_records(
     opened: list[Opened] = []
     rows: list[array[float]] = []
     open_prediction, open_label = messages.predictions.open, messages.labels.open
-    # Nearly all messages are far below the limit; only the others are measured.
-    far_below = (math.inf if max_bytes is None else max_bytes - messages.slack - 200) / 2
+    most = far_below(messages, max_bytes)
     for i, record in enumerate(records):
         says: Prediction | Label | None = None
         value = record.value
@@ -72,7 +71,7 @@ def open_records(
                 says = messages.read_opened(message, record.headers)
                 if labelled:
                     says.label = messages.label_in(message)
-                if len(value) > far_below or record.headers or len(record.key or b"") > 100:
+                if len(value) > most or needs_measure(record):
                     check_size(record, says, messages, max_bytes)
             elif record.key is None:
                 raise BadMessage(BOTH_NULL)
@@ -96,6 +95,16 @@ def open_records(
 def rows_at(P: Any, numbers: Sequence[int]) -> Any:
     """Select rows of :func:`open_records`."""
     return [P[i] for i in numbers] if isinstance(P, list) else P[numbers]
+
+
+def far_below(messages: Messages, max_bytes: int | None) -> float:
+    """Size below which no answer exceeds the limit: nearly all are; only others are measured."""
+    return (math.inf if max_bytes is None else max_bytes - messages.slack - 200) / 2
+
+
+def needs_measure(record: Source) -> bool:
+    """Whether a record is more than its value and a short key."""
+    return bool(record.headers) or len(record.key or b"") > 100
 
 
 def _of(given: Any) -> Any:

@@ -22,8 +22,9 @@ typedef struct {
     Span key, value;
 } Field;
 
-/* Names that a message may have: of the probabilities, the original ones, the label and the id; size -1 for none. */
-enum { PROBS, RAW, LABEL, ID, NAMES };
+/* Names that a message may have: of the probabilities, the label, the id, and of what an answer adds; size -1 for
+   none. */
+enum { PROBS, LABEL, ID, RAW, ADDED = RAW, ASK, SET, NAMES };
 
 typedef struct {
     int n;
@@ -214,10 +215,10 @@ static inline char *put_text(char *to, const char *text, Py_ssize_t size)
 /* Writes the m numbers of a row; how many characters they took. */
 typedef Py_ssize_t (*WriteRow)(const double *numbers, Py_ssize_t m, char *text);
 
-/* The object with another row, and the original one behind the rest under the name `raw`, which has its quotes; size 0
-   for none. The length of it. */
+/* The object with another row; behind the rest the fields `more`, and the original row under the name `raw`, which has
+   its quotes; size 0 for none. The length of it. */
 static Py_ssize_t write_object(const Field *fields, const Object *object, WriteRow write_row, const double *row,
-                               Py_ssize_t m, Span raw, char *text)
+                               Py_ssize_t m, Span more, Span raw, char *text)
 {
     char *p = text;
     for (int i = 0; i < object->n; ++i) {
@@ -227,6 +228,7 @@ static Py_ssize_t write_object(const Field *fields, const Object *object, WriteR
         *p++ = ':';
         p = i == object->found[PROBS] ? p + write_row(row, m, p) : put_text(p, field->value.at, field->value.size);
     }
+    if (more.size) p = put_text(p, more.at, more.size);
     if (raw.size) {
         *p++ = ',';
         p = put_text(p, raw.at, raw.size);

@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +9,12 @@ class OrdinaryBatch:
     rows: NDArray[np.float64]
     labels: list[tuple[bytes | None, bytes, int]]
     labelled: bool
-    def write(self, rows: NDArray[np.float64]) -> list[bytes]: ...
+    def write(
+        self,
+        rows: NDArray[np.float64],
+        asked: Sequence[str | None] | None = None,
+        sets: Sequence[Sequence[Any]] | None = None,
+    ) -> list[bytes]: ...
 
 class Ordinary:
     def __init__(

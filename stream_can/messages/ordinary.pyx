@@ -10,8 +10,11 @@ from libc.stdlib cimport free, malloc, realloc
 
 from stream_can.messages.numbers cimport read_row, write_row
 
+import msgspec
 import numpy as np
 
+from stream_can.messages.codecs.codec import ASKED
+from stream_can.messages.codecs.codec import SET as SETS
 from stream_can.messages.numbers import COMPILED
 
 __all__ = ["Ordinary", "OrdinaryBatch"]
@@ -31,16 +34,22 @@ cdef extern from "ordinary.h" nogil:
         MOST_FIELDS
         NAMES
         PROBS
-        RAW
         LABEL
         ID
+        RAW
+        ADDED
+        ASK
+        SET
     ctypedef const char *(*ReadRow)(const char *, const char *, double *, Py_ssize_t) noexcept nogil
     ctypedef Py_ssize_t (*WriteRow)(const double *, Py_ssize_t, char *) noexcept nogil
     int read_object(const char *p, const char *end, const Span *names, ReadRow read, double *row,
                     Py_ssize_t m, Field *fields, Object *object)
     Span id_of(Span value)
     Py_ssize_t write_object(const Field *fields, const Object *object, WriteRow write,
-                            const double *row, Py_ssize_t m, Span raw, char *text)
+                            const double *row, Py_ssize_t m, Span more, Span raw, char *text)
+
+cdef bytes ASK_NAME = ASKED.encode(), SET_NAME = SETS.encode()
+encode = msgspec.json.encode
 
 cdef enum:
     WIDEST = 24  # see numbers.h
@@ -116,11 +125,15 @@ cdef class OrdinaryBatch:
     cdef bint take(self, Object *one, Field *fields) except -1:
         """Take a prediction or a label; return False where it is neither, or both."""
         cdef Span id, text
+        cdef int i
         id.size = -1
         if one.found[ID] >= 0:
             id = id_of(fields[one.found[ID]].value)
-        if id.size == -2 or one.found[RAW] >= 0:
+        if id.size == -2:
             return False
+        for i in range(ADDED, NAMES):  # it would be replaced in its place
+            if one.found[i] >= 0:
+                return False
         name = None if id.size < 0 else PyBytes_FromStringAndSize(id.at, id.size)
         cdef bint row = one.found[PROBS] >= 0, label = one.found[LABEL] >= 0
         if not (row if self.labelled else row != label):
@@ -136,25 +149,52 @@ cdef class OrdinaryBatch:
             )
         return True
 
-    def write(self, rows):
-        """Messages with other rows, float64 of shape (n, m) and finite; the original beside."""
+    def write(self, rows, asked=None, sets=None):
+        """Messages with other rows, float64 of shape (n, m) and finite; the original beside.
+
+        ``asked`` and ``sets`` are what to add to each: the reason of a label request or None, and
+        the prediction set.
+        """
         cdef Ordinary reader = self.reader
         cdef const double[:, ::1] view = rows
         cdef Py_ssize_t i, size, m = reader.m
         cdef Field *fields = self.fields
         if view.shape[0] != self.n or view.shape[1] != m:
             raise ValueError(f"rows: {rows.shape}, expected {(self.n, m)}")
+        cdef Span more
+        cdef list added = _added(asked, sets, self.n)
         cdef Py_ssize_t most = 2 * self.widest + m * (WIDEST + 1) + reader.raw.size + 8
-        cdef bytes room = PyBytes_FromStringAndSize(NULL, most)
+        if added is not None:
+            most += max(map(len, added), default=0)
+        cdef bytes field, room = PyBytes_FromStringAndSize(NULL, most)
         cdef char *text = PyBytes_AS_STRING(room)
         cdef list out = []
+        more.size = 0
         for i in range(self.n):
+            if added is not None:
+                field = added[i]
+                more.at, more.size = PyBytes_AS_STRING(field), len(field)
             size = write_object(
-                fields, self.objects + i, write_row, &view[i, 0], m, reader.raw, text
+                fields, self.objects + i, write_row, &view[i, 0], m, more, reader.raw, text
             )
             out.append(PyBytes_FromStringAndSize(text, size))
             fields += self.objects[i].n
         return out
+
+
+cdef list _added(asked, sets, Py_ssize_t n):
+    """Text of the fields that are added to each message; None without any."""
+    if sets is None and (asked is None or not any(asked)):
+        return None
+    added = [b""] * n
+    if asked is not None:
+        added = [b"" if one is None else b',"%b":"%b"' % (ASK_NAME, one.encode()) for one in asked]
+    if sets is not None:
+        added = [
+            before + b',"%b":%b' % (SET_NAME, encode(names))
+            for before, names in zip(added, sets, strict=True)
+        ]
+    return added
 
 
 cdef class Ordinary:
@@ -170,7 +210,7 @@ cdef class Ordinary:
         Name of the field of the original probabilities, in quotes; None for none.
     """
 
-    cdef Span names[4]
+    cdef Span names[6]
     cdef Span raw
     cdef Py_ssize_t m
     cdef tuple kept             # names point into these
@@ -178,7 +218,9 @@ cdef class Ordinary:
     def __init__(self, Py_ssize_t m, bytes probs, bytes raw, bytes label, bytes id):
         cdef bytes one
         self.m, self.kept = m, (probs, raw, label, id)
-        for i, one in ((PROBS, probs), (LABEL, label), (ID, id)):
+        for i, one in (
+            (PROBS, probs), (LABEL, label), (ID, id), (ASK, ASK_NAME), (SET, SET_NAME),
+        ):
             self.names[i].size = -1 if one is None else len(one)
             self.names[i].at = NULL if one is None else PyBytes_AS_STRING(one)
         self.raw.size, self.names[RAW].size = 0, -1

@@ -120,11 +120,8 @@ class Run:
         self.told_of_both = self.told_of_sums = self.told_of_values = False
         self.normalised = 0
         self.episodes: dict[Name, Episode] = dict(self.learner.episodes)
-        fields, learner = self.messages.fields, self.learner
-        self.ordinary = (
-            lines and not fields.model and not fields.version
-            and learner.ask is None and learner.sets is None
-        )  # fmt: skip
+        fields = self.messages.fields
+        self.ordinary = lines and not fields.model and not fields.version
         self.naming = Naming(fields) if (fields.model or fields.version) else None
         name = self.messages.label_path[-1]
         quoted = msgspec.json.encode(name)
@@ -289,7 +286,8 @@ class Run:
             )
             for id, text, due in batch.labels
         ]
-        return batch.write(messages.finished(self.play(batch.ids, batch.rows, labels).rows))
+        found = self.play(batch.ids, batch.rows, labels)
+        return batch.write(messages.finished(found.rows), found.asked, found.sets)
 
     def play(
         self, ids: Sequence[bytes | None], rows: Any, labels: Sequence[LateLabel], **more: Any

@@ -251,20 +251,15 @@ class LocalService(Service):
 
     def _play(self, group: ReadPredictions) -> list[bytes]:
         """Correct predictions of models with the same classes."""
-        now, learner, n = time.time(), self.learner, len(group.says)
+        now, learner, n = time.time(), self.learner, len(group.ids)
         first, columns = learner.next_number, group.columns
         found = learner.play(
             group.ids, group.rows, columns=columns, lanes=group.names, times=[now] * n
         )
         sent = group.messages.finished(found.rows)
-        for says, reason in zip(group.says, found.asked, strict=True):
-            says.asked = reason
-        for says, names in zip(group.says, found.sets or (), strict=False):
-            says.set = names
-        out = group.messages.write_all(group.says, sent)
+        out = group.write(sent, found.asked, found.sets)
         self.commits.came(n, group.names or (ONLY,))
         self.tally.predicted(n, group.names, columns, found.sets)
-        faults = sum(one.fault is not None for one in group.says)
         asked = [(i, reason) for i, reason in enumerate(found.asked) if reason is not None]
         for i, reason in asked:
             if learner.listed is None:
@@ -281,7 +276,9 @@ class LocalService(Service):
             self.commits.note(first + i, msgspec.json.encode(request))
             self._ask(first + i, request)
         self._count_requests()
-        self.metrics.handled(Handled(n, group.off, faults, asked=[reason for _, reason in asked]))
+        self.metrics.handled(
+            Handled(n, group.off, len(group.faults), asked=[reason for _, reason in asked])
+        )
         return out
 
     async def labels(self, messages: Sequence[bytes]) -> list[Status]:

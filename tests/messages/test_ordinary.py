@@ -17,9 +17,11 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from stream_can.app.reader import Reader
 from stream_can.messages.fields import Fields
-from stream_can.messages.messages import Messages
+from stream_can.messages.messages import JSON, Messages
 from stream_can.messages.numbers import COMPILED
+from stream_can.messages.records import Record
 from stream_can.pipe import pipe
 
 pytestmark = pytest.mark.fast
@@ -140,13 +142,21 @@ def test_each_line_is_answered_as_msgspec_has_it(labelled: bool) -> None:
     assert 800 < compare(0, 5000, labelled=labelled) < 4000
 
 
-@pytest.mark.parametrize("labelled", [False, True])
-@pytest.mark.parametrize("fields", [{}, {"raw": ""}, {"digits": 3}, {"id": "order"}, {"id": "a.b"}])
-def test_batches_teach_and_answer_the_same(
-    tmp_path: Path, fields: dict[str, Any], labelled: bool
-) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        {}, {"raw": ""}, {"digits": 3}, {"id": "order"}, {"id": "a.b"}, {"sets": 0.9},
+        {"ask": 0.3}, {"ask": 0.3, "sets": 0.8}, {"labelled": True},
+        {"labelled": True, "digits": 2},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_batches_teach_and_answer_the_same(tmp_path: Path, options: dict[str, Any]) -> None:
     """Some batches have a line that is not ordinary, and take the other way as a whole."""
-    options: dict[str, Any] = {"fields": Fields(**{"id": "id"} | fields), "labelled": labelled}
+    named = {name: options[name] for name in ("raw", "digits", "id") if name in options}
+    options = {name: value for name, value in options.items() if name not in named}
+    options["fields"] = Fields(**{"id": "id"} | named)
+    labelled = options.get("labelled", False)
     rng, lines = random.Random(1), []
     for i in range(1500):
         p = [rng.random() for _ in range(4)]
@@ -169,6 +179,50 @@ def test_batches_teach_and_answer_the_same(
     assert states[0] == states[1]
     assert outputs[0] == outputs[1]
     assert outputs[0][0].count(b"\n") == 1500
+
+
+class OneModel:
+    """What a reader asks of models, where messages name none."""
+
+    alike = True
+
+    def classes(self) -> dict[Any, Any]:
+        return {}
+
+    def train(self, classes: Any) -> None:
+        return None
+
+
+@pytest.mark.parametrize("id", [None, "id"])
+def test_records_are_read_and_answered_as_msgspec_has_it(id: str | None) -> None:
+    """Alone and together; with headers, with no value, and near the limit of size."""
+    rng, ordinary = random.Random(5), 0
+    for _ in range(2000):
+        records = [
+            Record(
+                "t", 0, i, 0, rng.choice([b"k", None, b"x" * 200]), mutated(message(rng), rng),
+                rng.choice([(), (), [("h", b"v")]]),
+            )
+            for i in range(rng.choice([1, 1, 3]))
+        ]  # fmt: skip
+        if rng.random() < 0.1:
+            records[0].value = None
+        answers, limit = [], rng.choice([None, 500, 10_000])
+        for way in (Messages._ordinary, None):
+            with mock.patch.object(Messages, "_ordinary", way):
+                reader = Reader(tuple(CLASSES), Fields(id=id), JSON, (), OneModel(), limit)  # type: ignore[arg-type]
+                (group,), bad = reader.predictions(records)
+                ordinary += group.batch is not None
+                rows = np.ascontiguousarray(group.rows[:, ::-1])
+                asked = ["margin" if i % 2 else None for i in range(len(rows))]
+                answers.append(
+                    (
+                        list(group.places), group.ids, group.rows.tolist(), group.off, group.empty,
+                        group.write(rows, asked), [(i, str(error)) for i, error in bad],
+                    )
+                )  # fmt: skip
+        assert answers[0] == answers[1]
+    assert ordinary > 100
 
 
 def main() -> None:
