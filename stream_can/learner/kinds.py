@@ -12,6 +12,7 @@ import msgspec
 from numpy.typing import NDArray
 
 from stream_can.multilabel import LabelScores
+from stream_can.scores import Scores
 
 __all__ = [
     "Given",
@@ -232,7 +233,9 @@ class Kind(Protocol):
 
 
 def total(scores: Mapping[Any, tuple[Any, Any]]) -> tuple[Any, Any]:
-    """Add up the scores of all models, raw and sent."""
+    """Add up the scores of all models, raw and sent; before the first prediction these are 0."""
+    if not scores:
+        return Scores(), Scores()
     raw, sent = zip(*scores.values(), strict=True)
     return functools.reduce(operator.add, raw), functools.reduce(operator.add, sent)
 

@@ -230,14 +230,15 @@ class Messages:
         self, values: Sequence[bytes], *, labelled: bool = False
     ) -> OrdinaryBatch | None:
         """Read a batch of ordinary messages: arrays of probabilities that are valid, and labels of
-        known classes; None where there are others. ``labelled``: predictions may carry their own
-        label."""
+        known classes, which it names; None where there are others. ``labelled``: predictions may
+        carry their own label."""
         batch = None if self._ordinary is None else self._ordinary.read(values, labelled)
         if batch is None or bad_rows(batch.rows):
             return None
         known = self._known
-        for _, text, _ in batch.labels:
-            if text not in known:
+        for k, (id, text, due) in enumerate(batch.labels):
+            index = known.get(text)
+            if index is None:
                 try:
                     index = self._class_of(Raw(text))
                 except (BadMessage, UnknownClass):
@@ -245,11 +246,8 @@ class Messages:
                 if len(known) > 4 * self._m + 100:  # 1, 1.0, 1.00 ...
                     known.clear()
                 known[text] = index
+            batch.labels[k] = id, self.classes[index], due
         return batch
-
-    def ordinary_label(self, text: bytes) -> Any:
-        """Name of the class of a label in an ordinary batch."""
-        return self.classes[self._known[text]]
 
     def write(self, prediction: Prediction, row: NDArray[np.float64]) -> bytes:
         """The message with ``row`` in place of its probabilities, and the raw ones beside it.

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 class OrdinaryBatch:
     ids: list[bytes | None]
     rows: NDArray[np.float64]
-    labels: list[tuple[bytes | None, bytes, int]]
+    labels: list[tuple[bytes | None, Any, int]]
     labelled: bool
     def write(
         self,

@@ -121,8 +121,8 @@ class Run:
         self.normalised = 0
         self.episodes: dict[Name, Episode] = dict(self.learner.episodes)
         fields = self.messages.fields
-        self.ordinary = lines and not fields.model and not fields.version
         self.naming = Naming(fields) if (fields.model or fields.version) else None
+        self.ordinary = lines and self.naming is None
         name = self.messages.label_path[-1]
         quoted = msgspec.json.encode(name)
         # A line without this text has no label, which saves a search. A name that JSON can write in
@@ -159,8 +159,8 @@ class Run:
         opened, errors = list[Opened](), dict[int, StreamCANError]()
         batch = None
         if self.ordinary:
-            values_ = [line for _, line in taken]
-            batch = self.messages.read_ordinary(values_, labelled=self.labelled)
+            inputs = [line for _, line in taken]
+            batch = self.messages.read_ordinary(inputs, labelled=self.labelled)
         if batch is None:
             opened, names, P = self.open(taken)
             errors = {i: one for i, one in enumerate(opened) if isinstance(one, StreamCANError)}
@@ -279,15 +279,13 @@ class Run:
 
     def learn_ordinary(self, batch: OrdinaryBatch) -> list[bytes]:
         """Correct and learn a batch of ordinary lines; return the output lines."""
-        messages, own = self.messages, batch.labelled
+        own = batch.labelled
         labels = [
-            LateLabel(
-                None if own else id, messages.ordinary_label(text), due, due - 1 if own else None
-            )
-            for id, text, due in batch.labels
+            LateLabel(None if own else id, name, due, due - 1 if own else None)
+            for id, name, due in batch.labels
         ]
         found = self.play(batch.ids, batch.rows, labels)
-        return batch.write(messages.finished(found.rows), found.asked, found.sets)
+        return batch.write(self.messages.finished(found.rows), found.asked, found.sets)
 
     def play(
         self, ids: Sequence[bytes | None], rows: Any, labels: Sequence[LateLabel], **more: Any

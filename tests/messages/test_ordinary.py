@@ -23,6 +23,7 @@ from stream_can.messages.messages import JSON, Messages
 from stream_can.messages.numbers import COMPILED
 from stream_can.messages.records import Record
 from stream_can.pipe import pipe
+from stream_can.pipe.statefile import PipeState
 
 pytestmark = pytest.mark.fast
 
@@ -179,6 +180,15 @@ def test_batches_teach_and_answer_the_same(tmp_path: Path, options: dict[str, An
     assert states[0] == states[1]
     assert outputs[0] == outputs[1]
     assert outputs[0][0].count(b"\n") == 1500
+
+
+def test_a_class_may_be_written_in_more_ways_than_are_remembered(tmp_path: Path) -> None:
+    """All in one batch, and the first of them again at its end."""
+    texts = ["1", *("1." + "0" * k for k in range(1, 300)), "1"]
+    lines = [f'{{"id":{i},"label":{text}}}'.encode() for i, text in enumerate(texts)]
+    assert played(lines, state=tmp_path / "state") == (b"", "")
+    learner = PipeState.from_bytes((tmp_path / "state").read_bytes()).learner
+    assert learner.live[None, None].corrector.n_labels == len(texts)
 
 
 class OneModel:

@@ -202,6 +202,14 @@ def test_on_a_terminal_it_says_what_became_of_the_lines():
     assert "over 1 labels: accuracy 1.0000 -> 1.0000" in said
 
 
+def test_on_a_terminal_it_ends_where_no_line_came():
+    piped = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    with OnTerminal(command(), **piped) as running:
+        wait("the end", lambda: running.process.poll() is not None and running.text)
+        assert running.process.returncode == 0
+    assert "0 predictions, 0 labels learned with theirs" in running.text
+
+
 @pytest.mark.fast
 def test_a_label_beside_the_probabilities_is_told_about():
     line = b'{"id":1,"probs":[1,0,0,0],"label":"a"}\n'
