@@ -64,9 +64,8 @@ class PendingRequests:
         start = start_of(settings)
         self.classes, self._formats = start.classes, start.formats
         self.kind = settings.kind
-        self._several = settings.several
         self._messages = Messages(
-            self.classes, settings.fields, formats=self._formats, several=self._several
+            self.classes, settings.fields, formats=self._formats, several=settings.several
         )
         self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path
         self._lock = threading.Lock()

@@ -34,8 +34,13 @@ cdef const char *read_row(
     return read_numbers(p, end, numbers, m)
 
 
+cdef Py_ssize_t row_size(Py_ssize_t m) noexcept nogil:
+    """Return the maximum number of characters of an array of m numbers."""
+    return m * (WIDEST + 1) + 2
+
+
 cdef Py_ssize_t write_row(const double *numbers, Py_ssize_t m, char *text) noexcept nogil:
-    """Write m numbers as an array, in at most m * (WIDEST + 1) + 2 characters; return how many."""
+    """Write m numbers as an array, in at most `row_size` characters; return how many."""
     return write_numbers(numbers, m, text)
 
 
@@ -65,7 +70,7 @@ def array_texts(rows):
         return
     cdef const double[:, ::1] view = rows
     cdef Py_ssize_t i, size, m = view.shape[1]
-    cdef bytes room = PyBytes_FromStringAndSize(NULL, m * (WIDEST + 1) + 2)
+    cdef bytes room = PyBytes_FromStringAndSize(NULL, row_size(m))
     cdef char *text = PyBytes_AS_STRING(room)
     for i in range(view.shape[0]):
         size = write_numbers(&view[i, 0] if m else NULL, m, text)

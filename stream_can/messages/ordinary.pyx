@@ -8,7 +8,7 @@ in fields at the top; a batch with anything else is left to msgspec. Outputs are
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdlib cimport free, malloc, realloc
 
-from stream_can.messages.numbers cimport read_row, write_row
+from stream_can.messages.numbers cimport read_row, row_size, write_row
 
 import msgspec
 import numpy as np
@@ -51,9 +51,6 @@ cdef extern from "ordinary.h" nogil:
 cdef bytes ASK_NAME = ASKED.encode(), SET_NAME = SETS.encode()
 encode = msgspec.json.encode
 
-cdef enum:
-    WIDEST = 24  # see numbers.h
-
 
 cdef class OrdinaryBatch:
     """Predictions and labels of a batch, in order."""
@@ -63,8 +60,8 @@ cdef class OrdinaryBatch:
     cdef readonly object rows
     """Rows, float64 of shape (n, m)."""
     cdef readonly list labels
-    """(id, text of the class, number of predictions before it) of each label; it is that of the
-    last of these where predictions carry their own."""
+    """(id, JSON text of the class, number of predictions before it) of each label; it is that of
+    the last of these where predictions carry their own."""
     cdef readonly bint labelled
     cdef Ordinary reader
     cdef object lines           # the fields lie in them
@@ -163,7 +160,7 @@ cdef class OrdinaryBatch:
             raise ValueError(f"rows: {rows.shape}, expected {(self.n, m)}")
         cdef Span more
         cdef list added = _added(asked, sets, self.n)
-        cdef Py_ssize_t most = 2 * self.widest + m * (WIDEST + 1) + reader.raw.size + 8
+        cdef Py_ssize_t most = 2 * self.widest + row_size(m) + reader.raw.size + 8
         if added is not None:
             most += max(map(len, added), default=0)
         cdef bytes field, room = PyBytes_FromStringAndSize(NULL, most)
@@ -233,5 +230,5 @@ cdef class Ordinary:
         not ordinary. ``labelled``: predictions may carry their own label."""
         if not COMPILED or not self.m:
             return None
-        batch = OrdinaryBatch(self, lines, labelled)
-        return batch if (<OrdinaryBatch>batch).read() else None
+        cdef OrdinaryBatch batch = OrdinaryBatch(self, lines, labelled)
+        return batch if batch.read() else None

@@ -386,9 +386,12 @@ class LocalService(Service):
         pending = self.requests.get(number)
         if pending is None:
             raise NotOpen("this request was answered already, or is too old")
-        label = label_of(chosen, pending.says.classes or self.start.classes, self.settings.kind)
-        if isinstance(chosen, str):
-            label = self._class(chosen)
+        listed = self.learner.listed
+        if listed is not None and isinstance(chosen, str):
+            label = listed.known(chosen)
+        else:
+            classes = pending.says.classes or self.start.classes
+            label = label_of(chosen, classes, self.settings.kind)
         message: dict[str, object] = {}
         put(message, self.reader.first.label_path, label)
         put(message, self.settings.id.split("."), pending.says.id)
@@ -402,14 +405,11 @@ class LocalService(Service):
             self.reader.first,
         )  # fmt: skip
 
-    def _class(self, name: str) -> Any:
-        """The class of a name among very many; UnknownClass where there is none."""
-        assert self.learner.listed is not None
-        return self.learner.listed.known(name)
-
     def _knows(self, name: str) -> bool:
+        """Whether very many classes have one of this name."""
+        listed = self.learner.listed
         try:
-            return self.learner.listed is not None and self._class(name) is not None
+            return listed is not None and listed.known(name) is not None
         except UnknownClass:
             return False
 

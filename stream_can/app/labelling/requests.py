@@ -66,8 +66,6 @@ def label_of(chosen: Chosen, classes: Sequence[Any], kind: RowKind) -> Any:
     UnknownClass
         There is no such class, or the answer belongs to another kind of rows.
     """
-    if kind == "listed" and isinstance(chosen, str):
-        return chosen
     columns = chosen if isinstance(chosen, list) else [chosen]
     if isinstance(chosen, list) != (kind == "several") or not all(
         isinstance(column, int) and 0 <= column < len(classes) for column in columns
