@@ -6,6 +6,8 @@ import pytest
 
 from tests.pages import ROOT
 
+pytestmark = pytest.mark.fast
+
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
