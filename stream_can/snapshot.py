@@ -27,7 +27,8 @@ MAGIC = b"strmcan\x00"
 VERSION = 3
 """The version written, and the only one read; raised when the content changes."""
 ENVELOPE = struct.Struct("<8sHIQ")
-DTYPES = ("<f8", "<f4", "<i8", "<i4")
+DTYPES = {name: (np.dtype(name), np.dtype("=" + name[1:])) for name in ("<f8", "<f4", "<i8", "<i4")}
+"""Types of arrays: in a snapshot, and on this machine."""
 
 
 class Payload(msgspec.Struct):
@@ -35,6 +36,12 @@ class Payload(msgspec.Struct):
 
     head: dict[str, Any]
     arrays: dict[str, tuple[str, list[int], bytes]]
+
+
+class _Views(msgspec.Struct):
+    """Arrays of a payload, not copied."""
+
+    arrays: dict[str, tuple[str, list[int], memoryview]]
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Payload)
@@ -55,8 +62,26 @@ def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     """Encode arrays so that :func:`decode` restores them exactly."""
     little = {k: np.asarray(a, a.dtype.newbyteorder("<"), order="C") for k, a in arrays.items()}
     blocks = {k: (a.dtype.str, list(a.shape), a.data) for k, a in little.items()}
-    payload = _encoder.encode({"head": head, "arrays": blocks})  # a Payload
-    return ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(payload), len(payload)) + payload
+    return sealed(_encoder.encode({"head": head, "arrays": blocks}))  # a Payload
+
+
+def envelope(payload: bytes) -> bytes:
+    """What stands before a payload."""
+    return ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(payload), len(payload))
+
+
+def sealed(payload: bytes) -> bytes:
+    """A payload behind its envelope."""
+    return envelope(payload) + payload
+
+
+def places(payload: bytes) -> NDArray[np.int64]:
+    """Where the numbers of each array begin and end in a payload, shape (arrays, 2)."""
+    views = msgspec.msgpack.decode(payload, type=_Views).arrays.values()
+    begin = np.frombuffer(payload, np.uint8).ctypes.data
+    starts = [np.frombuffer(view, np.uint8).ctypes.data - begin for _, _, view in views]
+    ends = [start + view.nbytes for start, (_, _, view) in zip(starts, views, strict=True)]
+    return np.array([starts, ends], np.int64).T.copy()
 
 
 def decode(data: bytes) -> Decoded:
@@ -85,9 +110,8 @@ def decode(data: bytes) -> Decoded:
         for name, (dtype, shape, raw) in content.arrays.items():
             if dtype not in DTYPES:
                 raise ValueError(f"array {name} has type {dtype}")
-            arrays[name] = (
-                np.frombuffer(raw, dtype).reshape(shape).astype(np.dtype(dtype).newbyteorder("="))
-            )
+            little, own = DTYPES[dtype]
+            arrays[name] = np.frombuffer(raw, little).reshape(shape).astype(own)
     except _UNREADABLE as error:
         raise SnapshotMismatch(f"snapshot: unreadable payload: {error}") from None
     return Decoded(content.head, arrays)

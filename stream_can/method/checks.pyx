@@ -2,9 +2,11 @@
 """Checks of predictions where they enter; compiled. Inside they are trusted."""
 
 from cpython.buffer cimport (
-    PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer,
+    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, Py_buffer, PyBuffer_Release,
+    PyObject_GetBuffer,
 )
 from libc.math cimport fabs
+from libc.stdint cimport int64_t
 
 from stream_can.method.vectormath cimport bad_row, divide, sum_of
 
@@ -104,3 +106,47 @@ def normalised(P):
     for i in range(n):
         divide(&rows[i, 0], sum_of(&rows[i, 0], m), target + i * m, m)
     return out
+
+
+ctypedef fused number:
+    double
+    float
+    int64_t
+
+
+cdef bint inside(const number *x, Py_ssize_t n, const double *least, const double *most,
+                 Py_ssize_t step) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(n):
+        if not (least[i * step] <= x[i] <= most[i * step]):
+            return False
+    return True
+
+
+def within(array, const double[:, ::1] bounds):
+    """Check that each number lies between its bounds, which NaN does not.
+
+    ``array`` holds n numbers, C-contiguous, of type float64, float32 or int64; ``bounds`` has the
+    least and the most, shape (2, n), or shape (2, 1) where they are the same for all.
+    """
+    cdef Py_buffer view
+    cdef const double *least = &bounds[0, 0]
+    cdef const double *most = &bounds[1, 0]
+    cdef Py_ssize_t n, step = bounds.shape[1] > 1
+    cdef bint found
+    PyObject_GetBuffer(array, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+    try:
+        n = view.len // view.itemsize
+        if step and n != bounds.shape[1]:
+            raise ValueError(f"{n} numbers, and bounds of {bounds.shape[1]}")
+        if view.format[0] == b"d":
+            found = inside(<const double *>view.buf, n, least, most, step)
+        elif view.format[0] == b"f":
+            found = inside(<const float *>view.buf, n, least, most, step)
+        elif view.format[0] in (b"l", b"q") and view.itemsize == sizeof(int64_t):
+            found = inside(<const int64_t *>view.buf, n, least, most, step)
+        else:
+            raise TypeError(f"numbers of type {view.format.decode()}")
+    finally:
+        PyBuffer_Release(&view)
+    return found

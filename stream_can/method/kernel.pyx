@@ -6,11 +6,14 @@ docs/method.md has the formulas and their sources; the state arrays belong to th
 """
 
 cimport cython
-from cpython.buffer cimport Py_buffer, PyBuffer_Release
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS, Py_buffer, PyBuffer_Release, PyObject_GetBuffer,
+)
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, NAN, exp, floor, isinf, log, signbit, sqrt
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 from stream_can.method.calibrated cimport (
     Calibrated, calibrate, count_label, take_share,
@@ -154,6 +157,7 @@ cdef struct Second:     # the second mixture: what is sent is mixed from these
 cdef struct Moving:     # the class mix without labels: behind the fitted base, or the anchor
     Chain chain         # without experts where there is none
     double *V           # decayed sum of the anchor's rows, then their number; NULL after fit
+    const double *ref   # the mix that the fitted base's start from; NULL without one
     double *frozen      # the fitted base's row as it was before
     const double *sharp     # mean |r|^2 of the validation rows of each class; NULL without a guard
     double *D           # decayed sum of how much flatter rows are, then their number
@@ -388,12 +392,20 @@ cdef class Model:
         self.features.widest = -exp(LARGEST_LOG_B) * log(self.floor)
         self.features.widest += LARGEST_T * float(-logs.min())
         self.features.widest += 30
+        self.refresh()
+
+    cdef void refresh(self) noexcept nogil:
+        """Compute what follows from the arrays of the state."""
+        cdef Py_ssize_t i
         self.features.stale = True
-        for i in range(m):
+        self.guards.n_unheard = self.guards.n_silent = 0
+        for i in range(self.m):
             self.guards.n_unheard += self.guards.heard[i] != 1
             if self.guards.heard[i] == -1:
                 self.guards.silent[self.guards.n_silent] = i
                 self.guards.n_silent += 1
+        if self.moving.ref != NULL:
+            invert(self.moving.ref, self.moving.chain.inverse, self.m)
         self.refresh_prior()
         self.weigh_final()
 
@@ -439,7 +451,7 @@ cdef class Model:
             self.moving.V = pointer(state["V"], m + 1)
             chain.row = workspace(rows)
             return 0
-        invert(pointer(state["ref"], m), chain.inverse, m)
+        self.moving.ref = pointer(state["ref"], m)
         self.moving.frozen, chain.row = workspace(rows), self.fitted.r
         if "sharp" in state:
             self.moving.sharp, self.moving.D = pointer(state["sharp"], m), pointer(state["D"], 2)

@@ -13,6 +13,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import (
     Annotated,
     Any,
@@ -154,6 +155,7 @@ CorrectorSettings: Any = msgspec.defstruct(
 DEFAULTS = CorrectorSettings()
 
 
+@cache
 def kind_of(name: str) -> Any:
     """Type of a setting given as text: float, int, str, or list for several."""
     kind = _bounds(_TYPES[name])[0]

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.method.bases import BASES, FITTED_PATHS, MOST_C, MOST_LOG_B, MOST_T
+from stream_can.method.checks import within
 from stream_can.method.paths import SEGMENTED_PATHS, anchor, split
 from stream_can.method.sums import EXPERTS, MOVING_EXPERTS, WEIGHTS_OF_EXPERTS
 
@@ -209,21 +211,20 @@ def check_state(
     sets: bool = False,
 ) -> None:
     """Raise ValueError where an array is missing, unexpected or invalid."""
-    wanted = set(needed(paths)) | set(SETS if sets else ())
-    optional = {name for base in _bases(paths) for name in BASES[base].optional}
+    expected, wanted = _expected(m, tuple(paths), n_columns, sets)
     if missing := sorted(wanted - state.keys()):
         raise ValueError(f"array {missing[0]} is missing")
-    if strange := sorted(state.keys() - wanted - optional):
+    if strange := sorted(state.keys() - expected.keys()):
         raise ValueError(f"array {strange[0]} does not belong to paths {', '.join(paths)}")
     for name, array in state.items():
-        kind = spec(name)
-        shape = kind.size(m, len(paths), n_columns)
-        if array.dtype != np.dtype(kind.dtype) or array.shape != shape:
+        dtype, shape, bounds = expected[name]
+        if array.dtype != dtype or array.shape != shape:
             raise ValueError(
                 f"array {name} is {array.dtype} of shape {array.shape},"
-                f" expected {np.dtype(kind.dtype)} of shape {shape}"
+                f" expected {dtype} of shape {shape}"
             )
-        if not ((array >= kind.least) & (array <= kind.most)).all():
+        if not within(array, bounds):
+            kind = spec(name)
             raise ValueError(
                 f"array {name} holds a number that is not from {kind.least} to {kind.most}"
             )
@@ -233,6 +234,20 @@ def check_state(
     for together in (("Q", "ref", "W", *list(EXPERTS)[1:]), ("sharp", "D")):
         if 0 < len([name for name in together if name in state]) < len(together):
             raise ValueError(f"arrays {', '.join(together)} go together")
+
+
+@lru_cache(maxsize=64)
+def _expected(
+    m: int, paths: tuple[str, ...], n_columns: int, sets: bool
+) -> tuple[dict[str, tuple[np.dtype[Any], tuple[int, ...], Array]], set[str]]:
+    """Type, shape and bounds of each array that may be there; the names of those that must."""
+    wanted = {*needed(paths), *(SETS if sets else ())}
+    found = {}
+    for name in wanted.union(*(BASES[base].optional for base in _bases(paths))):
+        kind = spec(name)
+        bounds = np.stack(np.broadcast_arrays(kind.least, kind.most)).astype(float).reshape(2, -1)
+        found[name] = np.dtype(kind.dtype), kind.size(m, len(paths), n_columns), bounds
+    return found, wanted
 
 
 def check_values(numbers: NDArray[Any]) -> Array:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
+import msgspec
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import ArrayType, DoubleType, StringType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    IntegralType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
@@ -18,13 +35,29 @@ from stream_can.spark.columns import (
     arrays,
     check_columns,
     check_segments,
+    map_in_arrow,
     matrix,
     quoted,
     refuse,
 )
-from stream_can.spark.fixed import Errors
+from stream_can.spark.fixed import NAMES, Errors, lists
+from stream_can.spark.in_turn import InTurn
 
 __all__ = ["correct_by_key"]
+
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(dict[str, bytes])
+
+KEYS = (StringType, IntegralType, BooleanType, DateType)
+TIMES = (StringType, NumericType, DateType, TimestampType, TimestampNTZType)
+LABELS = (*TIMES, BooleanType)
+
+GROUPS = 256
+"""Number of groups of keys by their hash: what Spark does for each key of a state takes it 1.3 ms,
+so a state is a group's. A checkpoint belongs to this number."""
+PAGE = 32
+"""Number of keys above which the pages of a group double."""
+ROWS = 10_000
+"""Most rows of a group that become one value."""
 
 
 def correct_by_key(
@@ -53,7 +86,7 @@ def correct_by_key(
     df
         A streaming DataFrame.
     key
-        Column of keys.
+        Column of keys: text, numbers, dates or the like. Rows without a key are of one key, null.
     start
         Initial corrector of each key.
     probs, label, order, into, set_into, errors
@@ -65,120 +98,250 @@ def correct_by_key(
     -------
     The predictions, in order within each key, without ``label`` and with the new array columns; a
     streaming DataFrame for the output mode "append".
+
+    Raises
+    ------
+    ValueError, TypeError
+        A column is missing, has another type, or exists already.
+    StreamCANError
+        Within Spark's own error, when a micro-batch is computed: a row without a time, and unless
+        ``errors`` is "null" a row that is no probability vector and a label that is no class.
     """
-    check_columns(
-        df, key, probs, label, order, new=[into, None if start.sets is None else set_into]
-    )
+    if errors not in ("fail", "null"):
+        raise ValueError(f"errors: {errors!r}, expected 'fail' or 'null'")
+    made = [into] if start.sets is None else [into, set_into]
+    text, group = f"{into} key", f"{into} group"
+    check_columns(df, key, probs, label, order, new=[*made, text, group])
     check_segments(df, start.segments)
+    for name, kinds, wanted in (
+        (key, KEYS, "text, integers, booleans or dates"),
+        (order, TIMES, "times, numbers or text"),
+        (label, LABELS, "names of classes"),
+    ):
+        kind: DataType = df.schema[name].dataType
+        if not isinstance(kind, kinds):
+            raise TypeError(f"column {name} is {kind.simpleString()}, expected {wanted}")
     df = df.withColumn(probs, arrays(df, probs))
-    fields = [field for field in df.schema.fields if field.name != label]
-    schema = StructType(fields).add(into, ArrayType(DoubleType(), containsNull=False))
+    schema = StructType([field for field in df.schema.fields if field.name != label])
+    schema.add(into, ArrayType(DoubleType(), containsNull=False))
     if start.sets is not None:
-        schema = schema.add(set_into, ArrayType(StringType(), containsNull=False))
-    # As text, because pandas turns integers beside null into floats.
-    texts = {f"{into} segment {i}": quoted(name) for i, name in enumerate(start.segments)}
-    df = df.withColumns({name: column.cast("string") for name, column in texts.items()})
-    processor = _ByKey(
-        start.to_bytes(), df.columns, key, probs, label, order, into, errors, set_into
-    )
-    return df.groupBy(key).transformWithStateInPandas(processor, schema, "append", "none")
+        schema.add(set_into, ArrayType(StringType(), containsNull=False))
+    keys = quoted(key)
+    df = df.withColumns({text: keys.cast("string"), group: F.pmod(F.xxhash64(keys), F.lit(GROUPS))})
+    names = _Names(df.columns[:-2], key, probs, label, order, into, set_into)
+    processor = _OfGroup(start, names, errors)
+    packed = map_in_arrow(df, _pack, "group long, rows binary").groupBy("group")
+    corrected = packed.transformWithStateInPandas(processor, "rows binary", "append", "none")
+    return corrected.mapInArrow(_unpack, schema)
 
 
-class _ByKey(StatefulProcessor):  # type: ignore[misc]
-    """The processor that Spark calls with the rows of each key."""
+class _Names(NamedTuple):
+    """Columns of the stream, and which of them hold what."""
 
-    def __init__(
-        self,
-        start: bytes,
-        columns: list[str],
-        key: str,
-        probs: str,
-        label: str,
-        order: str,
-        into: str,
-        errors: Errors,
-        set_into: str,
-    ) -> None:
-        self._start, self._columns, self._key, self._errors = start, columns, key, errors
-        self._set_into = set_into
-        self._probs, self._label, self._order, self._into = probs, label, order, into
+    all: list[str]
+    key: str
+    probs: str
+    label: str
+    order: str
+    into: str
+    set_into: str
+
+
+def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make the rows of each group one value: an Arrow stream."""
+    for batch in batches:
+        groups = batch.column(batch.num_columns - 1).to_numpy()
+        places = np.argsort(groups, kind="stable")
+        found, starts = np.unique(groups[places], return_index=True)
+        batch = batch.take(pa.array(places))
+        parts = [
+            _stream(batch.slice(start, end - start))
+            for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays([pa.array(found), pa.array(parts)], ["group", "rows"])
+
+
+def _unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Read the rows of values."""
+    for batch in batches:
+        if batch.num_rows:
+            yield _rows(batch.column(0).to_pylist())
+
+
+def _stream(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _rows(values: Iterable[bytes]) -> pa.RecordBatch:
+    tables = [pa.ipc.open_stream(value).read_all() for value in values]
+    return pa.concat_tables(tables).combine_chunks().to_batches()[0]
+
+
+class _Store:
+    """States of a group's keys in Spark's state store: a hash table of pages.
+
+    A page is one value, which costs a round trip of .25 ms however many keys it has; what a batch
+    does not touch is neither read nor written.
+    """
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._n, self._n_keys = 1, 0
+        self._read: dict[int, dict[str, bytes]] = {}
+        self._size = handle.getValueState("size", "pages int, keys int")
+        self._pages = handle.getMapState("pages", "page int", "states binary")
+
+    def read(self, keys: Iterable[str]) -> dict[str, bytes]:
+        """The states of keys of the current group; those of new keys are missing."""
+        self._n, self._n_keys = self._size.get() or (1, 0)
+        self._read = {}
+        found = {}
+        for key in keys:
+            page = self._page(self._place(key))
+            if key in page:
+                found[key] = page[key]
+        return found
+
+    def write(self, states: dict[str, bytes]) -> None:
+        """Replace the states of the keys that were read."""
+        before = sum(map(len, self._read.values()))
+        for key, state in states.items():
+            self._page(self._place(key))[key] = state
+        if new := sum(map(len, self._read.values())) - before:
+            self._grow(self._n_keys + new)
+        for place, page in self._read.items():
+            self._pages.updateValue((place,), (_ENCODER.encode(page),))
+
+    def _grow(self, n_keys: int) -> None:
+        """Double the pages until a page has few keys."""
+        n = self._n
+        while n_keys > PAGE * n:
+            n *= 2
+        if n > self._n:
+            every = [self._page(place) for place in range(self._n)]
+            self._n, self._read = n, {place: {} for place in range(n)}
+            for page in every:
+                for key, state in page.items():
+                    self._read[self._place(key)][key] = state
+        self._size.update((n, n_keys))
+
+    def _place(self, key: str) -> int:
+        return zlib.crc32(key.encode()) % self._n
+
+    def _page(self, place: int) -> dict[str, bytes]:
+        if place not in self._read:
+            found = self._pages.getValue((place,))
+            self._read[place] = {} if found is None else _DECODER.decode(bytes(found[0]))
+        return self._read[place]
+
+
+class _OfGroup(StatefulProcessor):  # type: ignore[misc]
+    """The processor that Spark calls with the rows of each group."""
+
+    def __init__(self, start: Corrector, names: _Names, errors: Errors) -> None:
+        self._start, self._sets = start.to_bytes(), start.sets
+        self._classes, self._segments = start.classes, start.segments
+        self._names, self._errors = names, errors
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getValueState("corrector", "snapshot binary")
-        self._sets = Corrector.from_bytes(self._start).sets
+        self._store = _Store(handle)
+        self._in_turn = InTurn(sets=self._sets)
 
     def handleInputRows(  # noqa: N802, Spark's name
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
-        """Process the rows of one key in one micro-batch.
+        """Process the rows of a group's keys in one micro-batch."""
+        made = self._process(_rows(value for frame in rows for value in frame.iloc[:, 1]))
+        for start in range(0, made.num_rows, ROWS):
+            yield pd.DataFrame({"rows": [_stream(made.slice(start, ROWS))]})
 
-        A label without its row (``gone``) teaches the class mix alone, so a missing row is no error
-        there. Predictions that are no probability vectors become None.
+    def _process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The predictions, corrected, in order within each key.
+
+        A label without its row teaches the class mix alone, so a missing row is no error there.
+        Predictions that are no probability vectors become null.
         """
-        state = self._state.get()[0] if self._state.exists() else self._start
-        corrector = Corrector.from_bytes(bytes(state), sets=self._sets)
-        frame = pd.concat(list(rows), ignore_index=True)
-        frame.columns = pd.Index(self._columns)  # Spark names some "_5", which are not words
-        column = pa.array(frame[self._probs], pa.list_(pa.float64()))
-        P, bad = matrix(column, corrector.classes)
-        gone, is_label = column.is_null().to_pylist(), frame[self._label].notna().tolist()
+        columns = dict(zip(self._names.all, batch.columns, strict=False))
+        _, key, probs, label, order, into, set_into = self._names
+        keys, times = batch.column(len(columns)).to_pylist(), columns[order]
+        self._check_times(times, keys)
+        P, bad = matrix(columns[probs], self._classes)
+        labels, gone = columns[label].to_pylist(), columns[probs].is_null().to_pylist()
+        is_label = columns[label].is_valid().to_pylist()
+        bad = {i: why for i, why in bad.items() if not (is_label[i] and gone[i])}
         if self._errors == "fail":
-            keys = [f"{key[0]}, {self._order} = {time}" for time in frame[self._order]]
-            wrong = {i: why for i, why in bad.items() if not (is_label[i] and gone[i])}
-            refuse(wrong, self._probs, keys, self._key)
-        names = corrector.segments
-        texts = {name: frame.pop(f"{self._into} segment {i}") for i, name in enumerate(names)}
-        given = pd.DataFrame(texts).to_dict("records") or None
-        corrected: list[Any] = [None] * len(P)
-        found: list[Any] = [None] * len(P)
-        places = self._in_order(frame, is_label, P, given, key)
-        for i in places:
-            if i in bad and not (is_label[i] and gone[i]):
-                continue
-            if not is_label[i]:
-                own = given and given[i]
-                if self._sets is None:
-                    corrected[i] = corrector.process_one(P[i], segments=own)
-                    continue
-                corrected[i], receipt = corrector.process_one(P[i], receipt=True, segments=own)
-                found[i] = [json_name(name) for name in corrector.set_of(corrected[i], receipt)]
-                continue
-            try:
-                corrector.learn_one(
-                    None if gone[i] else P[i],
-                    frame[self._label][i],
-                    segments=given and given[i],
-                )
-            except UnknownClass as error:
-                if self._errors == "fail":
-                    raise UnknownClass(f"{self._key} = {key[0]}: {error}") from None
-        self._state.update((corrector.to_bytes(),))
-        frame[self._into] = corrected
-        if self._sets is not None:
-            frame[self._set_into] = found
-        kept = frame.loc[[i for i in places if not is_label[i]]]
-        yield kept.drop(columns=self._label)
+            refuse(bad, probs, {i: f"{keys[i]}, {order} = {times[i]}" for i in bad}, key)
+        given: list[Any] = [None] * len(P)
+        if self._segments:
+            given = pa.table({name: columns[name] for name in self._segments}).to_pylist()
 
-    def _in_order(
-        self,
-        frame: pd.DataFrame,
-        is_label: list[bool],
-        P: Any,
-        given: list[dict[str, Any]] | None,
-        key: tuple[Any, ...],
-    ) -> list[int]:
-        """Sort rows by time, predictions first; Spark delivers those of a key in no order."""
-        times = frame[self._order]
-        if times.isna().any():
+        def tie(i: int) -> tuple[Any, ...]:
+            """Spark's own order must not matter; rows equal in all of this are interchangeable."""
+            return str(labels[i]), P[i].tobytes(), str(given[i])
+
+        sent: list[int] = []
+        sets: list[Any] = []
+        states = self._store.read({_text(name) for name in keys})
+        for places in _in_order(keys, times, is_label, tie):
+            name = keys[places[0]]
+            state = states.get(_text(name), self._start)
+            corrector = self._in_turn.load(state)
+            for i in places:
+                if not is_label[i]:
+                    sent.append(i)
+                    sets.append(None)
+                    if i not in bad:
+                        P[i], receipt = corrector.process_one(P[i], receipt=True, segments=given[i])
+                        if self._sets is not None:
+                            sets[-1] = [json_name(y) for y in corrector.set_of(P[i], receipt)]
+                elif i not in bad:
+                    try:
+                        p = None if gone[i] else P[i]
+                        corrector.learn_one(p, labels[i], segments=given[i])
+                    except UnknownClass as error:
+                        if self._errors == "fail":
+                            raise UnknownClass(f"{key} = {name}: {error}") from None
+            states[_text(name)] = self._in_turn.dump()
+        self._store.write(states)
+        made = {
+            name: columns[name].take(pa.array(sent, pa.int64()))
+            for name in columns
+            if name != label
+        }
+        made[into] = lists(P[sent], {at: bad[i] for at, i in enumerate(sent) if i in bad})
+        if self._sets is not None:
+            made[set_into] = pa.array(sets, NAMES)
+        return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+
+    def _check_times(self, times: pa.Array, keys: list[str | None]) -> None:
+        missing = times.is_null(nan_is_null=True).to_pylist()
+        if any(missing):
+            name = keys[missing.index(True)]
+            n = sum(away for away, own in zip(missing, keys, strict=True) if own == name)
             raise StreamCANError(
-                f"{self._key} = {key[0]}: {times.isna().sum()} rows have no {self._order}, "
+                f"{self._names.key} = {name}: {n} rows have no {self._names.order}, "
                 "so their order is not known; leave them out or give them one"
             )
-        # Spark's own order must not matter. Rows equal in all of this are interchangeable.
-        labels = frame[self._label].astype(str)
-        return sorted(
-            range(len(P)),
-            key=lambda i: (
-                times[i], is_label[i], labels[i], P[i].tobytes(), str(given and given[i])
-            ),
-        )  # fmt: skip
+
+
+def _text(key: str | None) -> str:
+    """A key in the state store, where null is no key."""
+    return "" if key is None else f"={key}"
+
+
+def _in_order(
+    keys: list[str | None], times: pa.Array, is_label: list[bool], tie: Callable[[int], Any]
+) -> Iterator[list[int]]:
+    """Rows of each key by time, predictions first."""
+    ranks = pc.rank(times, tiebreaker="dense").to_numpy()
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(keys))}
+    codes = np.array([[numbers[name] for name in keys], ranks, is_label], np.int64)
+    places = np.lexsort(codes[::-1])
+    new = np.diff(codes[:, places]) != 0
+    for run in np.split(places, np.flatnonzero(new.any(0)) + 1):
+        if len(run) > 1:
+            run[:] = sorted(run.tolist(), key=tie)
+    for run in np.split(places, np.flatnonzero(new[0]) + 1):
+        yield run.tolist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from stream_can.errors import InvalidPrediction
 from stream_can.method.checks import bad_rows
 
 __all__ = [
-    "arrays", "check_columns", "check_segments", "is_vector", "matrix", "quoted",
+    "arrays", "check_columns", "check_segments", "is_vector", "map_in_arrow", "matrix", "quoted",
     "refuse", "segments_of",
 ]  # fmt: skip
 
@@ -41,9 +41,9 @@ def is_vector(df: DataFrame, name: str) -> bool:
 def arrays(df: DataFrame, name: str) -> Column:
     """Convert a column of probabilities to arrays."""
     if not is_vector(df, name):
-        return F.col(name)
+        return quoted(name)
     # Trap: vector_to_array does not accept null.
-    return F.when(F.col(name).isNotNull(), vector_to_array(F.col(name)))
+    return F.when(quoted(name).isNotNull(), vector_to_array(quoted(name)))
 
 
 def check_columns(df: DataFrame, *names: str | None, new: Sequence[str | None] = ()) -> None:
@@ -60,6 +60,21 @@ def check_columns(df: DataFrame, *names: str | None, new: Sequence[str | None] =
 def quoted(name: str) -> Column:
     """Refer to a column by name, whatever characters it has."""
     return F.col("`" + name.replace("`", "``") + "`")
+
+
+def map_in_arrow(
+    df: DataFrame, run: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: Any
+) -> DataFrame:
+    """Run a function on Arrow batches, whatever the columns are called.
+
+    Trap: ``df.mapInArrow`` does not take a name with a dot.
+    """
+    names = df.columns
+
+    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run(pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in batches)
+
+    return df.toDF(*(f"_{i}" for i in range(len(names)))).mapInArrow(named, schema)
 
 
 def check_segments(df: DataFrame, names: Sequence[str]) -> None:

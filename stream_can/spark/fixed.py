@@ -23,7 +23,9 @@ from stream_can.spark.columns import (
     check_columns,
     check_segments,
     is_vector,
+    map_in_arrow,
     matrix,
+    quoted,
     refuse,
     segments_of,
 )
@@ -31,6 +33,8 @@ from stream_can.spark.columns import (
 __all__ = ["Errors", "correct"]
 
 Errors = Literal["fail", "null"]
+NAMES = pa.list_(pa.field("element", pa.string(), nullable=False))
+"""Arrow's type of a column of sets."""
 
 
 @runtime_checkable
@@ -151,9 +155,9 @@ def correct(
         schema.add(receipt, ArrayType(FloatType(), containsNull=False))
     if sets:
         schema.add(set_into, ArrayType(StringType(), containsNull=False))
-    corrected = df.mapInArrow(run, schema)
+    corrected = map_in_arrow(df, run, schema)
     if vectors:
-        as_vector = F.when(F.col(into).isNotNull(), array_to_vector(F.col(into)))
+        as_vector = F.when(quoted(into).isNotNull(), array_to_vector(quoted(into)))
         corrected = corrected.withColumn(into, as_vector)
     return corrected
 
@@ -167,7 +171,7 @@ def names_of_sets(
     found = [
         None if i in bad else [names[k] for k in order[i] if has[i, k]] for i in range(len(rows))
     ]
-    return pa.array(found, pa.list_(pa.field("element", pa.string(), nullable=False)))
+    return pa.array(found, NAMES)
 
 
 def lists(rows: NDArray[Any], bad: dict[int, str]) -> pa.ListArray:

@@ -189,3 +189,9 @@ def test_the_original_can_be_dropped_in_the_plan(spark, corrector):
     df = correct(frame(spark, rows(20), "dense"), corrector)
     assert df.select(F.max("id")).first()[0] == 19
     assert df.drop("probability").columns == ["id", "s", "corrected"]
+
+
+def test_names_of_columns_may_have_a_dot(spark, corrector):
+    df = spark.createDataFrame([(1, rows(1)[0].tolist())], "`a.b` long, `p.q` array<double>")
+    (row,) = correct(df, corrector, probs="p.q", into="x.y").collect()
+    assert row["x.y"] == corrector.correct_one(row["p.q"]).tolist()
