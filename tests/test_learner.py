@@ -638,6 +638,17 @@ def test_the_model_that_was_silent_longest_is_dropped():
         Learner(Corrector(3), max_lanes=0)
 
 
+def test_many_classes_leave_a_state_small():
+    """Labelled predictions that are not scored yet were in it, 16 kB each: no topic took that."""
+    learner, rng = Learner(Corrector(1000)), np.random.default_rng(0)
+    P = rng.dirichlet(np.full(1000, 0.01), 200)
+    learner.correct_many(range(200), P)
+    learner.label_many(range(200), P.argmax(1).tolist())
+    memory = learner.state(without=learner.models).memory
+    assert len(memory) < 100_000
+    assert learner.scores[None, None][1].n == 200
+
+
 def test_very_many_models_leave_a_state_small():
     """Labelled predictions that are not scored yet were in it: of each model up to 255."""
     learner, other = (Learner(Corrector(4), max_lanes=300) for _ in range(2))

@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1500}
 """Session time-out: how soon another process takes over. Brokers allow no less by default."""
 MOST_ROWS, LARGE = 500, 20
-"""Rows of a state in a backlog; and the factor for large states, which are written less often."""
+"""Rows of a state in a backlog; and the most times as many, where states are large or rows wait."""
 MOST_BYTES_A_SECOND = 1 << 20
 """Maximum bytes of states written per second."""
 POLLS = 4
@@ -599,7 +599,10 @@ class Learns:
         self.committed += 1
         interval, pause = self._interval(learning), size / MOST_BYTES_A_SECOND
         self._due = begin + max(interval, pause)
-        self._most = int(MOST_ROWS * min(max(1.0, pause / interval), LARGE))
+        large = max(1.0, pause / interval)
+        if self._rows > self._most:  # it falls behind
+            large = max(large, 2 * self._most / MOST_ROWS)
+        self._most = int(MOST_ROWS * min(large, LARGE))
 
     def _send_letters(self, played: PlayedRecords) -> None:
         """Send dead letters of labels."""

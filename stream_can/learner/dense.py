@@ -188,21 +188,20 @@ class Dense(DeclaredClasses):
     def _observe(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:
         """Observe rows that were corrected elsewhere, and learn the labels between them."""
         assert rows.made is not None
-        m, data = len(self.classes), self._of_this_width(rows.made)
+        m, blobs = len(self.classes), self._of_this_width(rows.made)
+        data = np.frombuffer(b"".join(blobs), np.float32).reshape(len(blobs), self.width // 4)
         if labels:
             self._play(rows, labels, data[:, 4 * m :])
         else:
             self.corrector.observe_many(rows.raw, segments=_named(self.columns, rows.texts))
         sent = np.ascontiguousarray(data[:, 2 * m : 4 * m]).view(np.float64)
-        return Made(sent, blobs_of(data), None)
+        return Made(sent, blobs, None)
 
-    def _of_this_width(self, blobs: Sequence[bytes]) -> NDArray[np.float32]:
-        """Blobs as float32, shape (n, width / 4); a receipt of another size becomes an unknown
-        one."""
+    def _of_this_width(self, blobs: Sequence[bytes]) -> list[bytes]:
+        """Blobs, where a receipt of another size becomes an unknown one."""
         width, both = self.width, self.both
         unknown = np.full((width - both) // 4, np.nan, np.float32).tobytes()
-        every = [one if len(one) == width else one[:both] + unknown for one in blobs]
-        return np.frombuffer(b"".join(every), np.float32).reshape(len(every), width // 4)
+        return [one if len(one) == width else one[:both] + unknown for one in blobs]
 
     def _learn_one(self, one: JoinedLabel) -> None:
         """Learn a single label without rows: the same bits, in less time."""

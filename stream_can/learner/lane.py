@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from stream_can.learner.kinds import Given, Id, JoinedLabel, Judged, Kind, Reason, Recent, Unscored
@@ -101,16 +101,21 @@ class Lane:
 
     # ---- collect
 
-    def predict(self, number: int, entry: Recent) -> None:
-        """Add a row of the call, given its number."""
-        numbers, id = self._numbers, entry.id
-        self.last, entry.at = entry.number, len(numbers)
-        numbers.append(number)
-        self._entries.append(entry)
-        if id is not None:
-            if self.requests:
-                self.requests.pop(id, None)  # the request of an earlier prediction
-            self.recent[id] = entry
+    @property
+    def collected(self) -> int:
+        """Number of rows of the call that were added."""
+        return len(self._numbers)
+
+    def predict(self, numbers: range, entries: Sequence[Recent]) -> None:
+        """Add rows of the call, given their numbers."""
+        self.last = entries[-1].number
+        self._numbers += numbers
+        self._entries += entries
+        named = {id: entry for entry in entries if (id := entry.id) is not None}
+        if self.requests:  # those of earlier predictions
+            for id in named:
+                self.requests.pop(id, None)
+        self.recent.update(named)
 
     def raw_of(self, entry: Recent, call: Call) -> bytes:
         """Return a kept row, uncorrected."""

@@ -8,6 +8,7 @@ import operator
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import count, repeat
 from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
@@ -21,7 +22,6 @@ from stream_can.learner.dense import Dense
 from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, News, Reason, Recent
 from stream_can.learner.lane import (
     ONLY,
-    TOGETHER,
     Call,
     Lane,
     Name,
@@ -52,13 +52,14 @@ MOST_LONE = 100_000
 """Maximum number of labels without a prediction that are remembered."""
 MOST_ALARMS = 20
 """Maximum number of models and versions with an alarm each; those with most labels."""
-MOST_PENDING = 4 * TOGETHER
-"""Maximum number of unscored predictions that a state stores for all models together: with very
-many models it would otherwise be far larger than a topic accepts."""
+MOST_PENDING = 64 << 10
+"""Maximum bytes of unscored predictions that a state stores for all models together: with many
+models or classes it would otherwise be larger than a topic accepts."""
 
 
 PLAIN_IDS = {bytes, str, type(None)}
 """Types of ids that need no conversion."""
+PLAIN_BYTES = {bytes}
 
 Correctors = Corrector | MultiLabelCorrector | SparseCorrector
 """Correctors that a learner accepts."""
@@ -601,43 +602,66 @@ class Learner:
         seen: list[Recent],
     ) -> None:
         """Process rows of one model and version."""
-        kind, rows, order, serial = lane.kind, call.rows, self._order, lane.serial
-        base = size_of(0, kind.width, None) - length_of(0)
-        held = len(self._held) > 0  # none are added in here
-        given, time = None, None
         call.active[lane] = None
-        for i in range(first, last):
-            id = ids[i]
-            if times is not None:
-                time = times[i]
-                if time is not None and (time > self._clock or held):
-                    self._now(time, call)
-            if kind.columns:
-                given = kind.given(rows, i)
-            if id is None:
-                size = 0
-            elif type(id) is bytes and given is None and kind.width:
-                size = base + len(id)
-            else:
-                size = size_of(id, kind.width_of(rows, i), given)
-            entry = Recent(id, self._number, size, given)
-            entry.lane = serial
+        while first < last:
+            if not len(self._held):  # none are added in here
+                self._add_rows(first, last, lane, call, ids, times, seen)
+                return
+            time = None if times is None else times[first]
             if time is not None:
-                entry.time = time
-            self._number += 1
-            seen.append(entry)
-            lane.predict(i, entry)
-            if id is None:
-                continue
-            order.append(entry)
-            self._size += size
-            if held and (late := self._held.take(id, lane.name)) is not None:
+                self._now(time, call)
+            self._add_rows(first, first + 1, lane, call, ids, times, seen)
+            id = ids[first]
+            if id is not None and (late := self._held.take(id, lane.name)) is not None:
                 with contextlib.suppress(UnknownClass):  # of another model
-                    self._teach(
-                        lane, entry, kind.label(late.label, id), call, time=late.time, n=late.n
-                    )
-            if self._size > self._bound:
-                self._forget()
+                    y = lane.kind.label(late.label, id)
+                    self._teach(lane, seen[-1], y, call, time=late.time, n=late.n)
+            first += 1
+
+    def _add_rows(
+        self,
+        first: int,
+        last: int,
+        lane: Lane,
+        call: Call,
+        ids: list[Id | None],
+        times: Sequence[float | None] | None,
+        seen: list[Recent],
+    ) -> None:
+        """Keep rows of one model and version, until the bound is passed."""
+        kind, serial, number, n = lane.kind, lane.serial, self._number, last - first
+        those, numbers = ids[first:last], range(first, last)
+        given: Iterable[Given | None] = repeat(None, n)
+        if kind.columns:
+            given = [kind.given(call.rows, i) for i in numbers]
+        if not kind.columns and kind.width and PLAIN_BYTES.issuperset(map(type, those)):
+            base = size_of(b"", kind.width, None)
+            sizes = [base + len(id) for id in those]  # type: ignore[arg-type]
+        else:
+            given = list(given)
+            sizes = [
+                0 if id is None else size_of(id, kind.width_of(call.rows, i), one)
+                for id, i, one in zip(those, numbers, given, strict=True)
+            ]
+        when: Iterable[float] = repeat(math.nan, n)
+        if times is not None:
+            known = times[first:last]
+            when = [math.nan if time is None else time for time in known]
+            latest = max((time for time in when if time > self._clock), default=self._clock)
+            self._clock = max(self._clock, min(latest, self._until))
+        entries = [
+            Recent(id, k, size, one, at, b"", None, True, None, time, serial)
+            for id, k, size, one, at, time in zip(
+                those, count(number), sizes, given, count(lane.collected), when
+            )
+        ]
+        self._number = number + n
+        seen += entries
+        lane.predict(numbers, entries)
+        self._order += entries if None not in those else [e for e in entries if e.id is not None]
+        self._size += sum(sizes)
+        if self._size > self._bound:
+            self._forget()
 
     def _forget(self) -> None:
         """Drop the oldest predictions until the rest fits."""
@@ -943,7 +967,10 @@ class Learner:
         made: Sequence[bytes] | None,
     ) -> Corrected:
         """Process some rows of a batch, all of the same classes, and the labels between them."""
-        names = [batch.lanes[k].name for k in batch.of[first:last].tolist()]
+        if len(batch.lanes) == 1:
+            names: Any = batch.lanes[0].name
+        else:
+            names = [batch.lanes[k].name for k in batch.of[first:last].tolist()]
         columns = {name: values[first:last] for name, values in batch.columns.items()}
         return self._play(
             batch.ids[first:last], P, labels, columns or None, names,
@@ -1008,7 +1035,7 @@ class Learner:
         without
             Models and versions whose correctors are left out.
         """
-        if sum(len(lane.pending) for lane in self._lanes.values()) > MOST_PENDING:
+        if sum(len(x.both) for lane in self._lanes.values() for x in lane.pending) > MOST_PENDING:
             for lane in self._lanes.values():
                 lane.judge()
         head = saved.SavedHead(
