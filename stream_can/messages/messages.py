@@ -26,7 +26,7 @@ from stream_can.messages.fields import HEADER, Fields
 from stream_can.messages.forms import BadMessage, Forms, Largest, ListedForms
 from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
 from stream_can.method.checks import bad_rows
-from stream_can.method.classes import ClassIndex
+from stream_can.method.classes import ClassIndex, json_name
 from stream_can.method.rows import divided, rounded
 from stream_can.sparse.corrector import shortened
 
@@ -216,15 +216,14 @@ class Messages:
         if formats != {JsonCodec} or self.several or self.listed is not None or columns is not None:
             return None
         names = [name for name in (fields.probs, fields.raw, fields.label, fields.id) if name]
-        written = [msgspec.json.encode(name) for name in names]
         if len({*names}) < len(names) or any(
-            "." in name or name.startswith(HEADER) or text != b'"%b"' % name.encode()
-            for name, text in zip(names, written, strict=True)
+            "." in name or name.startswith(HEADER) or _plain(name) is None for name in names
         ):
             return None
         raw = msgspec.json.encode(fields.raw) if fields.raw else None
         id = None if fields.id is None else fields.id.encode()
-        return Ordinary(self._m, fields.probs.encode(), raw, fields.label.encode(), id)
+        classes = tuple(_plain(json_name(name)) for name in self.classes)
+        return Ordinary(classes, fields.probs.encode(), raw, fields.label.encode(), id)
 
     def read_ordinary(
         self, values: Sequence[bytes], *, labelled: bool = False
@@ -457,6 +456,12 @@ class Messages:
             name: str = _read_any(raw)
             return name.encode()
         return None if raw == b"null" else raw
+
+
+def _plain(name: str) -> bytes | None:
+    """A name in JSON without its quotes; None where something in it is escaped."""
+    text = name.encode()
+    return text if msgspec.json.encode(name) == b'"%b"' % text else None
 
 
 def _bad_scores(P: NDArray[np.float64], labels: Sequence[Any]) -> dict[int, str]:

@@ -177,6 +177,8 @@ static Py_ssize_t write_numbers(const double *numbers, Py_ssize_t m, char *text)
 
 static const char *read_numbers(const char *, const char *, double *, Py_ssize_t) { return nullptr; }
 static Py_ssize_t write_numbers(const double *, Py_ssize_t, char *) { return 0; }
+static const char *read_number(const char *, const char *, double *) { return nullptr; }
+static char *write_number(double, char *p) { return p; }
 
 #endif
 #endif

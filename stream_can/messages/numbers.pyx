@@ -23,6 +23,8 @@ cdef extern from "numbers.h" nogil:
     const char *past_space(const char *p, const char *end)
     const char *read_numbers(const char *p, const char *end, double *numbers, Py_ssize_t m)
     Py_ssize_t write_numbers(const double *numbers, Py_ssize_t m, char *text)
+    const char *read_number(const char *p, const char *end, double *number)
+    char *write_number(double number, char *p)
 
 COMPILED = bool(HAS_FROM_CHARS)
 
@@ -42,6 +44,16 @@ cdef Py_ssize_t row_size(Py_ssize_t m) noexcept nogil:
 cdef Py_ssize_t write_row(const double *numbers, Py_ssize_t m, char *text) noexcept nogil:
     """Write m numbers as an array, in at most `row_size` characters; return how many."""
     return write_numbers(numbers, m, text)
+
+
+cdef const char *read_one(const char *p, const char *end, double *number) noexcept nogil:
+    """Parse the number at p; return its end, NULL if msgspec must handle it."""
+    return read_number(p, end, number)
+
+
+cdef Py_ssize_t write_one(double number, char *text) noexcept nogil:
+    """Write a number, in at most `WIDEST` characters; return how many."""
+    return write_number(number, text) - text
 
 
 cdef array.array FLOATS = arrays.array("d")

@@ -1,4 +1,4 @@
-/* Ordinary messages: JSON objects whose probabilities are an array. What is not read here, msgspec reads; so nothing is
+/* Ordinary messages: JSON objects whose probabilities are an array, or an object of all classes. What is not read here, msgspec reads; so nothing is
    accepted that it would refuse, and anything unusual is left to it. */
 #ifndef STREAM_CAN_ORDINARY_H
 #define STREAM_CAN_ORDINARY_H
@@ -32,8 +32,26 @@ typedef struct {
     int ascii;
 } Object;
 
-/* Reads m numbers of an array; their end, or NULL. */
+/* Reads m numbers of an array, or one number; their end, or NULL. */
 typedef const char *(*ReadRow)(const char *p, const char *end, double *numbers, Py_ssize_t m);
+typedef const char *(*ReadNumber)(const char *p, const char *end, double *number);
+
+/* Writes them; how many characters they took. */
+typedef Py_ssize_t (*WriteRow)(const double *numbers, Py_ssize_t m, char *text);
+typedef Py_ssize_t (*WriteNumber)(double number, char *text);
+
+/* Rows of m numbers: how they are read and written; names of the classes, without quotes, and in what order objects of
+   this batch have them. */
+typedef struct {
+    Py_ssize_t m;
+    ReadRow read;
+    ReadNumber read_one;
+    WriteRow write;
+    WriteNumber write_one;
+    const Span *names;
+    Py_ssize_t *order;
+    int known; /* the order */
+} Rows;
 
 static inline const char *to_text(const char *p, const char *end)
 {
@@ -153,10 +171,63 @@ static const char *past_value(const char *p, const char *end, int *ascii, int de
 
 static inline int same(Span a, Span b) { return a.size == b.size && memcmp(a.at, b.at, (size_t)a.size) == 0; }
 
-/* The fields of an object, and the row of its probabilities where these are an array of m numbers; 0 for anything
-   else, and where a key has an escape or occurs twice. */
-static int read_object(const char *p, const char *end, const Span *names, ReadRow read_row, double *row, Py_ssize_t m,
-                       Field *fields, Object *object)
+/* Which class has the name, of those that are not among the first k of the order; -1 for none. */
+static Py_ssize_t class_of(Span name, const Rows *rows, Py_ssize_t k)
+{
+    for (Py_ssize_t i = 0; i < rows->m; ++i) {
+        if (!same(rows->names[i], name)) continue;
+        for (Py_ssize_t j = 0; j < k; ++j)
+            if (rows->order[j] == i) return -1;
+        return i;
+    }
+    return -1;
+}
+
+/* Behind the object at p, which names every class once, in the order of the objects before it; NULL for others. */
+static const char *read_named(const char *p, const char *end, Rows *rows, double *row)
+{
+    for (Py_ssize_t k = 0; k < rows->m; ++k) {
+        if (p == end || *p != (k ? ',' : '{')) return NULL;
+        p = to_text(p + 1, end);
+        if (p == end || *p != '"') return NULL;
+        Span name = {p + 1, 0};
+        for (++p; p != end && *p != '"';) ++p;
+        name.size = p - name.at;
+        if (!rows->known) rows->order[k] = class_of(name, rows, k);
+        Py_ssize_t column = rows->order[k];
+        if (p == end || column < 0 || !same(rows->names[column], name)) return NULL;
+        p = to_text(p + 1, end);
+        if (p == end || *p != ':') return NULL;
+        p = to_text(p + 1, end);
+        if (p == end || (p = rows->read_one(p, end, row + column)) == NULL) return NULL;
+        p = to_text(p, end);
+    }
+    rows->known = 1;
+    return p != end && *p == '}' ? p + 1 : NULL;
+}
+
+static Py_ssize_t write_named(const Rows *rows, const double *row, char *text)
+{
+    char *p = text;
+    for (Py_ssize_t k = 0; k < rows->m; ++k) {
+        Py_ssize_t column = rows->order[k];
+        Span name = rows->names[column];
+        *p++ = k ? ',' : '{';
+        *p++ = '"';
+        memcpy(p, name.at, (size_t)name.size);
+        p += name.size;
+        *p++ = '"';
+        *p++ = ':';
+        p += rows->write_one(row[column], p);
+    }
+    *p++ = '}';
+    return p - text;
+}
+
+/* The fields of an object, and the row of its probabilities where these are m numbers; 0 for anything else, and where a
+   key has an escape or occurs twice. */
+static int read_object(const char *p, const char *end, const Span *names, Rows *rows, double *row, Field *fields,
+                       Object *object)
 {
     object->n = 0;
     object->ascii = 1;
@@ -179,7 +250,9 @@ static int read_object(const char *p, const char *end, const Span *names, ReadRo
         for (int i = 0; i < NAMES; ++i)
             if (same(names[i], field->key)) object->found[i] = n;
         field->value.at = p;
-        p = object->found[PROBS] == n ? read_row(p, end, row, m) : past_value(p, end, &object->ascii, 0);
+        if (object->found[PROBS] != n) p = past_value(p, end, &object->ascii, 0);
+        else if (p != end && *p == '{') p = read_named(p, end, rows, row);
+        else p = rows->read(p, end, row, rows->m);
         if (p == NULL) return 0;
         field->value.size = p - field->value.at;
         object->n = n + 1;
@@ -212,13 +285,10 @@ static inline char *put_text(char *to, const char *text, Py_ssize_t size)
     return to + size;
 }
 
-/* Writes the m numbers of a row; how many characters they took. */
-typedef Py_ssize_t (*WriteRow)(const double *numbers, Py_ssize_t m, char *text);
-
 /* The object with another row; behind the rest the fields `more`, and the original row under the name `raw`, which has
    its quotes; size 0 for none. The length of it. */
-static Py_ssize_t write_object(const Field *fields, const Object *object, WriteRow write_row, const double *row,
-                               Py_ssize_t m, Span more, Span raw, char *text)
+static Py_ssize_t write_object(const Field *fields, const Object *object, const Rows *rows, const double *row, Span more,
+                               Span raw, char *text)
 {
     char *p = text;
     for (int i = 0; i < object->n; ++i) {
@@ -226,7 +296,9 @@ static Py_ssize_t write_object(const Field *fields, const Object *object, WriteR
         *p++ = i ? ',' : '{';
         p = put_text(p, field->key.at - 1, field->key.size + 2);
         *p++ = ':';
-        p = i == object->found[PROBS] ? p + write_row(row, m, p) : put_text(p, field->value.at, field->value.size);
+        if (i != object->found[PROBS]) p = put_text(p, field->value.at, field->value.size);
+        else if (*field->value.at == '{') p += write_named(rows, row, p);
+        else p += rows->write(row, rows->m, p);
     }
     if (more.size) p = put_text(p, more.at, more.size);
     if (raw.size) {

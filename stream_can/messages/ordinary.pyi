@@ -18,6 +18,11 @@ class OrdinaryBatch:
 
 class Ordinary:
     def __init__(
-        self, m: int, probs: bytes, raw: bytes | None, label: bytes, id: bytes | None
+        self,
+        classes: tuple[bytes | None, ...],
+        probs: bytes,
+        raw: bytes | None,
+        label: bytes,
+        id: bytes | None,
     ) -> None: ...
     def read(self, lines: Sequence[bytes], labelled: bool = False) -> OrdinaryBatch | None: ...

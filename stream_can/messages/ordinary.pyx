@@ -1,14 +1,15 @@
 # cython: language_level=3
 """Read and write batches of ordinary JSON messages in one compiled pass.
 
-Ordinary are objects with the probabilities as an array of m numbers, and labels without a row, all
-in fields at the top; a batch with anything else is left to msgspec. Outputs are equal to the byte.
+Ordinary are objects with the probabilities as an array of m numbers or as an object of all m
+classes, in one order, and labels without a row; all in fields at the top. A batch with anything
+else is left to msgspec. Outputs are equal to the byte.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdlib cimport free, malloc, realloc
 
-from stream_can.messages.numbers cimport read_row, row_size, write_row
+from stream_can.messages.numbers cimport read_one, read_row, row_size, write_one, write_row
 
 import msgspec
 import numpy as np
@@ -42,11 +43,22 @@ cdef extern from "ordinary.h" nogil:
         SET
     ctypedef const char *(*ReadRow)(const char *, const char *, double *, Py_ssize_t) noexcept nogil
     ctypedef Py_ssize_t (*WriteRow)(const double *, Py_ssize_t, char *) noexcept nogil
-    int read_object(const char *p, const char *end, const Span *names, ReadRow read, double *row,
-                    Py_ssize_t m, Field *fields, Object *object)
+    ctypedef const char *(*ReadNumber)(const char *, const char *, double *) noexcept nogil
+    ctypedef Py_ssize_t (*WriteNumber)(double, char *) noexcept nogil
+    ctypedef struct Rows:
+        Py_ssize_t m
+        ReadRow read
+        ReadNumber read_one
+        WriteRow write
+        WriteNumber write_one
+        const Span *names
+        Py_ssize_t *order
+        int known
+    int read_object(const char *p, const char *end, const Span *names, Rows *rows, double *row,
+                    Field *fields, Object *object)
     Span id_of(Span value)
-    Py_ssize_t write_object(const Field *fields, const Object *object, WriteRow write,
-                            const double *row, Py_ssize_t m, Span more, Span raw, char *text)
+    Py_ssize_t write_object(const Field *fields, const Object *object, const Rows *rows,
+                            const double *row, Span more, Span raw, char *text)
 
 cdef bytes ASK_NAME = ASKED.encode(), SET_NAME = SETS.encode()
 encode = msgspec.json.encode
@@ -67,6 +79,7 @@ cdef class OrdinaryBatch:
     cdef object lines           # the fields lie in them
     cdef Field *fields
     cdef Object *objects
+    cdef Rows those
     cdef Py_ssize_t n, n_fields, room, widest
 
     def __cinit__(self, Ordinary reader, lines, bint labelled):
@@ -76,17 +89,20 @@ cdef class OrdinaryBatch:
         self.room = 8 * n + MOST_FIELDS
         self.fields = <Field *>malloc(self.room * sizeof(Field))
         self.objects = <Object *>malloc((n + 1) * sizeof(Object))
-        if self.fields == NULL or self.objects == NULL:
+        self.those = reader.rows
+        self.those.order = <Py_ssize_t *>malloc((reader.rows.m + 1) * sizeof(Py_ssize_t))
+        if self.fields == NULL or self.objects == NULL or self.those.order == NULL:
             raise MemoryError
 
     def __dealloc__(self):
+        free(self.those.order)
         free(self.fields)
         free(self.objects)
 
     cdef bint read(self) except -1:
         """Read all lines; return False where one of them is not ordinary."""
         cdef Ordinary reader = self.reader
-        cdef Py_ssize_t m = reader.m, size
+        cdef Py_ssize_t m = reader.rows.m, size
         cdef bytes line
         cdef const char *start
         cdef Object *one
@@ -102,7 +118,7 @@ cdef class OrdinaryBatch:
             one, fields = self.objects + self.n, self.fields + self.n_fields
             start, size = PyBytes_AS_STRING(line), PyBytes_GET_SIZE(line)
             if not read_object(
-                start, start + size, reader.names, read_row, &view[self.n, 0], m, fields, one
+                start, start + size, reader.names, &self.those, &view[self.n, 0], fields, one
             ):
                 return False
             if not one.ascii:
@@ -154,13 +170,15 @@ cdef class OrdinaryBatch:
         """
         cdef Ordinary reader = self.reader
         cdef const double[:, ::1] view = rows
-        cdef Py_ssize_t i, size, m = reader.m
+        cdef Py_ssize_t i, size, m = reader.rows.m
         cdef Field *fields = self.fields
         if view.shape[0] != self.n or view.shape[1] != m:
             raise ValueError(f"rows: {rows.shape}, expected {(self.n, m)}")
         cdef Span more
         cdef list added = _added(asked, sets, self.n)
         cdef Py_ssize_t most = 2 * self.widest + row_size(m) + reader.raw.size + 8
+        if self.those.known:
+            most += reader.names_size
         if added is not None:
             most += max(map(len, added), default=0)
         cdef bytes field, room = PyBytes_FromStringAndSize(NULL, most)
@@ -172,7 +190,7 @@ cdef class OrdinaryBatch:
                 field = added[i]
                 more.at, more.size = PyBytes_AS_STRING(field), len(field)
             size = write_object(
-                fields, self.objects + i, write_row, &view[i, 0], m, more, reader.raw, text
+                fields, self.objects + i, &self.those, &view[i, 0], more, reader.raw, text
             )
             out.append(PyBytes_FromStringAndSize(text, size))
             fields += self.objects[i].n
@@ -199,8 +217,8 @@ cdef class Ordinary:
 
     Parameters
     ----------
-    m
-        Number of classes.
+    classes
+        Names of the classes in JSON as UTF-8, without quotes; None for one that needs an escape.
     probs, label, id
         Names of the fields, as UTF-8 without what JSON would escape; id may be None.
     raw
@@ -209,12 +227,27 @@ cdef class Ordinary:
 
     cdef Span names[6]
     cdef Span raw
-    cdef Py_ssize_t m
+    cdef Rows rows
+    cdef Span *classes
+    cdef Py_ssize_t names_size  # of all classes
     cdef tuple kept             # names point into these
 
-    def __init__(self, Py_ssize_t m, bytes probs, bytes raw, bytes label, bytes id):
+    def __init__(self, tuple classes, bytes probs, bytes raw, bytes label, bytes id):
         cdef bytes one
-        self.m, self.kept = m, (probs, raw, label, id)
+        cdef Py_ssize_t i, m = len(classes)
+        if self.classes != NULL:
+            raise TypeError("made already")
+        self.kept = probs, raw, label, id, classes
+        self.classes = <Span *>malloc((m + 1) * sizeof(Span))
+        if self.classes == NULL:
+            raise MemoryError
+        for i, one in enumerate(classes):
+            self.classes[i].size = -1 if one is None else len(one)
+            self.classes[i].at = NULL if one is None else PyBytes_AS_STRING(one)
+            self.names_size += 3 if one is None else len(one) + 3
+        self.rows = Rows(
+            m, read_row, read_one, write_row, write_one, self.classes, NULL, False
+        )
         for i, one in (
             (PROBS, probs), (LABEL, label), (ID, id), (ASK, ASK_NAME), (SET, SET_NAME),
         ):
@@ -225,10 +258,13 @@ cdef class Ordinary:
             self.raw.at, self.raw.size = PyBytes_AS_STRING(raw), len(raw)
             self.names[RAW].at, self.names[RAW].size = self.raw.at + 1, self.raw.size - 2
 
+    def __dealloc__(self):
+        free(self.classes)
+
     def read(self, lines, bint labelled=False):
         """Read a list of messages as bytes; return an `OrdinaryBatch`, None where one of them is
         not ordinary. ``labelled``: predictions may carry their own label."""
-        if not COMPILED or not self.m:
+        if not COMPILED or not self.rows.m:
             return None
         cdef OrdinaryBatch batch = OrdinaryBatch(self, lines, labelled)
         return batch if batch.read() else None

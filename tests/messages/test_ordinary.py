@@ -90,8 +90,13 @@ def message(rng: random.Random) -> bytes:
     if rng.random() < 0.3:
         fields.append(("label", rng.choice(LABELS)))
     if len(fields) == 1 or rng.random() < 0.1:
-        odd = rng.random() < 0.2
-        fields.append(("probs", rng.choice(ROWS) if odd else f"[{','.join(row)}]"))
+        odd = rng.random()
+        value = f"[{','.join(row)}]"
+        if odd < 0.2:
+            value = rng.choice(ROWS)
+        elif odd < 0.5:
+            value = named(row, rng)
+        fields.append(("probs", value))
     while rng.random() < 0.4:
         fields.append((rng.choice(KEYS), rng.choice(VALUES)))
     rng.shuffle(fields)
@@ -100,6 +105,20 @@ def message(rng: random.Random) -> bytes:
         f'{space()}"{key}"{space()}:{space()}{value}{space()}' for key, value in fields
     )
     return f"{space()}{{{inside}}}{space()}".encode()
+
+
+def named(row: list[str], rng: random.Random) -> str:
+    """The row as an object: in the order of the classes or another, at times not of just these."""
+    names = [*map(str, CLASSES)]
+    if rng.random() < 0.3:
+        rng.shuffle(names)
+    if rng.random() < 0.2:
+        names[rng.randrange(4)] = rng.choice(["b", "a", "1.0", "", "\\u0061", 'a"'])
+    space = rng.choice(["", "", " ", "\t"])
+    pairs = [
+        f'{space}"{name}"{space}:{space}{p}{space}' for name, p in zip(names, row, strict=True)
+    ]
+    return f"{{{','.join(pairs[: rng.choice([4, 4, 4, 3, 0])])}}}"
 
 
 def mutated(line: bytes, rng: random.Random) -> bytes:
@@ -162,7 +181,11 @@ def test_batches_teach_and_answer_the_same(tmp_path: Path, options: dict[str, An
     for i in range(1500):
         p = [rng.random() for _ in range(4)]
         row = [one / sum(p) for one in p]
-        lines.append(json.dumps({"order": i, "id": f"x{i}", "probs": row, "t": "é"}).encode())
+        probs: Any = row
+        if 300 <= i < 600 or 1200 <= i < 1300:  # in places beside arrays, and in two orders
+            order = [2, 0, 3, 1] if i >= 1250 else range(4)
+            probs = {str(CLASSES[k]): row[k] for k in order}
+        lines.append(json.dumps({"order": i, "id": f"x{i}", "probs": probs, "t": "é"}).encode())
         if labelled:
             own = rng.choice([*CLASSES, None])
             lines[-1] = lines[-1][:-1] + b"," + json.dumps({"label": own}).encode()[1:]
