@@ -269,7 +269,7 @@ class _OfGroup(StatefulProcessor):  # type: ignore[misc]
         self._check_times(times, keys)
         P, bad = matrix(columns[probs], self._classes)
         labels, gone = columns[label].to_pylist(), columns[probs].is_null().to_pylist()
-        is_label = columns[label].is_valid().to_pylist()
+        is_label = [not away for away in columns[label].is_null(nan_is_null=True).to_pylist()]
         bad = {i: why for i, why in bad.items() if not (is_label[i] and gone[i])}
         if self._errors == "fail":
             refuse(bad, probs, {i: f"{keys[i]}, {order} = {times[i]}" for i in bad}, key)
