@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from processes import cpu
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -97,19 +98,14 @@ class Process:
             time.sleep(0.02)
         return said
 
-    def cpu(self) -> float:
-        """Its CPU in seconds until now."""
-        numbers = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(numbers[11]) + int(numbers[12])) / os.sysconf("SC_CLK_TCK")
-
-    def stop(self) -> tuple[float, float]:
-        """End it; its CPU in seconds, and its memory at most in MB."""
+    def stop(self) -> float:
+        """End it; its memory at most in MB."""
         self.process.send_signal(signal.SIGTERM)
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = status
         if status:
             raise RuntimeError(self.log.read_text()[-3000:])
-        return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+        return usage.ru_maxrss / 1024
 
 
 def run(servers: str, name: str, case: Case, folder: Path) -> dict[str, float]:
@@ -150,7 +146,7 @@ def run(servers: str, name: str, case: Case, folder: Path) -> dict[str, float]:
     labels = {p: end for p, (_, end) in readers.spans(f"{name}-labels").items()}
     learner = Process("learn", config, log)
     learner.said("learning from state")
-    learning, before = time.monotonic(), learner.cpu()
+    learning, before = time.monotonic(), cpu(learner.process.pid)
     while True:
         state = newest_state(readers, f"{name}-state")
         assert state is not None
@@ -160,18 +156,18 @@ def run(servers: str, name: str, case: Case, folder: Path) -> dict[str, float]:
             break
         time.sleep(0.25)
     seconds = time.monotonic() - learning
-    cpu = learner.cpu() - before
+    used = cpu(learner.process.pid) - before
     learner.stop()
     again = Process("learn", config, log)
     said = again.said("learning from state")
     restart = float(re.findall(r"read in ([\d.]+) s", said)[-1])
-    _, megabytes = again.stop()
+    megabytes = again.stop()
     found = [one for p in sent for one in read(servers, f"{name}-sent", p)]
     size = sum(len(one.value or b"") for one in found) / case.rows
     readers.close()
     consumer.close()
     return {
-        "rows a second": case.rows / seconds, "CPU us a row": 1e6 * cpu / case.rows,
+        "rows a second": case.rows / seconds, "CPU us a row": 1e6 * used / case.rows,
         "restart s": restart, "MB after it": megabytes, "sent bytes a row": size,
     }  # fmt: skip
 

@@ -20,7 +20,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -32,6 +31,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from processes import cpu
 
 ECHO = """
 import asyncio, socket, sys, uvicorn
@@ -221,12 +221,6 @@ def bodies_of(m: int, rows: int, rng: np.random.Generator) -> list[bytes]:
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as s:
         return s.getsockname()[1]
-
-
-def cpu(pid: int) -> float:
-    """Seconds of processor time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_for(port: int) -> None:

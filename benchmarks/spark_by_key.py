@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from processes import cpu
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
@@ -32,7 +33,6 @@ from tests.spark.session import session  # noqa: E402
 
 SCHEMA = "tenant string, time double, probs array<double>, label string"
 WARM = 3
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Count(StatefulProcessor):  # type: ignore[misc]
@@ -79,12 +79,11 @@ def used(root: int, seen: dict[int, float]) -> float:
     while open_:
         pid = open_.pop()
         try:
-            numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            seen[pid] = cpu(pid)
             for task in Path(f"/proc/{pid}/task").iterdir():
                 open_ += map(int, (task / "children").read_text().split())
         except OSError:
             continue
-        seen[pid] = sum(map(int, numbers[11:13])) / TICKS
     return sum(seen.values())
 
 

@@ -28,6 +28,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+from processes import cpu
 from recorded import distinct
 
 from stream_can import Corrector, Learner
@@ -189,23 +190,17 @@ def through_server(rows: list[Any], labels: list[str], m: int) -> float:
                     break
                 except httpx.TransportError:
                     time.sleep(0.01)
-            started = processor_time(process.pid)
+            started = cpu(process.pid)
             for first in range(0, len(rows), 100):
                 some = range(first, min(first + 100, len(rows)))
                 client.post("/correct", json=[{"id": i, "probs": rows[i]} for i in some])
                 if first:
                     due = [{"id": i - 100, "label": labels[i - 100]} for i in some]
                     client.post("/labels", json=due)
-            spent = processor_time(process.pid) - started
+            spent = cpu(process.pid) - started
         process.terminate()
         process.wait()
         return spent
-
-
-def processor_time(pid: int) -> float:
-    """Seconds that a process has used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def played(P: Any, y: Any, given: Any, delay: int, dense: Any, cut: Any, k: int) -> Any:

@@ -12,7 +12,6 @@ import json
 import math
 import random
 import resource
-import zlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -35,12 +34,6 @@ OTHERS += [msgspec.msgpack.Ext(5, b"x"), msgspec.msgpack.Ext(-1, b"\xff" * 12)]
 VALUES = [*NUMBERS, *INTEGERS, *OTHERS]
 
 
-def sealed(payload: bytes) -> bytes:
-    """A payload in an envelope that is right."""
-    sums = (zlib.crc32(payload), len(payload))
-    return snapshot.ENVELOPE.pack(snapshot.MAGIC, snapshot.VERSION, *sums) + payload
-
-
 def opened(data: bytes) -> Any:
     """{"head": ..., "arrays": ...}"""
     return msgspec.msgpack.decode(data[snapshot.ENVELOPE.size :])
@@ -54,7 +47,7 @@ def flip(data: bytes, rng: random.Random) -> bytes:
     payload = bytearray(data[snapshot.ENVELOPE.size :])
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         payload[rng.randrange(len(payload))] = rng.randrange(256)
-    return sealed(bytes(payload))
+    return snapshot.sealed(bytes(payload))
 
 
 def splice(data: bytes, rng: random.Random) -> bytes:
@@ -63,7 +56,7 @@ def splice(data: bytes, rng: random.Random) -> bytes:
     a, b = sorted(rng.choices(range(len(payload)), k=2))
     b = min(b, a + rng.choice([1, 4, 100]))
     middle = [b"", payload[a:b] * 2, rng.randbytes(b - a), b"\x91" * 5000, b"\xdd\xff\xff\xff\xff"]
-    return sealed(payload[:a] + rng.choice(middle) + payload[b:])
+    return snapshot.sealed(payload[:a] + rng.choice(middle) + payload[b:])
 
 
 def replace(data: bytes, rng: random.Random) -> bytes:
@@ -82,7 +75,7 @@ def replace(data: bytes, rng: random.Random) -> bytes:
         parent[rng.choice(["more", "task", "classes", "k", "fit"])] = rng.choice(VALUES)
     else:
         parent.insert(rng.randrange(len(parent) + 1), rng.choice([parent[key], *VALUES]))
-    return sealed(msgspec.msgpack.encode(content))
+    return snapshot.sealed(msgspec.msgpack.encode(content))
 
 
 def resize(data: bytes, rng: random.Random) -> bytes:
@@ -108,7 +101,7 @@ def resize(data: bytes, rng: random.Random) -> bytes:
         del arrays[name]
     else:
         arrays[rng.choice([*arrays, "Q", "ref", "A.fitted", "c.fitted", "x", "S.can"])] = array
-    return sealed(msgspec.msgpack.encode(content))
+    return snapshot.sealed(msgspec.msgpack.encode(content))
 
 
 def fill(data: bytes, rng: random.Random) -> bytes:
@@ -127,7 +120,7 @@ def fill(data: bytes, rng: random.Random) -> bytes:
                 near = [2, -2, 6, -6, 6.01, 1e29, 1e-30, 1e-7, -1e-9]
                 numbers[at] = rng.choice([*NUMBERS, *near])
     array[2] = numbers.tobytes()
-    return sealed(msgspec.msgpack.encode(content))
+    return snapshot.sealed(msgspec.msgpack.encode(content))
 
 
 def inside(data: bytes, rng: random.Random) -> bytes:
@@ -140,7 +133,7 @@ def inside(data: bytes, rng: random.Random) -> bytes:
         return fill(data, rng)
     name = rng.choice(held)
     where[name] = rng.choice(MUTATIONS if name == "learner" else MUTATIONS[:-1])(where[name], rng)
-    return sealed(msgspec.msgpack.encode(content))
+    return snapshot.sealed(msgspec.msgpack.encode(content))
 
 
 MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [

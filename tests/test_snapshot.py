@@ -145,7 +145,7 @@ def test_settings_of_a_snapshot_are_checked(setting, why):
 )
 def test_other_payloads_are_refused(payload):
     with pytest.raises(SnapshotMismatch, match="snapshot: unreadable payload"):
-        Corrector.from_bytes(mutations.sealed(payload))
+        Corrector.from_bytes(snapshot.sealed(payload))
 
 
 @pytest.mark.parametrize("kind", sorted(mutations.LEARNERS))

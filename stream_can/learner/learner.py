@@ -8,7 +8,7 @@ import operator
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import count, repeat
+from itertools import count
 from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
@@ -478,16 +478,24 @@ class Learner:
         times: Sequence[float | None] | None,
         seen: list[Recent],
     ) -> None:
-        """Process rows of a call, one run of the same model and version at a time."""
+        """Process rows of a call, one run of the same model and version at a time; row by row while
+        labels are held, as one may be its own."""
         while first < last:
-            end = last
+            time = None if times is None else times[first]
+            if time is not None:
+                self._now(time, call)
+            held = len(self._held) > 0  # none are added in here
+            end = first + 1 if held else last
             if names is not None:
-                name, end = names[first], first + 1
-                while end < last and names[end] == name:
-                    end += 1
-            if times is not None and times[first] is not None:
-                self._now(times[first], call)  # type: ignore[arg-type]
-            self._predict(first, end, self._lane(name, call), call, ids, times, seen)
+                name = names[first]
+                end = next((k for k in range(first + 1, end) if names[k] != name), end)
+            lane = self._lane(name, call)
+            self._predict(first, end, lane, call, ids, times, seen)
+            id = ids[first]
+            if held and id is not None and (late := self._held.take(id, lane.name)) is not None:
+                with contextlib.suppress(UnknownClass):  # of another model
+                    y = lane.kind.label(late.label, id)
+                    self._teach(lane, seen[-1], y, call, time=late.time, n=late.n)
             first = end
 
     def _labels(self, labels: Sequence[LateLabel], n: int) -> list[_Taken]:
@@ -601,52 +609,24 @@ class Learner:
         times: Sequence[float | None] | None,
         seen: list[Recent],
     ) -> None:
-        """Process rows of one model and version."""
+        """Keep rows of one model and version, and drop the oldest of all beyond the bound."""
         call.active[lane] = None
-        while first < last:
-            if not len(self._held):  # none are added in here
-                self._add_rows(first, last, lane, call, ids, times, seen)
-                return
-            time = None if times is None else times[first]
-            if time is not None:
-                self._now(time, call)
-            self._add_rows(first, first + 1, lane, call, ids, times, seen)
-            id = ids[first]
-            if id is not None and (late := self._held.take(id, lane.name)) is not None:
-                with contextlib.suppress(UnknownClass):  # of another model
-                    y = lane.kind.label(late.label, id)
-                    self._teach(lane, seen[-1], y, call, time=late.time, n=late.n)
-            first += 1
-
-    def _add_rows(
-        self,
-        first: int,
-        last: int,
-        lane: Lane,
-        call: Call,
-        ids: list[Id | None],
-        times: Sequence[float | None] | None,
-        seen: list[Recent],
-    ) -> None:
-        """Keep rows of one model and version, until the bound is passed."""
         kind, serial, number, n = lane.kind, lane.serial, self._number, last - first
         those, numbers = ids[first:last], range(first, last)
-        given: Iterable[Given | None] = repeat(None, n)
+        given: list[Given | None] = [None] * n
         if kind.columns:
             given = [kind.given(call.rows, i) for i in numbers]
         if not kind.columns and kind.width and PLAIN_BYTES.issuperset(map(type, those)):
             base = size_of(b"", kind.width, None)
             sizes = [base + len(id) for id in those]  # type: ignore[arg-type]
         else:
-            given = list(given)
             sizes = [
                 0 if id is None else size_of(id, kind.width_of(call.rows, i), one)
                 for id, i, one in zip(those, numbers, given, strict=True)
             ]
-        when: Iterable[float] = repeat(math.nan, n)
+        when = [math.nan] * n
         if times is not None:
-            known = times[first:last]
-            when = [math.nan if time is None else time for time in known]
+            when = [math.nan if time is None else time for time in times[first:last]]
             latest = max((time for time in when if time > self._clock), default=self._clock)
             self._clock = max(self._clock, min(latest, self._until))
         entries = [
@@ -660,8 +640,7 @@ class Learner:
         lane.predict(numbers, entries)
         self._order += entries if None not in those else [e for e in entries if e.id is not None]
         self._size += sum(sizes)
-        if self._size > self._bound:
-            self._forget()
+        self._forget()
 
     def _forget(self) -> None:
         """Drop the oldest predictions until the rest fits."""

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from stream_can import Corrector
+
 CLASSES = ["a", "b", "c"]
 SCHEMA = "tenant string, id long, time double, probs array<double>, label string, batch int"
 
@@ -19,6 +21,24 @@ def events(n, seed):
             late = i + n // 4
             found.append((tenant, i, float(late // 2), None if i % 7 == 0 else p, y, late * 4 // n))
     return found
+
+
+def folded(rows, start):
+    """{id: corrected} and {tenant: its corrector} of one process that takes batch after batch."""
+    expected, correctors = {}, {}
+    for tenant, i, _, p, label, _ in sorted(
+        rows,
+        key=lambda row: (
+            row[5], row[2], row[4] is not None, str(row[4]), np.array(row[3] or []).tobytes(),
+        ),
+    ):  # fmt: skip
+        if tenant not in correctors:
+            correctors[tenant] = Corrector.from_bytes(start.to_bytes())
+        if label is None:
+            expected[i] = correctors[tenant].process_one(p).tolist()
+        else:
+            correctors[tenant].learn_one(p, label)
+    return expected, correctors
 
 
 def write(spark, rows, folder):

@@ -5,7 +5,7 @@ import pytest
 
 from stream_can import Corrector
 from stream_can.spark import by_key, correct_by_key
-from tests.spark.tenants import CLASSES, SCHEMA, events, run, stream, write
+from tests.spark.tenants import CLASSES, SCHEMA, events, folded, run, stream, write
 
 
 def test_each_key_is_one_corrector_that_saw_its_rows_in_order(spark, tmp_path):
@@ -15,18 +15,9 @@ def test_each_key_is_one_corrector_that_saw_its_rows_in_order(spark, tmp_path):
     assert "label" not in corrected.columns
     run(corrected, tmp_path, tmp_path / "out")
     found = {row.id: row.corrected for row in spark.read.parquet(str(tmp_path / "out")).collect()}
-    expected = {}
-    for tenant in "ab":
-        own = Corrector.from_bytes(start.to_bytes())
-        for row in sorted(
-            (row for row in rows if row[0] == tenant), key=lambda row: (row[2], row[4] is not None)
-        ):
-            _, i, _, p, label, _ = row
-            if label is None:
-                expected[i] = own.process_one(p).tolist()
-            else:
-                own.learn_one(p, label)
-        assert own.n_labels > 100
+    expected, correctors = folded(rows, start)
+    assert correctors.keys() == {*"ab"}
+    assert all(own.n_labels > 100 for own in correctors.values())
     assert len(found) == 400
     assert found == expected
 
@@ -85,23 +76,7 @@ def test_keys_are_many_and_unequal_and_some_rows_have_none(spark, tmp_path, monk
     corrected = correct_by_key(stream(spark, tmp_path / "in"), "tenant", start)
     run(corrected, tmp_path, tmp_path / "out")
     found = {row.id: row.corrected for row in spark.read.parquet(str(tmp_path / "out")).collect()}
-    expected, correctors = {}, {}
-    for tenant, i, _, p, label, _ in sorted(
-        rows,
-        key=lambda row: (
-            row[5],
-            row[2],
-            row[4] is not None,
-            str(row[4]),
-            np.array(row[3]).tobytes(),
-        ),
-    ):
-        if tenant not in correctors:
-            correctors[tenant] = Corrector.from_bytes(start.to_bytes())
-        if label is None:
-            expected[i] = correctors[tenant].process_one(p).tolist()
-        else:
-            correctors[tenant].learn_one(p, label)
+    expected, correctors = folded(rows, start)
     assert len(correctors) == 901
     assert found == expected
 
