@@ -162,7 +162,10 @@ class Metrics:
 
     def handled(self, batch: Handled, of: int = 0) -> None:
         """Add a batch to the open transaction of the partitions or of the learner."""
-        self._opened.setdefault(min(of, 0), _Open()).add(batch)
+        opened = self._opened.get(min(of, 0))
+        if opened is None:
+            opened = self._opened[min(of, 0)] = _Open()
+        opened.add(batch)
 
     def committed(
         self, sources: Mapping[int, MetricsSource], seconds: float, snapshot_bytes: int

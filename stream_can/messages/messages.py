@@ -25,7 +25,7 @@ from stream_can.messages.columns import Columns, Given, header_bytes
 from stream_can.messages.fields import HEADER, Fields
 from stream_can.messages.forms import BadMessage, Forms, Largest, ListedForms
 from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
-from stream_can.method.checks import bad_rows
+from stream_can.method.checks import bad_rows, within
 from stream_can.method.classes import ClassIndex, json_name
 from stream_can.method.rows import divided, rounded
 from stream_can.sparse.corrector import shortened
@@ -41,6 +41,8 @@ __all__ = ["BadMessage", "Fields", "Formats", "Label", "Messages", "Numbering", 
 
 WIDEST = 2.2250738585072014e-308
 """The float with the longest text, 23 characters."""
+
+FINITE = np.array([[-1.0], [1.0]]) * np.finfo(np.float64).max
 
 _read_any = msgspec.json.Decoder().decode
 
@@ -276,7 +278,7 @@ class Messages:
             return rows if digits is None else shortened(rows, digits)
         if digits is not None:
             rows = np.round(rows, digits) if self.several else rounded(rows, digits)
-        if not np.isfinite(rows).all():
+        if not within(rows, FINITE):
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
         return rows
 

@@ -49,7 +49,9 @@ def bad_rows(P, names=None):
     found = {}
     if P.dtype != np.float64 or P.ndim != 2:
         raise ValueError(f"rows: {P.dtype} of shape {P.shape}, expected float64 of shape (n, m)")
-    P = np.require(P, None, "CA")
+    flags = P.flags
+    if not (flags.c_contiguous and flags.aligned):
+        P = np.require(P, None, "CA")
     n, m = P.shape
     PyObject_GetBuffer(P, &view, PyBUF_C_CONTIGUOUS)
     while (bad := first_bad(<const double *>view.buf + i * m, n - i, m)) >= 0:

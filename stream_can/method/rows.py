@@ -43,6 +43,8 @@ def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
     index
         Class -> column, if the classes are known.
     """
+    if type(P) is np.ndarray and P.dtype == np.float64 and P.flags.c_contiguous:
+        return P
     if unordered(P):
         raise InvalidPrediction(f"predictions are a {type(P).__name__}, expected an array")
     names = list(P) if isinstance(P, Mapping) else names_of(P)

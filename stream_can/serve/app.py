@@ -47,8 +47,6 @@ log = logging.getLogger(__name__)
 
 LARGEST_BODY = 8 << 20
 """Maximum size of a request."""
-BODY_SECONDS = 10.0
-"""Time limit for receiving a request's body."""
 MOST_REQUESTS = 1000
 """Maximum number of concurrent requests; more are answered with 503."""
 MOST_BODIES = 128 << 20
@@ -294,33 +292,26 @@ class App:
             raise HttpProblem(415, "a body that is encoded is not read here")
         pieces, size = [], 0
         try:
-            async with asyncio.timeout(BODY_SECONDS):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise ConnectionAbortedError
-                    pieces.append(message.get("body", b""))
-                    size += len(pieces[-1])
-                    self._bodies += len(pieces[-1])
-                    if self._bodies > MOST_BODIES:
-                        raise HttpProblem(
-                            503,
-                            "too many large requests at once",
-                            (b"retry-after", b"1"),
-                            (b"connection", b"close"),
-                        )
-                    if size > LARGEST_BODY:
-                        raise HttpProblem(
-                            413,
-                            f"a body has {LARGEST_BODY} bytes at most",
-                            (b"connection", b"close"),
-                        )
-                    if not message.get("more_body"):
-                        return b"".join(pieces)
-        except TimeoutError:
-            raise HttpProblem(
-                408, f"the body took over {BODY_SECONDS:.0f} s", (b"connection", b"close")
-            ) from None
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ConnectionAbortedError
+                pieces.append(message.get("body", b""))
+                size += len(pieces[-1])
+                self._bodies += len(pieces[-1])
+                if self._bodies > MOST_BODIES:
+                    raise HttpProblem(
+                        503,
+                        "too many large requests at once",
+                        (b"retry-after", b"1"),
+                        (b"connection", b"close"),
+                    )
+                if size > LARGEST_BODY:
+                    raise HttpProblem(
+                        413, f"a body has {LARGEST_BODY} bytes at most", (b"connection", b"close")
+                    )
+                if not message.get("more_body"):
+                    return b"".join(pieces)
         finally:
             self._bodies -= size
 

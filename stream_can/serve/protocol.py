@@ -11,8 +11,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 __all__ = ["MOST_CONNECTIONS", "Bounded"]
 
-HEAD_SECONDS = 10.0
-"""Time limit for receiving a request's head."""
+RECEIVE_SECONDS = 10.0
+"""Time limit for receiving a request's head, and again for its body."""
 LARGEST_HEAD = 64 << 10
 """Maximum size of a request's head."""
 READ_SECONDS = 10.0
@@ -33,6 +33,8 @@ class Bounded(HttpToolsProtocol):
     _reader: asyncio.TimerHandle | None = None
     _unread = 0
     _in_head, _head, _tail = True, 0, b""
+    _whole = False
+    """Whether nothing of a request is to come: only a request in pieces takes a timer."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -55,7 +57,10 @@ class Bounded(HttpToolsProtocol):
             self._stop()
             self._say(431, f"the head of a request has {LARGEST_HEAD} bytes at most")
             return
+        self._whole = False
         super().data_received(data)
+        if not self._whole and self._timer is None:
+            self._wait()
 
     def _fits(self, data: bytes) -> bool:
         """Whether the head, with these bytes, stays within the limit."""
@@ -65,9 +70,8 @@ class Bounded(HttpToolsProtocol):
         return self._head <= LARGEST_HEAD
 
     def on_message_begin(self) -> None:
+        self._whole = False
         super().on_message_begin()
-        if self._timer is None:
-            self._wait()
 
     def on_headers_complete(self) -> None:
         self._stop()
@@ -75,7 +79,8 @@ class Bounded(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self._in_head = True
+        self._stop()
+        self._in_head = self._whole = True
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -101,7 +106,7 @@ class Bounded(HttpToolsProtocol):
             self._reader = None
 
     def _wait(self) -> None:
-        self._timer = self.loop.call_later(HEAD_SECONDS, self._too_slow)
+        self._timer = self.loop.call_later(RECEIVE_SECONDS, self._too_slow)
 
     def _stop(self) -> None:
         if self._timer is not None:
@@ -110,7 +115,14 @@ class Bounded(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._timer = None
-        self._say(408, f"the head of the request took over {HEAD_SECONDS:.0f} s")
+        if self.pipeline:  # not read on purpose: the request before is being answered
+            self._wait()
+            return
+        if not self._in_head and self.cycle.response_complete:
+            self.transport.close()
+            return
+        what = "head of the request" if self._in_head else "body"
+        self._say(408, f"the {what} took over {RECEIVE_SECONDS:.0f} s")
 
     def _say(self, code: int, why: str, headers: str = "") -> None:
         """Send a response outside of any request, and close."""

@@ -56,6 +56,15 @@ def test_slow_clients_are_cut_off(tmp_path):
         silent = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
         silent[1].sendall(b"POST /correct HTTP/1.1\r\nHost: localhost\r\n")
         silent[2].sendall(request(GOOD)[:-5])
+        # Blank lines are no request, and a body that nobody wants is no second one.
+        blank, unwanted = (socket.create_connection(("127.0.0.1", server.port)) for _ in range(2))
+        for one in (blank, unwanted):
+            one.settimeout(PATIENCE)
+        blank.sendall(request(GOOD))
+        assert answer(blank).startswith(b"HTTP/1.1 200")
+        blank.sendall(b"\r\n\r\n")
+        unwanted.sendall(request(GOOD, path=b"/metrics")[:-5])
+        assert error(answer(unwanted))[0] == 405
         found = []
         for one in silent:
             one.settimeout(PATIENCE)
@@ -65,6 +74,10 @@ def test_slow_clients_are_cut_off(tmp_path):
         assert [code for code, _ in found] == [408, 408, 408]
         assert "head of the request took over 10 s" in found[0][1]
         assert "body took over 10 s" in found[2][1]
+        assert error(answer(blank))[0] == 408
+        assert unwanted.recv(1) == b""
+        blank.close()
+        unwanted.close()
         # Whoever goes away in the middle is forgotten.
         gone = socket.create_connection(("127.0.0.1", server.port))
         gone.sendall(request(GOOD)[:-5])
