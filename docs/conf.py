@@ -202,9 +202,12 @@ def signature(app: Any, what: str, name: str, thing: Any, *_: Any) -> tuple[str,
     """Annotations as the source writes them, not as they are once resolved."""
     if what not in ("function", "method", "class") or not callable(thing):
         return None
+    try:
+        found = inspect.signature(thing)
+    except ValueError:  # a compiled class that nobody creates
+        return None
     if what == "class" and "__init__" not in vars(thing):
         return "", ""
-    found = inspect.signature(thing)
     text = [
         parameter.replace(annotation=written(parameter.annotation))
         for parameter in found.parameters.values()

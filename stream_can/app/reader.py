@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy import float64
 from numpy.typing import NDArray
 
@@ -76,8 +77,8 @@ class ReadPredictions(NamedTuple):
     places: Sequence[int]
     """Positions among the records."""
     messages: Messages
-    says: list[Prediction]
-    """The predictions; empty for an ordinary batch."""
+    runs: list[OrdinaryBatch | list[Prediction]]
+    """The predictions, in order: ordinary ones, and others."""
     ids: list[bytes | None]
     rows: Any
     """Rows, shape (n, m); of very many classes the checked rows."""
@@ -89,8 +90,11 @@ class ReadPredictions(NamedTuple):
     """Number of rows divided by their sum."""
     empty: list[int]
     """Positions of records without a value."""
-    batch: OrdinaryBatch | None = None
-    """All of them, where they are ordinary."""
+
+    @property
+    def says(self) -> list[Prediction]:
+        """The predictions that are not ordinary: all where columns are declared."""
+        return [one for run in self.runs if isinstance(run, list) for one in run]
 
     @property
     def columns(self) -> Table | None:
@@ -111,13 +115,21 @@ class ReadPredictions(NamedTuple):
         sets: Sequence[list[Any]] | None = None,
     ) -> list[bytes]:
         """Write the answers: corrected rows, with the reasons of label requests and with sets."""
-        if self.batch is not None:
-            return self.batch.write(rows, asked, sets)
-        for says, reason in zip(self.says, asked or (), strict=False):
-            says.asked = reason
-        for says, names in zip(self.says, sets or (), strict=False):
-            says.set = names
-        return self.messages.write_all(self.says, rows)
+        at, out = 0, list[bytes]()
+        for run in self.runs:
+            n = len(run if isinstance(run, list) else run.ids)
+            part = slice(at, at + n)
+            reasons, named = asked and asked[part], sets and sets[part]
+            if isinstance(run, list):
+                for says, reason in zip(run, reasons or (), strict=False):
+                    says.asked = reason
+                for says, names in zip(run, named or (), strict=False):
+                    says.set = names
+                out += self.messages.write_all(run, rows[part])
+            else:
+                out += run.write(rows[part], reasons, named)
+            at += n
+        return out
 
 
 class ReadLabels(NamedTuple):
@@ -255,42 +267,59 @@ class Reader:
         given: list[Any] | None,
         names: list[Name] | None,
     ) -> tuple[ReadPredictions, Bad]:
-        if given is None and (batch := self._ordinary(reads, records)) is not None:
-            ids: list[bytes | None] = batch.ids
-            if self._fields.id is None:
-                ids = [record.key for record in records]
-            return ReadPredictions(
-                places, reads, [], ids, batch.rows, names, self._segments, 0, [], batch
-            ), []
-        opened, P, off = open_records(records, reads, Reading(None, False, self._max_bytes), given)
-        says, ids, at, empty, bad = list[Prediction](), [], [], [], Bad()
-        for i, (place, one, record) in enumerate(zip(places, opened, records, strict=True)):
-            if isinstance(one, Prediction):
-                says.append(one)
-                at.append(i)
-                ids.append(reads.id_of(one.message, record.key, record.headers))
-            elif one is None:
-                empty.append(place)
-            else:
-                assert isinstance(one, StreamCANError)
-                bad.append((place, one))
+        runs = list[OrdinaryBatch | list[Prediction]]()
+        ids, rows, at = list[bytes | None](), list[Any](), list[int]()
+        empty, bad, off = list[int](), Bad(), 0
+        for first, last, batch in self._runs(reads, records, given):
+            some = records[first:last]
+            if batch is not None:
+                ids += batch.ids if self._fields.id is not None else [one.key for one in some]
+                at += range(first, last)
+                runs.append(batch)
+                rows.append(batch.rows)
+                off += batch.off
+                continue
+            reading = Reading(None, False, self._max_bytes)
+            opened, P, divided = open_records(some, reads, reading, given)
+            says = list[Prediction]()
+            for i, (one, record) in enumerate(zip(opened, some, strict=True), first):
+                if isinstance(one, Prediction):
+                    says.append(one)
+                    at.append(i)
+                    ids.append(reads.id_of(one.message, record.key, record.headers))
+                elif one is None:
+                    empty.append(places[i])
+                else:
+                    assert isinstance(one, StreamCANError)
+                    bad.append((places[i], one))
+            if len(says) < len(opened):
+                P = rows_at(P, [one.number for one in says])
+            runs.append(says)
+            rows.append(P)
+            off += divided
         if len(at) < len(places):
             places = [places[i] for i in at]
-            P = rows_at(P, [one.number for one in says])
             names = None if names is None else [names[i] for i in at]
-        found = ReadPredictions(places, reads, says, ids, P, names, self._segments, off, empty)
-        return found, bad
+        every = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        return ReadPredictions(
+            places, reads, runs, ids, every, names, self._segments, off, empty
+        ), bad
 
-    def _ordinary(self, reads: Messages, records: Sequence[Source]) -> OrdinaryBatch | None:
-        """Read a batch of ordinary messages, none of them near the limit of size."""
+    def _runs(
+        self, reads: Messages, records: Sequence[Source], given: list[Any] | None
+    ) -> Iterable[tuple[int, int, OrdinaryBatch | None]]:
+        """Cut records into runs of ordinary ones, none of them near the limit of size, and others;
+        those that are ``given`` are opened."""
+        if given is not None or not records:
+            return [(0, len(records), None)]
         values = [record.value for record in records]
         if self._max_bytes is not None:
             most = far_below(reads, self._max_bytes)
-            for record, value in zip(records, values, strict=True):
-                if value is None or len(value) > most or needs_measure(record):
-                    return None
-        batch = None if None in values else reads.read_ordinary(values)  # type: ignore[arg-type]
-        return None if batch is None or batch.labels else batch
+            values = [
+                None if value is None or len(value) > most or needs_measure(record) else value
+                for record, value in zip(records, values, strict=True)
+            ]
+        return reads.runs(values, labels=False)
 
     def _name(self, message: Any, record: Source) -> Name:
         """Model and version of a prediction."""
@@ -303,6 +332,8 @@ class Reader:
 
     def labels(self, records: Sequence[Source]) -> ReadLabels:
         """Read labels; a record without a value is skipped."""
+        if (ordinary := self._ordinary_labels(records)) is not None:
+            return ReadLabels(ordinary, [*range(len(records))], [])
         found = ReadLabels([], [], [])
         for i, record in enumerate(records):
             if record.value is None:
@@ -316,6 +347,20 @@ class Reader:
                 found.labels.append(late)
                 found.places.append(i)
         return found
+
+    def _ordinary_labels(self, records: Sequence[Source]) -> list[LateLabel] | None:
+        """Read a batch of ordinary labels of one model; None where there are others."""
+        values = [record.value for record in records]
+        batch = self.first.read_ordinary(values) if self._naming is None else None
+        if batch is None or batch.ids or batch.size < len(values):
+            return None
+        labels = [LateLabel(id, label) for id, label, _ in batch.labels]
+        if self._fields.id is None:
+            for late, record in zip(labels, records, strict=True):
+                late.id = record.key
+        if self._needs_id and any(late.id is None for late in labels):
+            return None
+        return labels
 
     def id_of_label(self, record: Source) -> bytes | None:
         """Id of the prediction that a readable label names."""

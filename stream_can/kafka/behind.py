@@ -10,6 +10,10 @@ __all__ = ["Behind", "is_backlog"]
 
 BACKLOG_SECONDS = 10.0
 """Predictions older than this many seconds, by their own times, count as backlog."""
+ENDS_SECONDS = 10.0
+"""Seconds after which known ends of partitions are asked for again."""
+EVEN_SECONDS = 1.0
+"""Partitions whose times differ by no more count as behind as far as they are, unasked."""
 
 
 def is_backlog(latest: float) -> bool:
@@ -41,6 +45,10 @@ class Behind:
         self._ends, self._before, self._wait = ends, before, wait
         self._moved: dict[int, tuple[int, float]] = {}
         """For each partition the next offset to learn, and since when it has been that one."""
+        self._known: Mapping[int, int] = {}
+        """Next offsets of the partitions when last asked for: they only grow, unless brokers lose
+        some."""
+        self._asked = 0.0
 
     def until(
         self, inputs: Mapping[int, int], times: Mapping[int, float], near: float = 0
@@ -61,7 +69,10 @@ class Behind:
         for p, at in inputs.items():
             if p not in self._moved or self._moved[p][0] != at:
                 self._moved[p] = at, now
-        ends = self._ends(list(inputs))
+        old = now - self._asked > ENDS_SECONDS
+        if old or any(at >= self._known.get(p, 0) for p, at in inputs.items()):
+            self._known, self._asked = self._ends(list(inputs)), now
+        ends = self._known
         last = max((since for _, since in self._moved.values()), default=0.0)
         left = [
             p for p, at in inputs.items()
@@ -73,6 +84,9 @@ class Behind:
         if math.isinf(furthest):  # nothing learned, or no times
             return furthest
         recent = furthest - near
+        slowest = min([recent, *(times.get(p, -math.inf) for p in left)])
+        if recent - slowest <= EVEN_SECONDS:
+            return slowest
         before = self._before(left, recent)
 
         def is_behind(p: int) -> bool:

@@ -21,7 +21,7 @@ from stream_can.method.uncertainty import margin
 from stream_can.scores import Scores
 from stream_can.trust.alarm import Alarm
 
-__all__ = ["DeclaredClasses", "Dense", "blobs_of"]
+__all__ = ["DeclaredClasses", "Dense"]
 
 Array = NDArray[np.float64]
 
@@ -31,8 +31,8 @@ class DenseRows(NamedTuple):
 
     raw: Array
     texts: Texts | None
-    made: Sequence[bytes] | None = None
-    """For each row the blob that another corrector made, see :attr:`Recent.blob`."""
+    made: NDArray[np.float32] | None = None
+    """What another corrector made, see :attr:`SentLane.rows`."""
 
 
 class DeclaredClasses:
@@ -53,9 +53,9 @@ class DeclaredClasses:
         """Decode a row that came with a label."""
         return np.frombuffer(row)
 
-    def load_rows(self, lane: SentLane, places: NDArray[np.int64]) -> Array:
-        """Read rows of a sent batch as rows of a call."""
-        return lane.raw[places]
+    def load_rows(self, lane: SentLane) -> Array:
+        """Read the rows of a sent batch's lane as rows of a call."""
+        return lane.raw
 
 
 class Dense(DeclaredClasses):
@@ -95,7 +95,7 @@ class Dense(DeclaredClasses):
             self.corrector.correct_one(raw)  # raises with the reason
         return raw[None]
 
-    def made(self, rows: DenseRows, blobs: Sequence[bytes]) -> DenseRows:
+    def made(self, rows: DenseRows, blobs: NDArray[np.float32]) -> DenseRows:
         """Mark the rows of a call as corrected elsewhere."""
         return rows._replace(made=blobs)
 
@@ -105,7 +105,7 @@ class Dense(DeclaredClasses):
         if texts is not None:
             texts = [None if one is None else [one[i] for i in numbers] for one in texts]
         if made is not None:
-            made = [made[i] for i in numbers]
+            made = made[numbers]
         return DenseRows(rows.raw[numbers], texts, made)
 
     def width_of(self, rows: DenseRows, i: int) -> int:
@@ -183,25 +183,26 @@ class Dense(DeclaredClasses):
             assert made is not None
             receipts = made
         sets = self._names_in_sets(sent, receipts)
-        return Made(sent, blobs_of(raw, sent, receipts), sets)
+        return Made(sent, (raw, sent, receipts), sets)
 
     def _observe(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:
         """Observe rows that were corrected elsewhere, and learn the labels between them."""
         assert rows.made is not None
-        m, blobs = len(self.classes), self._of_this_width(rows.made)
-        data = np.frombuffer(b"".join(blobs), np.float32).reshape(len(blobs), self.width // 4)
+        m, data = len(self.classes), self._of_this_width(rows.made)
         if labels:
             self._play(rows, labels, data[:, 4 * m :])
         else:
             self.corrector.observe_many(rows.raw, segments=_named(self.columns, rows.texts))
         sent = np.ascontiguousarray(data[:, 2 * m : 4 * m]).view(np.float64)
-        return Made(sent, blobs, None)
+        return Made(sent, (data,), None)
 
-    def _of_this_width(self, blobs: Sequence[bytes]) -> list[bytes]:
-        """Blobs, where a receipt of another size becomes an unknown one."""
-        width, both = self.width, self.both
-        unknown = np.full((width - both) // 4, np.nan, np.float32).tobytes()
-        return [one if len(one) == width else one[:both] + unknown for one in blobs]
+    def _of_this_width(self, made: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What another corrector made; receipts of another size become unknown ones."""
+        if 4 * made.shape[1] == self.width:
+            return np.ascontiguousarray(made)
+        data = np.full((len(made), self.width // 4), np.nan, np.float32)
+        data[:, : self.both // 4] = made[:, : self.both // 4]
+        return data
 
     def _learn_one(self, one: JoinedLabel) -> None:
         """Learn a single label without rows: the same bits, in less time."""
@@ -364,15 +365,6 @@ class Dense(DeclaredClasses):
         if known is not None and (type(known) is not int or not 0 <= known < len(self.classes)):
             raise ValueError("the label of a recent prediction")
         return known
-
-
-def blobs_of(*arrays: NDArray[Any]) -> list[bytes]:
-    """Concatenate the bytes of row i of every array, for each i."""
-    if len(arrays[0]) < 2:
-        return [b"".join([x.tobytes() for x in arrays])] * len(arrays[0])
-    data = np.concatenate([np.ascontiguousarray(x).view(np.uint8) for x in arrays], axis=1)
-    every, width = data.tobytes(), data.shape[1]
-    return [every[at : at + width] for at in range(0, len(every), width)]
 
 
 def _scores(sums: NDArray[Any]) -> Scores:

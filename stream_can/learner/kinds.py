@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
+import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.learner.recent import Recent
 from stream_can.multilabel import LabelScores
 from stream_can.scores import Scores
 
 __all__ = [
+    "Blobs",
     "Given",
     "Id",
     "JoinedLabel",
@@ -36,31 +38,9 @@ Reason = Literal["random", "margin"]
 """Reason why a label is requested."""
 Given = tuple[str | None, ...]
 """Column values of a row."""
-
-
-class Recent(msgspec.Struct, gc=False):
-    """A kept prediction, labelled or not."""
-
-    id: Id | None
-    number: int
-    size: int
-    columns: Given | None
-    at: int = -1
-    """Number of its row within the current run."""
-    blob: bytes = b""
-    """Row, sent row and receipt, concatenated; empty during the run."""
-    asked: Reason | None = None
-    """Why its label is requested."""
-    fair: bool = True
-    """Whether the request was declined because of the row's content."""
-    known: Any = None
-    """Its label: the index of the class, or several labels as bytes; None before it arrives."""
-    time: float = math.nan
-    """Time of the prediction in seconds, where given."""
-    lane: int = -1
-    """Serial number of its lane."""
-    scored: bytes = b""
-    """Rank and probability of its label, where they are known only while it is learned."""
+Blobs = list[bytes] | tuple[NDArray[Any], ...]
+"""Blobs of rows, see :attr:`Recent.blob`: a list of them, or arrays with a row for each, whose
+bytes side by side are its blob."""
 
 
 class Unscored(NamedTuple):
@@ -90,8 +70,7 @@ class Made(NamedTuple):
     """Output of a run."""
 
     sent: Any
-    blobs: list[bytes]
-    """Blobs of the rows: row, sent row and receipt."""
+    blobs: Blobs
     sets: list[list[Any]] | None
     """Names in each row's prediction set; of several labels the ones decided on."""
 
@@ -145,8 +124,13 @@ class Kind(Protocol):
     def row(self, p: Any) -> Any:
         """Check one row; return it like the rows of a call."""
 
-    def made(self, rows: Any, blobs: Sequence[bytes]) -> Any:
+    def made(self, rows: Any, blobs: NDArray[np.float32]) -> Any:
         """Mark the rows of a call as corrected elsewhere: they are observed, not corrected.
+
+        Parameters
+        ----------
+        blobs
+            What the other corrector made, as :attr:`SentLane.rows`.
 
         Raises
         ------
@@ -213,8 +197,8 @@ class Kind(Protocol):
     def fits(self, lane: Any) -> bool:
         """Whether the rows of a sent batch have these classes; numbers new names."""
 
-    def load_rows(self, lane: Any, places: Any) -> Any:
-        """Read rows of a sent batch as rows of a call; ValueError where they are invalid."""
+    def load_rows(self, lane: Any) -> Any:
+        """Read the rows of a sent lane as rows of a call; ValueError where they are invalid."""
 
     def told_row(self, row: bytes) -> Any:
         """Decode a row that came with a label, encoded by :meth:`raw`, for another learner."""

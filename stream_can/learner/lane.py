@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-from stream_can.learner.kinds import Given, Id, JoinedLabel, Judged, Kind, Reason, Recent, Unscored
+from stream_can.learner.kinds import Given, Id, JoinedLabel, Judged, Kind, Reason, Unscored
+from stream_can.learner.recent import Recent, forget, keep, settle
 from stream_can.method.asking import LabelRequests
 
 __all__ = [
@@ -16,17 +17,13 @@ __all__ = [
     "Lane",
     "Name",
     "Taught",
-    "length_of",
     "predecessor",
-    "size_of",
 ]
 
 Name = tuple[str | None, str | None]
 """Model and version."""
 ONLY: Name = (None, None)
 
-OVERHEAD = 480
-"""Overhead in bytes of a kept prediction, beside its numbers, id and columns."""
 TOGETHER = 256
 """Number of labelled predictions scored together."""
 
@@ -106,16 +103,12 @@ class Lane:
         """Number of rows of the call that were added."""
         return len(self._numbers)
 
-    def predict(self, numbers: range, entries: Sequence[Recent]) -> None:
+    def predict(self, numbers: range, entries: list[Recent]) -> None:
         """Add rows of the call, given their numbers."""
         self.last = entries[-1].number
         self._numbers += numbers
         self._entries += entries
-        named = {id: entry for entry in entries if (id := entry.id) is not None}
-        if self.requests:  # those of earlier predictions
-            for id in named:
-                self.requests.pop(id, None)
-        self.recent.update(named)
+        keep(self.recent, self.requests, entries)
 
     def raw_of(self, entry: Recent, call: Call) -> bytes:
         """Return a kept row, uncorrected."""
@@ -142,8 +135,7 @@ class Lane:
         else:
             rows = call.rows if whole else self.kind.cut(call.rows, numbers)
         sent, blobs, sets = self.kind.run(rows, labels)
-        for entry, blob in zip(self._entries, blobs, strict=True):
-            entry.blob, entry.at = blob, -1
+        settle(self._entries, blobs)
         if numbers:
             self.kind.put(call.sent, None if whole else numbers, sent)
         if call.sets is not None and sets is not None:
@@ -160,17 +152,9 @@ class Lane:
         """Discard the run; return its predictions, which have no results."""
         left = [entry for entry in self._entries if entry.at >= 0]
         for entry in left:
-            self.forget(entry)
+            forget(self.recent, self.requests, entry)
         self._numbers, self._entries, self._labels = [], [], []
         return left
-
-    def forget(self, entry: Recent) -> None:
-        """Remove a prediction, so that no label finds it."""
-        id = entry.id
-        if id is not None and self.recent.get(id) is entry:
-            del self.recent[id]
-            if self.requests:
-                self.requests.pop(id, None)
 
     def _ask(self, asks: LabelRequests, rows: Any, asked: list[Reason | None]) -> None:
         """Request labels for some rows of the run; only rows with an id can be labelled."""
@@ -228,18 +212,3 @@ def predecessor(name: Name, correctors: Mapping[Name, Learned]) -> Name | None:
     labels; the newest if several are equal."""
     found = [other for other in correctors if other[0] == name[0]]
     return max(reversed(found), key=lambda one: correctors[one].effective_sample_size, default=None)
-
-
-def size_of(id: Id, numbers: int, given: Given | None) -> int:
-    """Size in bytes of a kept prediction, as ``recent_mb`` counts it."""
-    much = OVERHEAD + numbers + (len(id) if type(id) is bytes else length_of(id))
-    for text in given or ():
-        much += 0 if text is None else len(text)
-    return much
-
-
-def length_of(id: Id) -> int:
-    """Length of an id in bytes."""
-    if isinstance(id, int):
-        return 8
-    return len(id) if isinstance(id, bytes) or id.isascii() else len(id.encode())

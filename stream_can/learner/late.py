@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Meta
 
 from stream_can.learner.kinds import Id
-from stream_can.learner.lane import Name, length_of
+from stream_can.learner.lane import Name
+from stream_can.learner.recent import length_of
 
 __all__ = ["Held", "HeldLabels", "LateLabel"]
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import operator
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import count
 from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
@@ -19,18 +17,17 @@ from stream_can.corrector import Corrector
 from stream_can.errors import UnknownClass
 from stream_can.learner import saved
 from stream_can.learner.dense import Dense
-from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, News, Reason, Recent
+from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, News, Reason
 from stream_can.learner.lane import (
     ONLY,
     Call,
     Lane,
     Name,
     Taught,
-    length_of,
     predecessor,
-    size_of,
 )
 from stream_can.learner.late import MOST_ID_BYTES, Held, HeldLabels, LateLabel
+from stream_can.learner.recent import Recent, begin, forget_oldest, length_of, marks, recalled
 from stream_can.learner.saved import State
 from stream_can.learner.sent import Events, SentBatch, SentLane, columns_of, read_sent
 from stream_can.learner.several import Several
@@ -59,7 +56,6 @@ models or classes it would otherwise be larger than a topic accepts."""
 
 PLAIN_IDS = {bytes, str, type(None)}
 """Types of ids that need no conversion."""
-PLAIN_BYTES = {bytes}
 
 Correctors = Corrector | MultiLabelCorrector | SparseCorrector
 """Correctors that a learner accepts."""
@@ -174,8 +170,6 @@ class Learner:
         self._mixed = False
         """Whether models have different classes."""
         self._ask, self._wait = ask, float(label_wait)
-        self._asked = ask is not None
-        """Whether labels of kept predictions may have been requested."""
         self._mb, self._bound = float(recent_mb), int(recent_mb * (1 << 20))
         self._most_id_bytes = min(max(self._bound, 1 << 20), MOST_ID_BYTES)
         """Maximum bytes of ids of remembered labels without a prediction."""
@@ -405,7 +399,7 @@ class Learner:
         columns: Mapping[str, Sequence[Any]] | None,
         lanes: Sequence[Name] | Name | None,
         times: Sequence[float | None] | None,
-        made: Sequence[bytes] | None = None,
+        made: NDArray[np.float32] | None = None,
     ) -> Corrected:
         n = len(ids)
         if not PLAIN_IDS.issuperset(map(type, ids)):
@@ -482,7 +476,7 @@ class Learner:
         labels are held, as one may be its own."""
         while first < last:
             time = None if times is None else times[first]
-            if time is not None:
+            if time is not None and not math.isnan(time):
                 self._now(time, call)
             held = len(self._held) > 0  # none are added in here
             end = first + 1 if held else last
@@ -611,43 +605,23 @@ class Learner:
     ) -> None:
         """Keep rows of one model and version, and drop the oldest of all beyond the bound."""
         call.active[lane] = None
-        kind, serial, number, n = lane.kind, lane.serial, self._number, last - first
-        those, numbers = ids[first:last], range(first, last)
-        given: list[Given | None] = [None] * n
-        if kind.columns:
-            given = [kind.given(call.rows, i) for i in numbers]
-        if not kind.columns and kind.width and PLAIN_BYTES.issuperset(map(type, those)):
-            base = size_of(b"", kind.width, None)
-            sizes = [base + len(id) for id in those]  # type: ignore[arg-type]
-        else:
-            sizes = [
-                0 if id is None else size_of(id, kind.width_of(call.rows, i), one)
-                for id, i, one in zip(those, numbers, given, strict=True)
-            ]
-        when = [math.nan] * n
-        if times is not None:
-            when = [math.nan if time is None else time for time in times[first:last]]
-            latest = max((time for time in when if time > self._clock), default=self._clock)
-            self._clock = max(self._clock, min(latest, self._until))
-        entries = [
-            Recent(id, k, size, one, at, b"", None, True, None, time, serial)
-            for id, k, size, one, at, time in zip(
-                those, count(number), sizes, given, count(lane.collected), when
-            )
-        ]
-        self._number = number + n
+        kind, numbers = lane.kind, range(first, last)
+        entries, named, size, latest = begin(
+            ids, first, last, self._number, lane.collected, lane.serial,
+            kind.width or [kind.width_of(call.rows, i) for i in numbers],
+            [kind.given(call.rows, i) for i in numbers] if kind.columns else None, times,
+        )  # fmt: skip
+        self._clock = max(self._clock, min(latest, self._until))
+        self._number += last - first
         seen += entries
         lane.predict(numbers, entries)
-        self._order += entries if None not in those else [e for e in entries if e.id is not None]
-        self._size += sum(sizes)
+        self._order += named
+        self._size += size
         self._forget()
 
     def _forget(self) -> None:
         """Drop the oldest predictions until the rest fits."""
-        while self._size > self._bound:
-            entry = self._order.popleft()
-            self._size -= entry.size
-            self._serials[entry.lane].forget(entry)
+        self._size = forget_oldest(self._order, self._size, self._bound, self._serials)
 
     def _abandon(self, left: Sequence[Recent]) -> None:
         """Discard predictions of an interrupted call."""
@@ -877,7 +851,6 @@ class Learner:
         batch = events.sent
         self._require_columns(batch)
         places = batch.places()
-        blobs = [_rows_of(lane) for lane in batch.lanes] if sent else []
         labels, starts, first = deque(events.labels), deque(events.starts), 0
         found = list[Corrected]()
         # Models with different classes need separate calls, and so does one that starts over.
@@ -891,11 +864,13 @@ class Learner:
             some, before = list[LateLabel](), len(events.labels) - len(labels)
             while labels and labels[0].due <= last:
                 one = labels.popleft()
-                its = None if one.of is None else one.of - first
-                some.append(msgspec.structs.replace(one, due=one.due - first, of=its))
+                if first:
+                    its = None if one.of is None else one.of - first
+                    one = msgspec.structs.replace(one, due=one.due - first, of=its)
+                some.append(one)
             of, at = batch.of[first:last], places[first:last]
-            P: Any = None
-            those = [batch.lanes[k] for k in np.unique(of).tolist()]
+            used = np.unique(of).tolist()
+            those = [batch.lanes[k] for k in used]
             same = all(
                 self._kind_of(one.name).fits(one) and one.name not in without for one in those
             )
@@ -906,17 +881,9 @@ class Learner:
                 played = played._replace(asked=[None] * (last - first))
             else:
                 saved.require(same, "the classes of a model")
-                for k in np.unique(of).tolist():
-                    lane, mine = batch.lanes[k], of == k
-                    rows = self._kind_of(lane.name).load_rows(lane, at[mine])
-                    if len(those) == 1:
-                        P = rows
-                        break
-                    P = np.empty((len(of), rows.shape[1])) if P is None else P
-                    P[mine] = rows
-                made = None
-                if sent and len(of):
-                    made = [blobs[k][i] for k, i in zip(of.tolist(), at.tolist(), strict=True)]
+                P, made = self._rows(batch, used, first, last, at)
+                if not sent or first == last:
+                    made = None
                 played = self._play_rows(batch, first, last, P, some, made)
             taught = [
                 one._replace(label=one.label + before) if one.label >= 0 else one
@@ -927,6 +894,30 @@ class Learner:
         for _, name, data in starts:
             self.start(saved.corrector(data), *name)
         return found[0] if len(found) == 1 else _joined(found)
+
+    def _rows(
+        self, batch: SentBatch, used: Sequence[int], first: int, last: int, at: NDArray[np.int64]
+    ) -> tuple[Any, NDArray[np.float32] | None]:
+        """Rows of a batch as those of a call, and as sent. They are of the lanes ``used``, with the
+        same classes, and at these places within them."""
+        if len(batch.lanes) == 1:
+            (lane,) = batch.lanes
+            lane = lane._replace(rows=lane.rows[first:last])
+            return self._kind_of(lane.name).load_rows(lane), lane.rows
+        P: Any = None
+        made = None
+        of = batch.of[first:last]
+        for k in used:
+            mine, lane = of == k, batch.lanes[k]
+            lane = lane._replace(rows=lane.rows[at[mine]])
+            rows = self._kind_of(lane.name).load_rows(lane)
+            if len(used) == 1:
+                return rows, lane.rows
+            if P is None or made is None:
+                P = np.empty((len(of), rows.shape[1]))
+                made = np.empty((len(of), lane.rows.shape[1]), np.float32)
+            P[mine], made[mine] = rows, lane.rows
+        return P, made
 
     def _others_of(self, batch: SentBatch, without: Collection[Name]) -> set[int]:
         """Indices of the lanes of a batch to skip: those given, and those with other classes."""
@@ -943,7 +934,7 @@ class Learner:
         last: int,
         P: Any,
         labels: Sequence[LateLabel],
-        made: Sequence[bytes] | None,
+        made: NDArray[np.float32] | None,
     ) -> Corrected:
         """Process some rows of a batch, all of the same classes, and the labels between them."""
         if len(batch.lanes) == 1:
@@ -953,8 +944,7 @@ class Learner:
         columns = {name: values[first:last] for name, values in batch.columns.items()}
         return self._play(
             batch.ids[first:last], P, labels, columns or None, names,
-            [None if math.isnan(one) else one for one in batch.times[first:last].tolist()],
-            made,
+            batch.times[first:last].tolist(), made,
         )  # fmt: skip
 
     def _recent(self) -> SentBatch:
@@ -1020,8 +1010,7 @@ class Learner:
         head = saved.SavedHead(
             1, self._mb, self._ask, self._wait, self._max_lanes, self._dropped,
             None if math.isinf(self._clock) else self._clock, self._number, self.oldest, [],
-            saved.flags_of(self._order) if self._asked else bytes([saved.USUAL]) * len(self._order),
-            list(map(_known_of, self._order)),
+            *marks(self._order),
             self._held.all(), [(*key, y) for key, y in self._lone.items()], self._changed,
             [(name, kind.corrector.to_bytes()) for name, kind in self._starts.items()],
         )  # fmt: skip
@@ -1211,22 +1200,19 @@ class Learner:
                 given = None
                 if batch.columns:
                     given = tuple([None if one is None else one[i] for one in texts])
-                entry = Recent(
-                    id, number, size_of(id, len(blob), given), given, -1, blob,
-                    time=time, lane=lane.serial,
-                )  # fmt: skip
+                entry = recalled(id, number, given, blob, time, lane.serial)
                 kept.append((lane, entry))
-        n, marks = len(kept), list(zip(head.flags, head.known, strict=True))
-        enough = n == len(marks) if whole else n <= len(marks)
+        n, known, every = len(kept), dict(head.known), len(head.flags)
+        enough = n == every if whole else n <= every
         saved.require(enough, "sent batches of recent predictions are missing")
-        for (lane, entry), (flags, known) in zip(kept, marks[len(marks) - n :], strict=True):
-            self._recall_one(lane, entry, flags, known)
+        saved.require(max(known, default=-1) < every, "the labels of recent predictions")
+        for i, (lane, entry) in enumerate(kept, every - n):
+            self._recall_one(lane, entry, head.flags[i], known.get(i))
 
     def _recall_one(self, lane: Lane, entry: Recent, flags: int, known: Any) -> None:
         """Restore one prediction with the state's marks."""
         told, id = saved.told_by(flags), entry.id
         assert id is not None
-        self._asked = self._asked or flags != saved.USUAL
         entry.asked, entry.fair = told["asked"], told["fair"]
         entry.known = lane.kind.load_known(known)
         if lane.recent.pop(id, None) is not None:
@@ -1417,9 +1403,6 @@ class Learner:
         return self._size
 
 
-_known_of = operator.attrgetter("known")
-
-
 def is_of(lane: Name, named: Name) -> bool:
     """Whether a label for ``named`` can belong to this model and version."""
     return named[0] in (None, lane[0]) and named[1] in (None, lane[1])
@@ -1452,12 +1435,6 @@ def _rows_as_one(blobs: Sequence[bytes]) -> NDArray[np.float32]:
     return np.frombuffer(b"".join([one.ljust(width, b"\0") for one in blobs]), "<f4").reshape(
         len(blobs), width // 4
     )
-
-
-def _rows_of(lane: SentLane) -> list[bytes]:
-    """Blobs of the rows of a batch, see :attr:`Recent.blob`."""
-    every, width = lane.rows.tobytes(), 4 * lane.rows.shape[1]
-    return [every[at : at + width] for at in range(0, len(every), width)]
 
 
 def _joined(found: Sequence[Corrected]) -> Corrected:

@@ -13,19 +13,18 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
-from stream_can.learner.kinds import Kind, Reason, Recent, Unscored
+from stream_can.learner.kinds import Kind, Unscored
 from stream_can.learner.lane import TOGETHER, Lane, Name
 from stream_can.learner.late import Held
+from stream_can.learner.recent import REASONS
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.sparse import SparseCorrector
 
 __all__ = [
-    "USUAL",
     "LaneHead",
     "SavedHead",
     "State",
     "corrector",
-    "flags_of",
     "joined",
     "memory",
     "opened",
@@ -82,9 +81,9 @@ class SavedHead(msgspec.Struct):
     """Number of the first row that may be kept."""
     lanes: list[LaneHead]
     flags: bytes
-    """Flags of the kept predictions, see :func:`flags_of`."""
-    known: list[Any]
-    """Their labels."""
+    """Flags of the kept predictions, see `marks`."""
+    known: list[tuple[Count, Any]]
+    """The labels of those that have one, with their places."""
     held: list[Held]
     lone: list[tuple[Any, tuple[str | None, str | None] | None, Any]]
     """Labels that arrived without their prediction."""
@@ -103,21 +102,8 @@ class _Whole(msgspec.Struct):
     recent: bytes
 
 
-REASONS: tuple[Reason | None, ...] = None, "random", "margin"
-
-
-def flags_of(entries: Iterable[Recent]) -> bytes:
-    """Encode a byte for each prediction: 4 where its request was declined because of its row, plus
-    1 or 2 for the reason of its request."""
-    return bytes([4 * entry.fair + REASONS.index(entry.asked) for entry in entries])
-
-
-USUAL = 4
-"""Flags where labels are not requested."""
-
-
 def told_by(flags: int) -> dict[str, Any]:
-    """Decode a byte of :func:`flags_of`."""
+    """Decode a byte of `marks`."""
     require(0 <= flags < 8 and flags & 3 < len(REASONS), "the marks of recent predictions")
     return {"asked": REASONS[flags & 3], "fair": flags >= 4}
 

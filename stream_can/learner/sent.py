@@ -78,9 +78,9 @@ class SentBatch:
         return places
 
     def cuts(self) -> list[int]:
-        """Indices of the rows at which classes change."""
-        classes = [lane.classes for lane in self.lanes]
-        of = np.array([classes.index(one) for one in classes], np.int32)[self.of]
+        """Indices of the rows at which classes, or the bytes of a row, change."""
+        sorts = [(lane.classes, lane.rows.shape[1]) for lane in self.lanes]
+        of = np.array([sorts.index(one) for one in sorts], np.int32)[self.of]
         cuts: list[int] = (np.flatnonzero(np.diff(of)) + 1).tolist()
         return cuts
 

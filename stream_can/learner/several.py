@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.dense import DeclaredClasses, blobs_of
+from stream_can.learner.dense import DeclaredClasses
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
 from stream_can.method.promise import names_in_sets
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
@@ -24,8 +24,8 @@ class SeveralRows(NamedTuple):
     """Rows of a call."""
 
     raw: Array
-    made: Sequence[bytes] | None = None
-    """For each row the blob that another corrector made, see :attr:`Recent.blob`."""
+    made: NDArray[np.float32] | None = None
+    """What another corrector made, see :attr:`SentLane.rows`."""
 
 
 class Several(DeclaredClasses):
@@ -58,13 +58,13 @@ class Several(DeclaredClasses):
         """Check one row; return it like the rows of a call."""
         return self.corrector._row_of(p)
 
-    def made(self, rows: SeveralRows, blobs: Sequence[bytes]) -> SeveralRows:
+    def made(self, rows: SeveralRows, blobs: NDArray[np.float32]) -> SeveralRows:
         """Mark the rows of a call as corrected elsewhere."""
         return rows._replace(made=blobs)
 
     def cut(self, rows: SeveralRows, numbers: Sequence[int]) -> SeveralRows:
         """Select rows."""
-        made = None if rows.made is None else [rows.made[i] for i in numbers]
+        made = None if rows.made is None else rows.made[numbers]
         return SeveralRows(rows.raw[numbers], made)
 
     def width_of(self, rows: SeveralRows, i: int) -> int:
@@ -157,7 +157,7 @@ class Several(DeclaredClasses):
             elif entry is not None and entry.at >= 0 and made is None:
                 of[i] = -2 - entry.at  # one of the earlier rows
             elif entry is not None:
-                blob = entry.blob if made is None or entry.at < 0 else made[entry.at]
+                blob = entry.blob if made is None or entry.at < 0 else made[entry.at].tobytes()
                 of[i] = len(earlier)
                 earlier.append(blob[: 8 * m])
                 known[i] = np.frombuffer(blob, np.float32, offset=16 * m)
@@ -171,11 +171,10 @@ class Several(DeclaredClasses):
             receipts=known,
         )  # fmt: skip
         if made is not None:
-            data = np.frombuffer(b"".join(made), np.float32).reshape(len(made), 6 * m)
-            sent = np.ascontiguousarray(data[:, 2 * m : 4 * m]).view(np.float64)
-            return Made(sent, [*made], None)
+            sent = np.ascontiguousarray(made[:, 2 * m : 4 * m]).view(np.float64)
+            return Made(sent, (np.ascontiguousarray(made),), None)
         sets = names_in_sets(played.decided, played.rows.astype(np.float32), self.classes)
-        return Made(played.rows, blobs_of(rows.raw, played.rows, played.receipts), sets)
+        return Made(played.rows, (rows.raw, played.rows, played.receipts), sets)
 
     def uncertainty(self, sent: Array) -> list[float]:
         """0: all requests are random, which taught more than any choice by the row

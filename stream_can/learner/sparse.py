@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,13 @@ class SparseBlob:
             k.to_bytes(4, "little") + rows.ids[i, :k].astype("<i4").tobytes()
             + rows.P[i, :k].astype("<f8").tobytes()
         )  # fmt: skip
+
+
+class SparseMade(NamedTuple):
+    """Output of a run as it grows."""
+
+    sent: list[SparseRow]
+    blobs: list[bytes]
 
 
 def _float64(words: NDArray[np.int32], at: int, n: int) -> NDArray[np.float64]:
@@ -136,7 +143,7 @@ class Sparse:
         """Return one row like the rows of a call."""
         return [p]
 
-    def made(self, rows: Rows, blobs: Sequence[bytes]) -> Rows:
+    def made(self, rows: Rows, blobs: NDArray[np.float32]) -> Rows:
         """Raise: rows of very many classes are corrected where they are learned."""
         raise ValueError("rows of very many classes that another corrector sent")
 
@@ -194,15 +201,15 @@ class Sparse:
 
     def run(self, rows: Rows, labels: Sequence[JoinedLabel]) -> Made:
         """Correct rows and learn labels, in stream order."""
-        made, at = Made([], [], None), 0
+        made, at = SparseMade([], []), 0
         for one in labels:
             self._process(rows, at, one.due, made)
             at = max(at, one.due)
             self._learn(one, made)
         self._process(rows, at, len(rows.ks), made)
-        return made
+        return Made(made.sent, made.blobs, None)
 
-    def _process(self, rows: Rows, first: int, last: int, made: Made) -> None:
+    def _process(self, rows: Rows, first: int, last: int, made: SparseMade) -> None:
         if first >= last:
             return
         cut = slice(first, last)
@@ -220,7 +227,7 @@ class Sparse:
                 + receipts[i][:, [*range(k), -1]].astype("<f4").tobytes()
             )  # fmt: skip
 
-    def _learn(self, one: JoinedLabel, made: Made) -> None:
+    def _learn(self, one: JoinedLabel, made: SparseMade) -> None:
         """Learn a label; record its rank and probability beside it."""
         model, y = self.corrector._model, np.array([one.y], np.int64)
         entry = one.entry
@@ -309,10 +316,10 @@ class Sparse:
         names = self.corrector._names_of(blob.ids.tolist())
         return dict(zip(names, blob.P.tolist(), strict=True))
 
-    def load_rows(self, lane: SentLane, places: NDArray[np.int64]) -> list[Rows]:
-        """Rows of a sent batch as those of a call."""
+    def load_rows(self, lane: SentLane) -> list[Rows]:
+        """Rows of a sent batch's lane as those of a call."""
         rows = []
-        for blob in self._loaded(lane.rows[places]):
+        for blob in self._loaded(lane.rows):
             one = SparseBlob(blob)
             k = len(one.ids)
             ids, P = np.array(one.ids[None], np.int32), np.array(one.P[None])

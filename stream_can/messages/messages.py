@@ -9,7 +9,7 @@ serialisation is the format's: see :mod:`stream_can.messages.codecs`.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -25,7 +25,7 @@ from stream_can.messages.columns import Columns, Given, header_bytes
 from stream_can.messages.fields import HEADER, Fields
 from stream_can.messages.forms import BadMessage, Forms, Largest, ListedForms
 from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
-from stream_can.method.checks import bad_rows, within
+from stream_can.method.checks import all_fine, bad_rows, within
 from stream_can.method.classes import ClassIndex, json_name
 from stream_can.method.rows import divided, rounded
 from stream_can.sparse.corrector import shortened
@@ -42,6 +42,8 @@ __all__ = ["BadMessage", "Fields", "Formats", "Label", "Messages", "Numbering", 
 WIDEST = 2.2250738585072014e-308
 """The float with the longest text, 23 characters."""
 
+FEW = 16
+"""Messages that are not worth a batch of their own."""
 FINITE = np.array([[-1.0], [1.0]]) * np.finfo(np.float64).max
 
 _read_any = msgspec.json.Decoder().decode
@@ -227,15 +229,51 @@ class Messages:
         classes = tuple(_plain(json_name(name)) for name in self.classes)
         return Ordinary(classes, fields.probs.encode(), raw, fields.label.encode(), id)
 
+    def runs(
+        self, values: Sequence[bytes | None], *, labelled: bool = False, labels: bool = True
+    ) -> Iterator[tuple[int, int, OrdinaryBatch | None]]:
+        """Cut messages into runs, (first, last, batch): ordinary ones, which are read together, and
+        others without a batch. These get longer where they are frequent. See `read_ordinary`."""
+        at, n, others = 0, len(values), FEW
+        while at < n:
+            batch = self.read_ordinary(values[at:], labelled=labelled, labels=labels)
+            size = n - at if self._ordinary is None else 0
+            if batch is not None:
+                size = batch.size
+                if size >= FEW or size == n - at:
+                    yield at, at + size, batch
+                    at, size = at + size, 0
+            if at < n:
+                last = min(n, at + size + others)
+                yield at, last, None
+                at, others = last, 2 * others
+
     def read_ordinary(
-        self, values: Sequence[bytes], *, labelled: bool = False
+        self, values: Sequence[bytes | None], *, labelled: bool = False, labels: bool = True
     ) -> OrdinaryBatch | None:
-        """Read a batch of ordinary messages: arrays of probabilities that are valid, and labels of
-        known classes, which it names; None where there are others. ``labelled``: predictions may
-        carry their own label."""
+        """Read messages up to the first that is not ordinary: objects with probabilities that are
+        valid, perhaps divided by their sum, or a label of a known class, which it names.
+
+        Parameters
+        ----------
+        values
+            The messages; None is not ordinary.
+        labelled
+            Whether predictions may carry their own label.
+        labels
+            Whether labels are ordinary.
+        """
         batch = None if self._ordinary is None else self._ordinary.read(values, labelled)
-        if batch is None or bad_rows(batch.rows):
+        if batch is None:
             return None
+        end = batch.size
+        if not all_fine(batch.rows):
+            batch.rows, batch.off = divided(batch.rows, self.fields.normalise)
+            if bad := bad_rows(batch.rows):
+                end = batch.line_of(min(bad))
+        if batch.labels and not labels:
+            end = min(end, batch.labels[0][2])
+            batch.labels.clear()
         known = self._known
         for k, (id, text, due) in enumerate(batch.labels):
             index = known.get(text)
@@ -243,11 +281,14 @@ class Messages:
                 try:
                     index = self._class_of(Raw(text))
                 except (BadMessage, UnknownClass):
-                    return None
+                    end = min(end, due - 1 if labelled else due + k)
+                    break
                 if len(known) > 4 * self._m + 100:  # 1, 1.0, 1.00 ...
                     known.clear()
                 known[text] = index
             batch.labels[k] = id, self.classes[index], due
+        if end < batch.size:
+            return self.read_ordinary(values[:end], labelled=labelled, labels=labels)
         return batch
 
     def write(self, prediction: Prediction, row: NDArray[np.float64]) -> bytes:
@@ -403,9 +444,10 @@ class Messages:
         if self.listed is not None:
             return rows, {}, 0
         P, off = np.frombuffer(bytearray().join(rows)).reshape(-1, self._m), 0
+        bad: dict[int, str] = {}
         if self.several:
             bad = _bad_scores(P, self.classes)
-        elif bad := bad_rows(P):
+        elif not all_fine(P):
             P, off = divided(P, self.fields.normalise)
             bad = bad_rows(P)
         return P, bad, off

@@ -5,10 +5,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 class OrdinaryBatch:
+    size: int
+    off: int
     ids: list[bytes | None]
     rows: NDArray[np.float64]
     labels: list[tuple[bytes | None, Any, int]]
     labelled: bool
+    def line_of(self, row: int) -> int: ...
     def write(
         self,
         rows: NDArray[np.float64],
@@ -25,4 +28,6 @@ class Ordinary:
         label: bytes,
         id: bytes | None,
     ) -> None: ...
-    def read(self, lines: Sequence[bytes], labelled: bool = False) -> OrdinaryBatch | None: ...
+    def read(
+        self, lines: Sequence[bytes | None], labelled: bool = False
+    ) -> OrdinaryBatch | None: ...

@@ -67,10 +67,14 @@ encode = msgspec.json.encode
 cdef class OrdinaryBatch:
     """Predictions and labels of a batch, in order."""
 
+    cdef readonly Py_ssize_t size
+    """Number of messages."""
     cdef readonly list ids
     """Id of each prediction; None without one."""
-    cdef readonly object rows
+    cdef public object rows
     """Rows, float64 of shape (n, m)."""
+    cdef public Py_ssize_t off
+    """Number of rows that were divided by their sum."""
     cdef readonly list labels
     """(id, JSON text of the class, number of predictions before it) of each label; it is that of
     the last of these where predictions carry their own."""
@@ -99,8 +103,8 @@ cdef class OrdinaryBatch:
         free(self.fields)
         free(self.objects)
 
-    cdef bint read(self) except -1:
-        """Read all lines; return False where one of them is not ordinary."""
+    cdef int read(self) except -1:
+        """Read the lines up to the first that is not ordinary."""
         cdef Ordinary reader = self.reader
         cdef Py_ssize_t m = reader.rows.m, size
         cdef bytes line
@@ -110,6 +114,8 @@ cdef class OrdinaryBatch:
         rows = np.empty((len(self.lines), m))
         cdef double[:, ::1] view = rows
         for line in self.lines:
+            if line is None:
+                break
             if self.room - self.n_fields < MOST_FIELDS:
                 fields = <Field *>realloc(self.fields, 2 * self.room * sizeof(Field))
                 if fields == NULL:
@@ -120,20 +126,27 @@ cdef class OrdinaryBatch:
             if not read_object(
                 start, start + size, reader.names, &self.those, &view[self.n, 0], fields, one
             ):
-                return False
+                break
             if not one.ascii:
                 try:
                     line.decode()
                 except UnicodeDecodeError:
-                    return False
+                    break
             if not self.take(one, fields):
-                return False
+                break
+            self.size += 1
             if one.found[PROBS] >= 0:
                 self.n += 1
                 self.n_fields += one.n
                 self.widest = max(self.widest, size)
         self.rows = rows[:self.n]
-        return True
+        return 0
+
+    def line_of(self, row):
+        """Position of the message of a row."""
+        if self.labelled:
+            return row
+        return row + sum([due <= row for _, _, due in self.labels])
 
     cdef bint take(self, Object *one, Field *fields) except -1:
         """Take a prediction or a label; return False where it is neither, or both."""
@@ -262,9 +275,10 @@ cdef class Ordinary:
         free(self.classes)
 
     def read(self, lines, bint labelled=False):
-        """Read a list of messages as bytes; return an `OrdinaryBatch`, None where one of them is
-        not ordinary. ``labelled``: predictions may carry their own label."""
+        """Read a list of messages as bytes up to the first that is not ordinary, as None is; return
+        an `OrdinaryBatch`, or None. ``labelled``: predictions may carry their own label."""
         if not COMPILED or not self.rows.m:
             return None
         cdef OrdinaryBatch batch = OrdinaryBatch(self, lines, labelled)
-        return batch if batch.read() else None
+        batch.read()
+        return batch

@@ -42,18 +42,33 @@ cdef Py_ssize_t first_bad(const double *P, Py_ssize_t n, Py_ssize_t m) noexcept 
     return -1
 
 
-def bad_rows(P, names=None):
-    """Find the rows of P, shape (n, m), that are no probability vectors: {row: reason}."""
-    cdef Py_buffer view
-    cdef Py_ssize_t i = 0, bad, n, m
-    found = {}
+cdef object opened(P, Py_buffer *view):
+    """Open the buffer of P, shape (n, m); return its owner."""
     if P.dtype != np.float64 or P.ndim != 2:
         raise ValueError(f"rows: {P.dtype} of shape {P.shape}, expected float64 of shape (n, m)")
     flags = P.flags
     if not (flags.c_contiguous and flags.aligned):
         P = np.require(P, None, "CA")
+    PyObject_GetBuffer(P, view, PyBUF_C_CONTIGUOUS)
+    return P
+
+
+def all_fine(P):
+    """Whether all rows of P, shape (n, m), are probability vectors."""
+    cdef Py_buffer view
+    P = opened(P, &view)
+    cdef Py_ssize_t n = P.shape[0], bad = first_bad(<const double *>view.buf, n, P.shape[1])
+    PyBuffer_Release(&view)
+    return bad < 0
+
+
+def bad_rows(P, names=None):
+    """Find the rows of P, shape (n, m), that are no probability vectors: {row: reason}."""
+    cdef Py_buffer view
+    cdef Py_ssize_t i = 0, bad, n, m
+    found = {}
+    P = opened(P, &view)
     n, m = P.shape
-    PyObject_GetBuffer(P, &view, PyBUF_C_CONTIGUOUS)
     while (bad := first_bad(<const double *>view.buf + i * m, n - i, m)) >= 0:
         i += bad
         found[i] = reason(P[i], names)

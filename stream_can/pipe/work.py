@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -156,14 +156,22 @@ class Run:
             for number, line in enumerate(lines, self.line)
             if number >= self.covered and (not self.of_lines or (line and not line.isspace()))
         ]
-        opened, errors = list[Opened](), dict[int, StreamCANError]()
-        batch = None
+        runs: Iterable[tuple[int, int, OrdinaryBatch | None]] = [(0, len(taken), None)]
         if self.ordinary:
-            inputs = [line for _, line in taken]
-            batch = self.messages.read_ordinary(inputs, labelled=self.labelled)
+            runs = self.messages.runs([line for _, line in taken], labelled=self.labelled)
+        for first, last, batch in runs:
+            self.handle_run(taken[first:last], batch)
+        self.line += len(lines)
+        self.state.lines = max(self.line, self.covered)
+
+    def handle_run(self, taken: Sequence[tuple[int, bytes]], batch: OrdinaryBatch | None) -> None:
+        """Process numbered lines, which are ordinary where ``batch`` holds them."""
+        opened, errors = list[Opened](), dict[int, StreamCANError]()
         if batch is None:
             opened, names, P = self.open(taken)
             errors = {i: one for i, one in enumerate(opened) if isinstance(one, StreamCANError)}
+        else:
+            self.divided(batch.off)
         bad = list(errors)
         if bad and self.stops:
             opened = opened[: bad[0]]
@@ -187,8 +195,6 @@ class Run:
                 letter = letter_of(self.unit, number - self.first + 1, line, errors[i])
                 write_all(self.letters, letter)
         self.state.counts.dead_letters += len(bad)
-        self.line += len(lines)
-        self.state.lines = max(self.line, self.covered)
 
     def open(
         self, taken: Sequence[tuple[int, bytes]]
@@ -201,11 +207,7 @@ class Run:
             given.append(message)
         reading = Reading(None if self.labelled else LABELS, self.labelled, None)
         opened, P, off = open_records(records, self.messages, reading, given)
-        if off:
-            self.normalised += off
-            if not self.told_of_sums:
-                self.told_of_sums = True
-                complain("rows that do not sum to 1 are divided by their sum; see normalise")
+        self.divided(off)
         names = []
         if self.naming is not None:
             known = set(self.learner.models)
@@ -218,6 +220,13 @@ class Run:
                 except BadMessage as error:
                     opened[i] = error
         return opened, names, P
+
+    def divided(self, n: int) -> None:
+        """Count rows that were divided by their sum, and say so once."""
+        self.normalised += n
+        if n and not self.told_of_sums:
+            self.told_of_sums = True
+            complain("rows that do not sum to 1 are divided by their sum; see normalise")
 
     def name_of(self, says: Opened, message: Any, known: set[Name]) -> Name:
         """Model and version of a line; BadMessage where it names none, or too many."""

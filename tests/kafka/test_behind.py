@@ -40,8 +40,10 @@ class Input:
         self.times = times
         self.inputs = dict.fromkeys(range(len(times)), 0)
         self.behind = Behind(self._ends, self._before, WAIT)
+        self.asked = 0
 
     def _ends(self, partitions: list[int]) -> dict[int, int]:
+        self.asked += 1
         return {p: len(self.times[p]) for p in partitions}
 
     def _before(self, partitions: list[int], time: float) -> Mapping[int, int | None]:
@@ -71,6 +73,19 @@ def test_until_is_where_the_slowest_is(now: list[float]) -> None:
     assert found.until() == 510
     found.inputs = {0: 4, 1: 3, 2: 1}
     assert found.until() == math.inf  # nothing is left at all
+
+
+@pytest.mark.fast
+def test_in_a_backlog_ends_are_asked_for_once(now: list[float]) -> None:
+    found = Input([float(t) for t in range(1000)], [float(t) for t in range(500)])
+    for n in range(0, 500, 10):
+        found.inputs = {0: n, 1: n}
+        found.until()
+    assert found.asked == 1
+    found.inputs = {0: 500, 1: 500}
+    found.times[1].append(500.5)  # more than there was
+    assert found.until(0) == 499
+    assert found.asked == 2
 
 
 @pytest.mark.fast

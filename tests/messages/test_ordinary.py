@@ -145,7 +145,8 @@ def compare(seed: int, count: int, *, labelled: bool = False) -> int:
     found, read = [], Messages.read_ordinary
 
     def counting(self: Messages, values: list[bytes], **how: Any) -> Any:
-        found.append(batch := read(self, values, **how))
+        batch = read(self, values, **how)
+        found.append(batch is not None and batch.size == len(values))
         return batch
 
     with mock.patch.object(Messages, "read_ordinary", counting):
@@ -153,7 +154,7 @@ def compare(seed: int, count: int, *, labelled: bool = False) -> int:
     with mock.patch.object(Messages, "_ordinary", None):
         theirs = played(lines, save_every=1, labelled=labelled)
     assert ours == theirs
-    return sum(one is not None for one in found)
+    return sum(found)
 
 
 @pytest.mark.skipif(not COMPILED, reason="this compiler's library reads no numbers")
@@ -172,7 +173,7 @@ def test_each_line_is_answered_as_msgspec_has_it(labelled: bool) -> None:
     ids=str,
 )  # fmt: skip
 def test_batches_teach_and_answer_the_same(tmp_path: Path, options: dict[str, Any]) -> None:
-    """Some batches have a line that is not ordinary, and take the other way as a whole."""
+    """Some lines are not ordinary, in places many; some rows do not sum to 1."""
     named = {name: options[name] for name in ("raw", "digits", "id") if name in options}
     options = {name: value for name, value in options.items() if name not in named}
     options["fields"] = Fields(**{"id": "id"} | named)
@@ -181,6 +182,8 @@ def test_batches_teach_and_answer_the_same(tmp_path: Path, options: dict[str, An
     for i in range(1500):
         p = [rng.random() for _ in range(4)]
         row = [one / sum(p) for one in p]
+        if 100 <= i < 200:
+            row = [round(one, 2) for one in row]
         probs: Any = row
         if 300 <= i < 600 or 1200 <= i < 1300:  # in places beside arrays, and in two orders
             order = [2, 0, 3, 1] if i >= 1250 else range(4)
@@ -192,8 +195,10 @@ def test_batches_teach_and_answer_the_same(tmp_path: Path, options: dict[str, An
         else:
             late = {"order": i - 5, "id": f"x{i - 5}", "label": rng.choice(CLASSES)}
             lines.append(json.dumps(late).encode())
-        if i in (700, 701):
+        if i in (700, 701, 750, 790) or 900 <= i < 930 or (i > 1300 and i % 19 == 0):
             lines.append(b'{"id": "y", "probs": 1}')
+        if i % 83 == 0:
+            lines.append(b'{"id": "x%d", "label": "of none"}' % (i - 7))
     states, outputs = [], []
     for way, ordinary in (("ours", Messages._ordinary), ("theirs", None)):
         state = tmp_path / way
@@ -228,24 +233,29 @@ class OneModel:
 
 @pytest.mark.parametrize("id", [None, "id"])
 def test_records_are_read_and_answered_as_msgspec_has_it(id: str | None) -> None:
-    """Alone and together; with headers, with no value, and near the limit of size."""
-    rng, ordinary = random.Random(5), 0
+    """Alone and together; with headers, with no value, and near the limit of size; and in long
+    batches with some such among ordinary ones."""
+    rng, ordinary, cut = random.Random(5), 0, 0
     for _ in range(2000):
-        records = [
-            Record(
-                "t", 0, i, 0, rng.choice([b"k", None, b"x" * 200]), mutated(message(rng), rng),
-                rng.choice([(), (), [("h", b"v")]]),
-            )
-            for i in range(rng.choice([1, 1, 3]))
-        ]  # fmt: skip
-        if rng.random() < 0.1:
-            records[0].value = None
+        n = rng.choice([1, 1, 3, 3, 60])
+        odd = rng.choice([0.0, 0.02, 0.2]) if n == 60 else 1.0
+        records = []
+        for i in range(n):
+            value, key, headers = b'{"id": %d, "probs": [0.3, 0.2, 0.4, 0.1]}' % i, None, ()
+            if rng.random() < odd:
+                value = rng.choice([mutated(message(rng), rng), value.replace(b"0.1", b"0.11")])
+                key = rng.choice([b"k", None, b"x" * 200])
+                headers = rng.choice([(), (), [("h", b"v")]])
+                if rng.random() < 0.1:
+                    value = None
+            records.append(Record("t", 0, i, 0, key, value, headers))
         answers, limit = [], rng.choice([None, 500, 10_000])
         for way in (Messages._ordinary, None):
             with mock.patch.object(Messages, "_ordinary", way):
                 reader = Reader(tuple(CLASSES), Fields(id=id), JSON, (), OneModel(), limit)  # type: ignore[arg-type]
                 (group,), bad = reader.predictions(records)
-                ordinary += group.batch is not None
+                ordinary += any(not isinstance(run, list) for run in group.runs)
+                cut += len(group.runs) > 1
                 rows = np.ascontiguousarray(group.rows[:, ::-1])
                 asked = ["margin" if i % 2 else None for i in range(len(rows))]
                 answers.append(
@@ -256,6 +266,44 @@ def test_records_are_read_and_answered_as_msgspec_has_it(id: str | None) -> None
                 )  # fmt: skip
         assert answers[0] == answers[1]
     assert ordinary > 100
+    assert cut > 100
+
+
+@pytest.mark.parametrize("needs_id", [False, True])
+@pytest.mark.parametrize("id", [None, "id"])
+def test_labels_are_read_as_msgspec_has_them(id: str | None, needs_id: bool) -> None:
+    """Alone and together; some broken, with a row, of no class, or no labels at all."""
+    rng, together = random.Random(7), 0
+    for _ in range(2000):
+        records = []
+        for i in range(rng.choice([1, 3])):
+            value = message(rng)
+            while rng.random() < 0.9 and (b'"label"' not in value or b'"probs"' in value):
+                value = message(rng)
+            value = mutated(value, rng) if rng.random() < 0.3 else value
+            key = rng.choice([b"k", None])
+            records.append(Record("t", 0, i, 5, key, value if rng.random() < 0.97 else None))
+        found = []
+        for way in (Messages._ordinary, None):
+            with mock.patch.object(Messages, "_ordinary", way):
+                reader = Reader(
+                    tuple(CLASSES),
+                    Fields(id=id),
+                    JSON,
+                    (),
+                    OneModel(),
+                    needs_id=needs_id,  # type: ignore[arg-type]
+                )
+                together += reader._ordinary_labels(records) is not None
+                labels, places, bad = reader.labels(records)
+                found.append(
+                    (
+                        [(one.id, one.label, one.row, one.time) for one in labels], places,
+                        [(i, type(error), str(error)) for i, error in bad],
+                    )
+                )  # fmt: skip
+        assert str(found[0]) == str(found[1])
+    assert together > 100
 
 
 def main() -> None:

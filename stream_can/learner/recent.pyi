@@ -1,0 +1,43 @@
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stream_can.learner.kinds import Blobs, Given, Id, Reason
+
+OVERHEAD: int
+REASONS: tuple[Reason | None, ...]
+
+class Recent:
+    id: Id | None
+    number: int
+    size: int
+    lane: int
+    time: float
+    columns: Given | None
+    at: int
+    blob: bytes
+    asked: Reason | None
+    fair: bool
+    known: Any
+    scored: bytes
+
+def recalled(
+    id: Id, number: int, columns: Given | None, blob: bytes, time: float, lane: int
+) -> Recent: ...
+def length_of(id: Id) -> int: ...
+def begin(
+    ids: list[Id | None],
+    first: int,
+    last: int,
+    number: int,
+    at: int,
+    lane: int,
+    widths: int | Sequence[int],
+    columns: list[Given | None] | None,
+    times: Sequence[float | None] | None,
+) -> tuple[list[Recent], list[Recent], int, float]: ...
+def keep(recent: dict[Id, Recent], requests: dict[Id, Any], entries: list[Recent]) -> None: ...
+def settle(entries: list[Recent], blobs: Blobs) -> None: ...
+def forget(recent: dict[Id, Recent], requests: dict[Id, Any], entry: Recent) -> None: ...
+def forget_oldest(order: deque[Recent], size: int, bound: int, lanes: Mapping[int, Any]) -> int: ...
+def marks(order: deque[Recent]) -> tuple[bytes, list[tuple[int, Any]]]: ...

@@ -1,0 +1,271 @@
+# cython: language_level=3
+"""Kept predictions, and what is done to many of them at once; compiled.
+
+They hold no reference to anything that could hold them, and the garbage collector does not visit
+them: there may be millions.
+"""
+
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from libc.math cimport INFINITY, NAN
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+cimport cython
+
+cdef extern from "Python.h":
+    PyObject *PyDict_GetItemWithError(object d, object key) except? NULL
+
+OVERHEAD = 480
+"""Overhead in bytes of a kept prediction, beside its numbers, id and columns."""
+REASONS = None, "random", "margin"
+"""Why a label is requested."""
+
+cdef Py_ssize_t overhead = OVERHEAD
+cdef tuple reasons = REASONS
+
+
+@cython.no_gc
+@cython.freelist(256)
+cdef class Recent:
+    """A kept prediction, labelled or not.
+
+    - ``id``: its id; None where no label can name it.
+    - ``number``: its number among the learner's predictions.
+    - ``size``: bytes that it takes, as ``recent_mb`` counts them.
+    - ``lane``: serial number of its lane.
+    - ``time``: time of the prediction in seconds, NaN where missing.
+    - ``columns``: values of the declared columns.
+    - ``at``: number of its row within the current run; -1 after it.
+    - ``blob``: row, sent row and receipt, concatenated; empty during the run.
+    - ``asked``: why its label is requested: "random", "margin" or None.
+    - ``fair``: whether no request of its label was due to the row's content, nor declined for
+      it.
+    - ``known``: its label: the index of the class, or several labels as bytes; None before it
+      arrives.
+    - ``scored``: rank and probability of its label, where they are known only while it is
+      learned.
+    """
+
+    cdef readonly object id, columns
+    cdef public object blob, known, scored
+    cdef readonly int64_t number, size
+    cdef readonly double time
+    cdef readonly int lane
+    cdef public int at
+    cdef public bint fair
+    cdef int reason
+
+    @property
+    def asked(self):
+        return reasons[self.reason]
+
+    @asked.setter
+    def asked(self, reason):
+        self.reason = reasons.index(reason)
+
+
+cdef Recent new(id, int64_t number, Py_ssize_t width, columns, bytes blob, double time, int lane):
+    cdef Recent one = Recent.__new__(Recent)
+    one.id, one.columns, one.blob, one.known, one.scored = id, columns, blob, None, b""
+    one.number, one.time, one.lane, one.at = number, time, lane, -1
+    one.size = 0 if id is None else size_of(id, width, columns)
+    one.fair, one.reason = True, 0
+    return one
+
+
+def recalled(id, number, columns, blob, time, lane):
+    """Create a prediction that a snapshot holds."""
+    return new(id, number, len(blob), columns, blob, time, lane)
+
+
+cdef inline Py_ssize_t length(id) except -1:
+    if type(id) is bytes:
+        return PyBytes_GET_SIZE(id)
+    if isinstance(id, int):
+        return 8
+    return len(id) if isinstance(id, bytes) or id.isascii() else len(id.encode())
+
+
+def length_of(id):
+    """Length of an id in bytes."""
+    return length(id)
+
+
+cdef Py_ssize_t size_of(id, Py_ssize_t width, columns) except -1:
+    cdef Py_ssize_t much = overhead + width + length(id)
+    if columns is not None:
+        for text in columns:
+            much += 0 if text is None else len(text)
+    return much
+
+
+def begin(list ids, Py_ssize_t first, Py_ssize_t last, int64_t number, int at, int lane, widths,
+          list columns, times):
+    """Create the predictions of some rows of a call, whose blobs are to come.
+
+    Parameters
+    ----------
+    ids, first, last
+        Ids of the call, and its rows from ``first`` to before ``last``.
+    number, at
+        Numbers of the first row among the learner's predictions and within the run.
+    lane
+        Serial number of their lane.
+    widths
+        Bytes of their blobs, one number or one for each.
+    columns
+        Values of the declared columns for each of them, or None.
+    times
+        Times in seconds of the call, None or NaN where missing, or None.
+
+    Returns
+    -------
+    The predictions, those with an id, the bytes of these, and the latest time, -inf without any.
+    """
+    cdef Recent one
+    cdef Py_ssize_t i, n = last - first, width = 0, total = 0
+    cdef double latest = -INFINITY, time = NAN
+    cdef bint same = isinstance(widths, int)
+    cdef list entries = [], named
+    if same:
+        width = widths
+    for i in range(n):
+        if times is not None:
+            told = times[first + i]
+            time = NAN if told is None else told
+            if time > latest:
+                latest = time
+        if not same:
+            width = widths[i]
+        one = new(
+            ids[first + i], number + i, width, None if columns is None else columns[i], b"", time,
+            lane)
+        one.at = at + i
+        total += one.size
+        entries.append(one)
+    named = entries
+    if None in ids[first:last]:
+        named = [one for one in entries if (<Recent>one).id is not None]
+    return entries, named, total, latest
+
+
+def keep(dict recent, dict requests, list entries):
+    """Put predictions under their ids, in place of earlier ones and of requests for their
+    labels."""
+    cdef Recent one
+    for one in entries:
+        if one.id is not None:
+            if requests:
+                requests.pop(one.id, None)
+            recent[one.id] = one
+
+
+def settle(list entries, blobs):
+    """Give predictions their blobs: their run is over.
+
+    ``blobs`` is a list of them, or a tuple of up to three arrays with a row for each prediction,
+    whose bytes side by side are its blob.
+    """
+    cdef Recent one
+    cdef Py_ssize_t i, n = len(entries)
+    cdef list made
+    if isinstance(blobs, tuple):
+        made = _side_by_side(blobs, n)
+    else:
+        made = blobs
+    if len(made) != n:
+        raise ValueError(f"{len(made)} blobs for {n} predictions")
+    for i in range(n):
+        one = entries[i]
+        one.blob, one.at = made[i], -1
+
+
+cdef list _side_by_side(tuple arrays, Py_ssize_t n):
+    """Join the bytes of row i of every array, for each of n rows."""
+    cdef Py_buffer views[3]
+    cdef Py_ssize_t sizes[3]
+    cdef Py_ssize_t i, width = 0
+    cdef int k, opened = 0
+    cdef char *to
+    cdef bytes one
+    cdef list found = []
+    if len(arrays) > 3:
+        raise ValueError(f"{len(arrays)} arrays, expected 3 at most")
+    try:
+        for array in arrays:
+            PyObject_GetBuffer(array, &views[opened], PyBUF_C_CONTIGUOUS)
+            opened += 1
+            if len(array) != n:
+                raise ValueError(f"{len(array)} rows for {n} predictions")
+            sizes[opened - 1] = views[opened - 1].len // n if n else 0
+            width += sizes[opened - 1]
+        for i in range(n):
+            one = PyBytes_FromStringAndSize(NULL, width)
+            to = PyBytes_AS_STRING(one)
+            for k in range(opened):
+                memcpy(to, <const char *>views[k].buf + i * sizes[k], sizes[k])
+                to += sizes[k]
+            found.append(one)
+    finally:
+        for k in range(opened):
+            PyBuffer_Release(&views[k])
+    return found
+
+
+cdef int forget_one(dict recent, dict requests, Recent entry) except -1:
+    cdef PyObject *found
+    if entry.id is not None:
+        found = PyDict_GetItemWithError(recent, entry.id)
+        if found is <PyObject *>entry:
+            del recent[entry.id]
+            if requests:
+                requests.pop(entry.id, None)
+    return 0
+
+
+def forget(dict recent, dict requests, Recent entry):
+    """Remove a prediction, so that no label finds it."""
+    forget_one(recent, requests, entry)
+
+
+def forget_oldest(order, int64_t size, int64_t bound, dict lanes):
+    """Remove the oldest predictions until the rest fits; return its size in bytes.
+
+    Parameters
+    ----------
+    order
+        A deque of the predictions, oldest first.
+    size, bound
+        Bytes of all, and at most.
+    lanes
+        Their lanes, by serial number.
+    """
+    cdef Recent entry
+    cdef dict recent = None, requests = None
+    cdef int lane = -1
+    while size > bound:
+        entry = order.popleft()
+        size -= entry.size
+        if recent is None or entry.lane != lane:
+            lane = entry.lane
+            recent, requests = lanes[lane].recent, lanes[lane].requests
+        forget_one(recent, requests, entry)
+    return size
+
+
+def marks(order):
+    """A byte for each prediction, 4 where it is fair plus 1 or 2 for the reason of its request; and
+    the labels that came, with their places."""
+    cdef Recent one
+    cdef Py_ssize_t i = 0
+    flags = PyBytes_FromStringAndSize(NULL, len(order))
+    cdef char *flag = PyBytes_AS_STRING(flags)
+    cdef list known = []
+    for one in order:
+        flag[i] = 4 * one.fair + one.reason
+        if one.known is not None:
+            known.append((i, one.known))
+        i += 1
+    return flags, known
