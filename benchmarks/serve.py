@@ -1,8 +1,9 @@
 """Requests a second and how long they take: ``stream-can serve`` against its server alone.
 
-The other side is an application in the same server that sends each body back. Both run at once, as
-processes of their own, and are asked in turn, each round for some seconds, by one client over so
-many connections that wait for their answers.
+The others are an application in the same server that sends each body back, and the same one under
+uvicorn as it comes, without our limits on connections. All run at once, as processes of their own,
+and are asked in turn, each round for some seconds, by one client over so many connections that wait
+for their answers.
 
     python benchmarks/serve.py [--rounds 3] [--seconds 2] [--classes 10 100] [--connections 1 16 64]
     python benchmarks/serve.py --soak MINUTES --rate 6000
@@ -43,7 +44,8 @@ async def app(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": head})
     await send({"type": "http.response.body", "body": body})
 
-config = uvicorn.Config(app, port=int(sys.argv[1]), http=Bounded, ws="none", lifespan="off",
+http = Bounded if sys.argv[2] == "same" else "httptools"
+config = uvicorn.Config(app, port=int(sys.argv[1]), http=http, ws="none", lifespan="off",
                         log_config=None, access_log=False, server_header=False)
 uvicorn.Server(config).run()
 """
@@ -247,18 +249,19 @@ def main() -> None:
     given = parser.parse_args()
     if given.soak:
         return soaked(given)
-    print("m  rows  connections | requests/s ours, echo | p50 ms | p99 ms | time ratio, CPU ratio"
-          " (min median max)")  # fmt: skip
+    print("m  rows  connections | requests/s ours, echo, uvicorn's | p50 ms | p99 ms"
+          " | time, CPU as multiples of the echo | of uvicorn's (min median max)")  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         for m in given.classes:
-            ports = free_port(), free_port()
+            ports = free_port(), free_port(), free_port()
             config = Path(folder) / f"{m}.toml"
             names = json.dumps([f"class{i}" for i in range(m)])
             state = Path(folder) / f"{m}.sqlite"
             config.write_text(f'classes = {names}\nhttp_port = {ports[0]}\nstate = "{state}"\n')
             servers = [
                 subprocess.Popen([sys.executable, "-m", "stream_can", "serve", config]),
-                subprocess.Popen([sys.executable, "-c", ECHO, str(ports[1])]),
+                subprocess.Popen([sys.executable, "-c", ECHO, str(ports[1]), "same"]),
+                subprocess.Popen([sys.executable, "-c", ECHO, str(ports[2]), "plain"]),
             ]
             try:
                 for port in ports:
@@ -341,26 +344,29 @@ def wait_until_ready(port: int) -> None:
 
 def measure(m, rows, n, bodies, ports, servers, given) -> None:  # type: ignore[no-untyped-def]
     """One line of the table."""
-    rates, ratios, cpus = [[], []], [], []
-    times: list[list[float]] = [[], []]
+    sides = range(len(servers))
+    rates, times = [[[] for _ in sides] for _ in range(2)]
+    ratios, cpus = [[[] for _ in sides[1:]] for _ in range(2)]
     asyncio.run(ask(ports[0], bodies, n, 0.3))
     for _ in range(given.rounds):
         seconds, used = [], []
-        for side in (0, 1):
+        for side in sides:
             before = cpu(servers[side].pid)
             found = asyncio.run(ask(ports[side], bodies, n, given.seconds))
             used.append((cpu(servers[side].pid) - before) / len(found))
             times[side] += found
             rates[side].append(len(found) / given.seconds)
             seconds.append(sum(found) / len(found))
-        ratios.append(seconds[0] / seconds[1])
-        cpus.append(used[0] / used[1])
-    p50, p99 = ([1000 * float(np.quantile(t, q)) for t in times] for q in (0.5, 0.99))
+        for side in sides[1:]:
+            ratios[side - 1].append(seconds[0] / seconds[side])
+            cpus[side - 1].append(used[0] / used[side])
+    p50, p99 = (
+        " ".join(f"{1000 * float(np.quantile(t, q)):6.2f}" for t in times) for q in (0.5, 0.99)
+    )
     show = lambda x: "/".join(f"{f(x):.2f}" for f in (min, median, max))  # noqa: E731
     print(
-        f"{m:3} {rows:3} {n:3} | {median(rates[0]):6.0f} {median(rates[1]):6.0f}"
-        f" | {p50[0]:6.2f} {p50[1]:6.2f} | {p99[0]:6.2f} {p99[1]:6.2f}"
-        f" | {show(ratios)}  {show(cpus)}",
+        f"{m:3} {rows:3} {n:3} | {' '.join(f'{median(one):6.0f}' for one in rates)} | {p50} | {p99}"
+        f" | {' | '.join(f'{show(a)}  {show(b)}' for a, b in zip(ratios, cpus, strict=True))}",
         flush=True,
     )
 

@@ -172,30 +172,40 @@ class CurrentState(LiveModels):
         finish: Callable[[Array], Array] | None = None,
     ) -> StateRows:
         """Correct rows of models with the same classes, shape (n, m); ``finish`` rounds them."""
-        lanes, of = list(dict.fromkeys(names)), np.zeros(len(P), np.int32)
-        if len(lanes) > 1:
-            numbers = {name: k for k, name in enumerate(lanes)}
-            of = np.array([numbers[name] for name in names], np.int32)
-        sent, made = np.empty_like(P), list[SentLane]()
-        sets: list[Any] | None = None
+        lanes = list(dict.fromkeys(names))
+        if len(lanes) == 1:
+            sent, made, sets = self._correct(lanes[0], P, columns, finish)
+            return StateRows(sent, [made], np.zeros(len(P), np.int32), sets)
+        numbers = {name: k for k, name in enumerate(lanes)}
+        of = np.array([numbers[name] for name in names], np.int32)
+        sent, every, all_sets = np.empty_like(P), list[SentLane](), None
         for k, name in enumerate(lanes):
-            kind, mine, rows, given = self._kind(name), np.flatnonzero(of == k), P, columns
-            if len(lanes) > 1:
-                rows = P[mine]
-                if columns is not None:
-                    given = {c: [texts[i] for i in mine.tolist()] for c, texts in columns.items()}
-            Q, receipts, named = kind.corrected(rows, given)
-            if named is not None:
-                sets = sets or [None] * len(P)
-                for i, one in zip(mine.tolist(), named, strict=True):
-                    sets[i] = one
-            if finish is not None:
-                Q = finish(Q)
-            sent[mine] = Q
-            both = [np.ascontiguousarray(one).view(np.float32) for one in (rows, Q)]
-            told = np.concatenate([*both, receipts], axis=1)
-            made.append(SentLane(name, kind.classes, told))
-        return StateRows(sent, made, of, sets)
+            mine, given = np.flatnonzero(of == k), columns
+            if columns is not None:
+                given = {c: [texts[i] for i in mine.tolist()] for c, texts in columns.items()}
+            sent[mine], made, sets = self._correct(name, P[mine], given, finish)
+            every.append(made)
+            if sets is not None:
+                all_sets = all_sets or [None] * len(P)
+                for i, one in zip(mine.tolist(), sets, strict=True):
+                    all_sets[i] = one
+        return StateRows(sent, every, of, all_sets)
+
+    def _correct(
+        self,
+        name: Name,
+        P: Array,
+        columns: Table | None,
+        finish: Callable[[Array], Array] | None,
+    ) -> tuple[Array, SentLane, list[Any] | None]:
+        """Correct rows of one model and version: output rows, what is told of them, and sets."""
+        kind = self._kind(name)
+        Q, receipts, sets = kind.corrected(P, columns)
+        if finish is not None:
+            Q = finish(Q)
+        both = [np.ascontiguousarray(one).view(np.float32) for one in (P, Q)]
+        told = np.concatenate([*both, receipts], axis=1)
+        return Q, SentLane(name, kind.classes, told), sets
 
     def _kind(self, name: Name) -> Dense | Several:
         corrector = self.corrector(name)

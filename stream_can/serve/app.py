@@ -270,7 +270,8 @@ class App:
             raise HttpProblem(403, "a page of another origin may not ask here")
         if self._token is None:
             # A DNS name that points here makes a browser treat it as the same origin.
-            if host and not {host.lower(), host.lower().rpartition(":")[0]} & self._names:
+            name = host.lower()
+            if name and name not in self._names and name.rpartition(":")[0] not in self._names:
                 raise HttpProblem(403, f"Host {host[:100]!r}: expected this machine's own name")
         elif path not in OPEN and not hmac.compare_digest(_secret(headers), self._token):
             raise HttpProblem(

@@ -23,9 +23,43 @@ UPGRADE = re.compile(rb"\r\nUpgrade:", re.IGNORECASE)
 """Header by which Java and curl offer HTTP/2."""
 
 
+class Joining:
+    """A transport that holds back the head of an answer until its body comes: one write, of one
+    packet, instead of two."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport, self._head = transport, b""
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        self.flush()
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write, with what was held back before; or hold back a head."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1"):
+            self._head = data
+            return
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        """Write what is held back: nothing follows it."""
+        if self._head:
+            self.write(b"")
+
+    def close(self) -> None:
+        """Close once everything is written."""
+        self.flush()
+        self._transport.close()
+
+
 class Bounded(HttpToolsProtocol):
     """A connection with limits on time and size of request heads and on slow reading; one beyond
     the maximum number is refused."""
+
+    transport: Any
 
     unread: ClassVar[int] = 0
     """Bytes of unread answers of all slow connections."""
@@ -38,6 +72,7 @@ class Bounded(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self.transport = Joining(transport)
         if len(self.connections) > MOST_CONNECTIONS:
             self._say(503, "too many connections", "Retry-After: 1\r\n")
             return
@@ -82,6 +117,10 @@ class Bounded(HttpToolsProtocol):
         self._stop()
         self._in_head = self._whole = True
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self.transport.flush()
+        super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         self._say(400, msg)

@@ -6,9 +6,11 @@ import random
 import socket
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from stream_can.serve.protocol import Joining
 from tests.programs import PATIENCE
 from tests.serve.serving import Server
 from tests.serve.sockets import GOOD, answer, error, raw, request
@@ -47,6 +49,25 @@ def test_what_is_no_http(tmp_path):
             assert code == 400
             assert why
         assert raw(server, request(GOOD)).startswith(b"HTTP/1.1 200")
+
+
+def test_an_answer_is_written_at_once():
+    """Head and body; nothing stays behind where there is no body."""
+    head, early, written = b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n", []
+    under = SimpleNamespace(
+        write=written.append, is_closing=lambda: False, close=lambda: written.append("closed"),
+        writelines=written.extend,
+    )  # fmt: skip
+    transport = Joining(under)
+    for data in (early, head, b"body", b"more", head, b""):
+        transport.write(data)
+    assert written == [early, head + b"body", b"more", head]
+    for end in (transport.flush, transport.close, lambda: transport.writelines([b"line"])):
+        written.clear()
+        transport.write(head)
+        assert not written
+        end()
+        assert written[0] == head
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ private parts of kafka-python; `check` raises where they have changed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kafka import TopicPartition
@@ -17,7 +17,8 @@ from kafka.producer.future import FutureRecordMetadata
 from kafka.producer.producer_batch import ProducerBatch
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from stream_can.messages.records import Header, Output
+from stream_can.kafka.client.packing import pack
+from stream_can.messages.records import Output
 
 PARTS: dict[str, tuple[str, ...]] = {
     "": ("_accumulator", "_sender", "_transaction_manager"),
@@ -30,23 +31,6 @@ SAMPLE = [
     Output(b"", None, [("\u00fc", b"v" * 200)], 1 << 40),
 ]
 """Encoded by both implementations and compared before any real record."""
-
-
-def varint(number: int) -> bytes:
-    """Encode a signed integer as Kafka does: zigzag, seven bits per byte, lowest first."""
-    left = (number << 1) ^ (number >> 63)
-    found = bytearray()
-    while left > 0x7F:
-        found.append(0x80 | (left & 0x7F))
-        left >>= 7
-    found.append(left)
-    return bytes(found)
-
-
-SMALL = 8192
-VARINTS = [varint(number) for number in range(SMALL)]
-"""Encodings of the numbers that nearly all lengths, offsets and time differences are among."""
-NULL = varint(-1)
 
 
 def check(producer: Any) -> None:
@@ -134,68 +118,19 @@ def append(
 def _write(records: Any, outputs: Sequence[Output], start: int, limit: int) -> tuple[int, int]:
     """Write outputs from ``start`` on while they fit.
 
-    A record's bytes follow Kafka's record format 2: times and offsets as differences to the first
-    of the batch, every number as a varint. Inlined, so that most numbers need no call.
-
     Returns
     -------
     Index of the first output not written, and the size of the largest written.
     """
-    builder, table = records._builder, VARINTS
-    offset, size = records.next_offset(), builder.size()
-    first, last = builder._first_timestamp, builder._max_timestamp
-    headers, packed = None, b""  # consecutive outputs often have equal headers
-    parts: list[bytes] = []
-    largest, end = 0, start
-    for end in range(start, len(outputs)):
-        out = outputs[end]
-        key, value, stamp = out.key, out.value, out.timestamp
-        if first is None:
-            first = last = stamp
-        if out.headers != headers:
-            headers = out.headers
-            packed = _pack(headers)
-        delta = stamp - first
-        n, m = (-1 if key is None else len(key)), (-1 if value is None else len(value))
-        record = b"".join(
-            (
-                b"\0",  # attributes
-                table[delta] if 0 <= delta < SMALL else varint(delta),
-                table[offset] if offset < SMALL else varint(offset),
-                table[n] if 0 <= n < SMALL else varint(n),
-                key or b"",
-                table[m] if 0 <= m < SMALL else varint(m),
-                value or b"",
-                packed,
-            )
-        )
-        length = len(record)
-        head = table[length] if length < SMALL else varint(length)
-        length += len(head)
-        if size + length > limit and offset > 0:  # an empty batch takes one record of any size
-            break
-        parts += (head, record)
-        size += length
-        offset += 1
-        if stamp > last:
-            last = stamp
-        if length > largest:
-            largest = length
-    else:
-        end = len(outputs)
+    builder, offset = records._builder, records.next_offset()
+    data, end, largest, first, last = pack(
+        outputs, start, limit, offset, builder.size(),
+        builder._first_timestamp, builder._max_timestamp,
+    )  # fmt: skip
     if end > start:
-        builder._buffer += b"".join(parts)
+        offset += end - start
+        builder._buffer += data
         builder._first_timestamp, builder._max_timestamp = first, last
         builder._num_records, builder._last_offset = offset, offset - 1
         records._next_offset = offset
     return end, largest
-
-
-def _pack(headers: Iterable[Header]) -> bytes:
-    parts = [b""]
-    for name, value in headers:
-        text = name.encode(errors="surrogateescape")  # unpacking maps invalid UTF-8 so
-        n = NULL if value is None else varint(len(value))
-        parts += (varint(len(text)), text, n, value or b"")
-    parts[0] = varint(len(parts) // 4)
-    return b"".join(parts)

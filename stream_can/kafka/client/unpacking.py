@@ -20,6 +20,7 @@ from kafka.protocol.consumer import IsolationLevel
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
+from stream_can.kafka.client import packing
 from stream_can.kafka.client.guards import DamagedBatch
 from stream_can.messages.records import Record
 
@@ -177,88 +178,12 @@ def unpack(batch: Any, topic: str, partition: int) -> list[Record]:
     except Exception as error:  # codecs raise various errors
         where = f"{topic}-{partition}, batch at {batch.base_offset}"
         raise DamagedBatch(f"{where} cannot be uncompressed: {error!r}") from error
-    data, pos = bytes(batch._buffer), batch._pos
-    base, first = batch.base_offset, batch.first_timestamp
     appended = batch.max_timestamp if batch.timestamp_type == batch.LOG_APPEND_TIME else None
-    found = []
     try:
-        for _ in range(batch.records_count):
-            length, pos = _number(data, pos)
-            stop = pos + length
-            delta, pos = _number(data, pos + 1)  # after the attributes
-            # The other numbers nearly always have one byte: inlined.
-            offset = data[pos]
-            if offset < 128:
-                offset >>= 1
-                pos += 1
-            else:
-                offset, pos = _number(data, pos)
-            n = data[pos]
-            if n < 128:
-                n = (n >> 1) ^ -(n & 1)
-                pos += 1
-            else:
-                n, pos = _number(data, pos)
-            key = value = None
-            if n >= 0:
-                key = data[pos : pos + n]
-                pos += n
-            n, pos = _number(data, pos)
-            if n >= 0:
-                value = data[pos : pos + n]
-                pos += n
-            if data[pos]:
-                headers, pos = _headers(data, pos)
-            else:
-                headers, pos = [], pos + 1
-            if pos != stop:
-                raise ValueError(f"a record of {length} bytes is {pos - stop} longer")
-            stamp = first + delta if appended is None else appended
-            found.append(Record(topic, partition, base + offset, stamp, key, value, headers))
-        if pos != len(data):
-            raise ValueError(f"{len(data) - pos} bytes behind the last record")
-    except (ValueError, IndexError) as error:
-        where = f"{topic}-{partition}, batch at {base}"
-        raise DamagedBatch(f"{where}: {error!r}") from error
-    return found
-
-
-def _number(data: bytes, pos: int) -> tuple[int, int]:
-    """Decode a varint; return it and the following position."""
-    n = data[pos]
-    pos += 1
-    if n > 127:
-        more = data[pos]
-        pos += 1
-        n = n & 127 | (more & 127) << 7
-        shift = 14
-        while more > 127:
-            if shift > 63:
-                raise ValueError("a number of more than 64 bits")
-            more = data[pos]
-            pos += 1
-            n |= (more & 127) << shift
-            shift += 7
-    return (n >> 1) ^ -(n & 1), pos
-
-
-def _headers(data: bytes, pos: int) -> tuple[list[tuple[str, bytes | None]], int]:
-    """Decode the headers of a record; a value of length -1 is None. Also the following position."""
-    count, pos = _number(data, pos)
-    if count < 0:
-        raise ValueError(f"{count} headers")
-    headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count):
-        n, pos = _number(data, pos)
-        if n < 0:
-            raise ValueError(f"a header's name has {n} bytes")
-        # Trap: brokers accept names with invalid UTF-8, at which a consumer would fail for ever.
-        name = data[pos : pos + n].decode(errors="surrogateescape")
-        pos += n
-        n, pos = _number(data, pos)
-        value = None
-        if n >= 0:
-            value = data[pos : pos + n]
-            pos += n
-        headers.append((name, value))
-    return headers, pos
+        return packing.unpack(
+            bytes(batch._buffer), batch._pos, batch.records_count, topic, partition,
+            batch.base_offset, batch.first_timestamp, appended,
+        )  # fmt: skip
+    except ValueError as error:
+        where = f"{topic}-{partition}, batch at {batch.base_offset}"
+        raise DamagedBatch(f"{where}: {error}") from error
