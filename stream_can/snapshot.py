@@ -35,13 +35,8 @@ class Payload(msgspec.Struct):
     """Content of a snapshot."""
 
     head: dict[str, Any]
-    arrays: dict[str, tuple[str, list[int], bytes]]
-
-
-class _Views(msgspec.Struct):
-    """Arrays of a payload, not copied."""
-
     arrays: dict[str, tuple[str, list[int], memoryview]]
+    """Type, shape and bytes of each."""
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Payload)
@@ -77,7 +72,7 @@ def sealed(payload: bytes) -> bytes:
 
 def places(payload: bytes) -> NDArray[np.int64]:
     """Where the numbers of each array begin and end in a payload, shape (arrays, 2)."""
-    views = msgspec.msgpack.decode(payload, type=_Views).arrays.values()
+    views = _decoder.decode(payload).arrays.values()
     begin = np.frombuffer(payload, np.uint8).ctypes.data
     starts = [np.frombuffer(view, np.uint8).ctypes.data - begin for _, _, view in views]
     ends = [start + view.nbytes for start, (_, _, view) in zip(starts, views, strict=True)]
@@ -97,7 +92,7 @@ def decode(data: bytes) -> Decoded:
             f"snapshot: format {version}, and stream_can {__version__} reads format {VERSION}"
             " alone; use the version that wrote it, or start over"
         )
-    payload = data[ENVELOPE.size :]
+    payload = memoryview(data)[ENVELOPE.size :]
     if len(payload) != length:
         raise SnapshotMismatch(
             f"snapshot: {len(payload)} bytes of {length}; it was cut short or has bytes behind it"

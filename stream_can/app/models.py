@@ -106,8 +106,8 @@ class LiveModels:
         """Classes of each model and version."""
 
     @abstractmethod
-    def holders(self, id: Id) -> list[Name]:
-        """Models and versions that keep a prediction of an id."""
+    def holders(self, id: Id, name: Name) -> list[Name]:
+        """Models and versions that keep a prediction of an id; see `reader.Models`."""
 
     @abstractmethod
     def _correctors(self) -> Mapping[Name, DeclaredCorrector]:
@@ -212,9 +212,9 @@ class LearnerModels(LiveModels):
             self._classes = {name: classes_of(one) for name, one in self._correctors().items()}
         return self._classes
 
-    def holders(self, id: Id) -> list[Name]:
+    def holders(self, id: Id, name: Name) -> list[Name]:
         """Models and versions that keep a prediction of an id."""
-        return self._learner.models_of(id)
+        return self._learner.models_of(id, *name)
 
     def _correctors(self) -> Mapping[Name, DeclaredCorrector]:
         live = self._learner.live.items()

@@ -67,8 +67,9 @@ class Models(Protocol):
             It may not begin, or its classes are unknown.
         """
 
-    def holders(self, id: Id) -> list[Name]:
-        """Models and versions that keep a prediction of an id."""
+    def holders(self, id: Id, name: Name) -> list[Name]:
+        """Models and versions that keep a prediction of an id, among those to which a label for
+        ``name`` can belong."""
 
 
 class ReadPredictions(NamedTuple):
@@ -383,9 +384,9 @@ class Reader:
         name = model or None, version or None
         whole = (model or not self._naming.has_model) and (version or not self._naming.has_version)
         known = self.models.classes()
-        holders = [] if id is None else self.models.holders(id)
+        holders = [] if id is None else self.models.holders(id, name)
         error: StreamCANError | None = None
-        for classes in dict.fromkeys(known[one] for one in holders if is_of(one, name)):
+        for classes in dict.fromkeys(known[one] for one in holders):
             try:
                 says, P = self._read_label(self._messages(classes), message, record)
             except (BadMessage, UnknownClass) as why:

@@ -144,7 +144,7 @@ class CurrentState(LiveModels):
         """Classes of each model and version."""
         return self._classes
 
-    def holders(self, id: Id) -> list[Name]:
+    def holders(self, id: Id, name: Name) -> list[Name]:
         """Return nothing: a worker keeps no predictions."""
         return []
 

@@ -120,8 +120,8 @@ class Lane:
         self, y: Any, entry: Recent | None, row: bytes | None = None, given: Given | None = None
     ) -> None:
         """Add a label: of a kept prediction, of a row that came with it, or without a row."""
-        if entry is not None and entry.id is not None and self.recent.get(entry.id) is entry:
-            self.requests.pop(entry.id, None)
+        if self.requests and entry is not None and self.recent.get(entry.id) is entry:  # type: ignore[arg-type]
+            self.requests.pop(entry.id, None)  # type: ignore[arg-type]
         self._labels.append(JoinedLabel(y, entry, row, given, len(self._numbers)))
 
     def run(self, call: Call) -> None:

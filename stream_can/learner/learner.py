@@ -174,6 +174,8 @@ class Learner:
         self._most_id_bytes = min(max(self._bound, 1 << 20), MOST_ID_BYTES)
         """Maximum bytes of ids of remembered labels without a prediction."""
         self._lanes: dict[Name, Lane] = {}
+        self._models: dict[str | None, list[Lane]] = {}
+        """Lanes of each model."""
         self._serials: dict[int, Lane] = {}
         """Lanes by serial number, by which predictions refer to them: numbers, because the garbage
         collector visits every reference repeatedly."""
@@ -522,7 +524,7 @@ class Learner:
         """The adapter for a label in a call with n rows, where models have different classes: among
         the models it can belong to, one that has its class."""
         name = (one.model, one.version)
-        lanes = [lane for lane in self._lanes.values() if name == ONLY or is_of(lane.name, name)]
+        lanes = list(self._lanes_for(name))
         kinds = [lane.kind for lane in lanes if one.id in lane.recent]
         if n or not kinds:  # rows of the call may have other classes
             kinds += [self._kind_of(name), *[lane.kind for lane in lanes]]
@@ -558,9 +560,9 @@ class Learner:
         self._run(call)
         own = self._starts.pop(name, None)
         classes = self._like.classes if own is None else own.classes
-        others = self._lanes.items()
+        others = self._models.get(name[0], ())
         before = predecessor(
-            name, {k: one.kind.corrector for k, one in others if one.kind.classes == classes}
+            name, {one.name: one.kind.corrector for one in others if one.kind.classes == classes}
         )
         if before is not None:
             kind = self._lanes[before].kind.successor()
@@ -577,6 +579,7 @@ class Learner:
                 (one for one in self._lanes.values() if one is not found), key=lambda one: one.last
             )
             del self._lanes[oldest.name], self._serials[oldest.serial]
+            self._models[oldest.name[0]].remove(oldest)
             if self._events is not None:
                 self._events.dropped[oldest.serial] = oldest
             self._dropped += 1
@@ -611,13 +614,15 @@ class Learner:
             kind.width or [kind.width_of(call.rows, i) for i in numbers],
             [kind.given(call.rows, i) for i in numbers] if kind.columns else None, times,
         )  # fmt: skip
-        self._clock = max(self._clock, min(latest, self._until))
+        if latest > self._clock:
+            self._clock = max(self._clock, min(latest, self._until))
         self._number += last - first
         seen += entries
         lane.predict(numbers, entries)
         self._order += named
         self._size += size
-        self._forget()
+        if self._size > self._bound:
+            self._forget()
 
     def _forget(self) -> None:
         """Drop the oldest predictions until the rest fits."""
@@ -633,6 +638,14 @@ class Learner:
         self._begun += 1
         lane.serial = self._begun
         self._lanes[lane.name] = self._serials[lane.serial] = lane
+        self._models.setdefault(lane.name[0], []).append(lane)
+
+    def _lanes_for(self, name: Name) -> Collection[Lane]:
+        """Lanes to which a label for ``name`` can belong."""
+        if name == ONLY:
+            return self._lanes.values()
+        every = self._lanes.values() if name[0] is None else self._models.get(name[0], ())
+        return [lane for lane in every if is_of(lane.name, name)]
 
     def _keep(self, order: Iterable[Recent]) -> None:
         """Keep only these of the recent predictions."""
@@ -656,8 +669,8 @@ class Learner:
         named = name != ONLY
         found = [
             (lane, entry)
-            for lane in self._lanes.values()
-            if (entry := lane.recent.get(id)) is not None and (not named or is_of(lane.name, name))
+            for lane in self._lanes_for(name)
+            if (entry := lane.recent.get(id)) is not None
         ]
         if found:
             learned = False
@@ -1278,9 +1291,10 @@ class Learner:
         return list(self._lanes)
 
     @one_at_a_time
-    def models_of(self, id: Id) -> list[Name]:
-        """(model, version) of each corrector that keeps a prediction of an id."""
-        return [name for name, lane in self._lanes.items() if id in lane.recent]
+    def models_of(self, id: Id, model: str | None = None, version: str | None = None) -> list[Name]:
+        """(model, version) of each corrector that keeps a prediction of an id; of this model and
+        version, where given."""
+        return [lane.name for lane in self._lanes_for((model, version)) if id in lane.recent]
 
     @property
     @one_at_a_time

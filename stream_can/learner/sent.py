@@ -93,6 +93,13 @@ class SentBatch:
 
     def part(self, first: int, last: int) -> SentBatch:
         """The rows from ``first`` to before ``last``."""
+        if len(self.lanes) == 1:
+            (lane,) = self.lanes
+            return SentBatch(
+                self.ids[first:last], self.numbers[first:last], self.times[first:last],
+                [lane._replace(rows=lane.rows[first:last])], self.of[first:last],
+                {name: texts[first:last] for name, texts in self.columns.items()},
+            )  # fmt: skip
         every, places = self.of[first:last], self.places()[first:last]
         used = np.unique(every).tolist()
         lanes = [
@@ -108,15 +115,17 @@ class SentBatch:
     def pieces(self, most: int) -> Iterator[tuple[bytes, int]]:
         """Encode the batch in parts of at most ``most`` bytes where they have several rows; yield
         each part with the number of rows up to its end."""
-        waiting = [(0, len(self))]
+        waiting, whole = [(0, len(self))], sum(lane.rows.nbytes for lane in self.lanes)
         while waiting:
             first, last = waiting.pop()
-            data = (self if last - first == len(self) else self.part(first, last)).to_bytes()
-            if len(data) <= most or last - first < 2:
-                yield data, last
-            else:
-                half = (first + last) // 2
-                waiting += [(half, last), (first, half)]
+            n = last - first
+            if n < 2 or whole * n <= most * len(self):  # perhaps it fits
+                data = (self if n == len(self) else self.part(first, last)).to_bytes()
+                if n < 2 or len(data) <= most:
+                    yield data, last
+                    continue
+            half = (first + last) // 2
+            waiting += [(half, last), (first, half)]
 
     def to_bytes(self) -> bytes:
         """Encode the batch, versioned and checksummed, for `read_sent`."""
