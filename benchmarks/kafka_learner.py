@@ -40,9 +40,9 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "m = 10": Case(10, 300_000),
-    "m = 100": Case(100, 60_000),
-    "m = 1000": Case(1000, 6_000),
+    "m = 10": Case(10, 600_000),
+    "m = 100": Case(100, 120_000),
+    "m = 1000": Case(1000, 12_000),
     "1,000 models, m = 10": Case(10, 200_000, models=1000),
     "10^6 predictions that wait": Case(10, 1_000_000, recent_mb=2000, every=4),
 }

@@ -57,6 +57,9 @@ cdef class Recent:
     cdef public bint fair
     cdef int reason
 
+    def __repr__(self):
+        return f"Recent(id={self.id!r}, number={self.number}, known={self.known!r})"
+
     @property
     def asked(self):
         return reasons[self.reason]
