@@ -233,7 +233,7 @@ class Messages:
         self, values: Sequence[bytes | None], *, labelled: bool = False, labels: bool = True
     ) -> Iterator[tuple[int, int, OrdinaryBatch | None]]:
         """Cut messages into runs, (first, last, batch): ordinary ones, which are read together, and
-        others without a batch. These get longer where they are frequent. See `read_ordinary`."""
+        others without a batch. These get longer while others are frequent. See `read_ordinary`."""
         at, n, others = 0, len(values), FEW
         while at < n:
             batch = self.read_ordinary(values[at:], labelled=labelled, labels=labels)
@@ -242,6 +242,8 @@ class Messages:
                 size = batch.size
                 if size >= FEW or size == n - at:
                     yield at, at + size, batch
+                    if size > 4 * others:
+                        others = FEW
                     at, size = at + size, 0
             if at < n:
                 last = min(n, at + size + others)

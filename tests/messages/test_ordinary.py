@@ -269,6 +269,24 @@ def test_records_are_read_and_answered_as_msgspec_has_it(id: str | None) -> None
     assert cut > 100
 
 
+@pytest.mark.skipif(not COMPILED, reason="this compiler's library reads no numbers")
+@pytest.mark.parametrize(("every", "alone"), [(200, 0.09), (2, 1.0), (10_000, 0.002)])
+def test_few_messages_take_the_other_way_with_one_that_is_not_ordinary(
+    every: int, alone: float
+) -> None:
+    """And of many few are read twice."""
+    values = [b'{"id": 1, "probs": [0.3, 0.2, 0.4, 0.1]}'] * 10_000
+    values[every // 2 :: every] = [b"{}"] * len(values[every // 2 :: every])
+    messages = Messages(tuple(CLASSES))
+    runs, at = list(messages.runs(values)), 0
+    for first, last, _ in runs:
+        assert first == at < last
+        at = last
+    assert at == len(values)
+    assert sum(last - first for first, last, batch in runs if batch is None) <= alone * len(values)
+    assert len(runs) < 120
+
+
 @pytest.mark.parametrize("needs_id", [False, True])
 @pytest.mark.parametrize("id", [None, "id"])
 def test_labels_are_read_as_msgspec_has_them(id: str | None, needs_id: bool) -> None:
