@@ -271,6 +271,7 @@ class Reader:
         runs = list[OrdinaryBatch | list[Prediction]]()
         ids, rows, at = list[bytes | None](), list[Any](), list[int]()
         empty, bad, off = list[int](), Bad(), 0
+        reading = Reading(None, False, self._max_bytes)
         for first, last, batch in self._runs(reads, records, given):
             some = records[first:last]
             if batch is not None:
@@ -280,7 +281,6 @@ class Reader:
                 rows.append(batch.rows)
                 off += batch.off
                 continue
-            reading = Reading(None, False, self._max_bytes)
             opened, P, divided = open_records(some, reads, reading, given)
             says = list[Prediction]()
             for i, (one, record) in enumerate(zip(opened, some, strict=True), first):

@@ -27,7 +27,16 @@ from stream_can.learner.lane import (
     predecessor,
 )
 from stream_can.learner.late import MOST_ID_BYTES, Held, HeldLabels, LateLabel
-from stream_can.learner.recent import Recent, begin, forget_oldest, length_of, marks, recalled
+from stream_can.learner.recent import (
+    Recent,
+    begin,
+    forget_oldest,
+    keep,
+    length_of,
+    mark,
+    marks,
+    recalled,
+)
 from stream_can.learner.saved import State
 from stream_can.learner.sent import Events, SentBatch, SentLane, columns_of, read_sent
 from stream_can.learner.several import Several
@@ -524,12 +533,11 @@ class Learner:
         """The adapter for a label in a call with n rows, where models have different classes: among
         the models it can belong to, one that has its class."""
         name = (one.model, one.version)
-        lanes = list(self._lanes_for(name))
+        lanes = self._lanes_for(name)
         kinds = [lane.kind for lane in lanes if one.id in lane.recent]
         if n or not kinds:  # rows of the call may have other classes
             kinds += [self._kind_of(name), *[lane.kind for lane in lanes]]
-            starts = self._starts.items()
-            kinds += [kind for of, kind in starts if name == ONLY or is_of(of, name)]
+            kinds += [kind for of, kind in self._starts.items() if is_of(of, name)]
         if one.row is not None and name in self._lanes:
             kinds = [self._lanes[name].kind]
         for kind in kinds:
@@ -1224,15 +1232,12 @@ class Learner:
 
     def _recall_one(self, lane: Lane, entry: Recent, flags: int, known: Any) -> None:
         """Restore one prediction with the state's marks."""
-        told, id = saved.told_by(flags), entry.id
-        assert id is not None
-        entry.asked, entry.fair = told["asked"], told["fair"]
+        assert entry.id is not None
+        mark(entry, flags)
         entry.known = lane.kind.load_known(known)
-        if lane.recent.pop(id, None) is not None:
-            lane.requests.pop(id, None)
-        lane.recent[id] = entry
+        keep(lane.recent, lane.requests, [entry])
         if entry.asked is not None and known is None and self._ask is not None:
-            lane.requests[id] = entry.asked
+            lane.requests[entry.id] = entry.asked
         self._order.append(entry)
         self._size += entry.size
 

@@ -17,13 +17,10 @@ cimport cython
 cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object d, object key) except? NULL
 
-OVERHEAD = 480
-"""Overhead in bytes of a kept prediction, beside its numbers, id and columns."""
-REASONS = None, "random", "margin"
-"""Why a label is requested."""
+cdef enum:
+    OVERHEAD = 480  # bytes of a kept prediction, beside its numbers, id and columns
 
-cdef Py_ssize_t overhead = OVERHEAD
-cdef tuple reasons = REASONS
+cdef tuple REASONS = (None, "random", "margin")
 
 
 @cython.no_gc
@@ -62,11 +59,11 @@ cdef class Recent:
 
     @property
     def asked(self):
-        return reasons[self.reason]
+        return REASONS[self.reason]
 
     @asked.setter
     def asked(self, reason):
-        self.reason = reasons.index(reason)
+        self.reason = REASONS.index(reason)
 
 
 cdef Recent new(id, int64_t number, Py_ssize_t width, columns, bytes blob, double time, int lane):
@@ -83,7 +80,8 @@ def recalled(id, number, columns, blob, time, lane):
     return new(id, number, len(blob), columns, blob, time, lane)
 
 
-cdef inline Py_ssize_t length(id) except -1:
+cpdef Py_ssize_t length_of(id) except -1:
+    """Length of an id in bytes."""
     if type(id) is bytes:
         return PyBytes_GET_SIZE(id)
     if isinstance(id, int):
@@ -91,13 +89,8 @@ cdef inline Py_ssize_t length(id) except -1:
     return len(id) if isinstance(id, bytes) or id.isascii() else len(id.encode())
 
 
-def length_of(id):
-    """Length of an id in bytes."""
-    return length(id)
-
-
 cdef Py_ssize_t size_of(id, Py_ssize_t width, columns) except -1:
-    cdef Py_ssize_t much = overhead + width + length(id)
+    cdef Py_ssize_t much = OVERHEAD + width + length_of(id)
     if columns is not None:
         for text in columns:
             much += 0 if text is None else len(text)
@@ -217,7 +210,8 @@ cdef list _side_by_side(tuple arrays, Py_ssize_t n):
     return found
 
 
-cdef int forget_one(dict recent, dict requests, Recent entry) except -1:
+cpdef int forget(dict recent, dict requests, Recent entry) except -1:
+    """Remove a prediction, so that no label finds it."""
     cdef PyObject *found
     if entry.id is not None:
         found = PyDict_GetItemWithError(recent, entry.id)
@@ -226,11 +220,6 @@ cdef int forget_one(dict recent, dict requests, Recent entry) except -1:
             if requests:
                 requests.pop(entry.id, None)
     return 0
-
-
-def forget(dict recent, dict requests, Recent entry):
-    """Remove a prediction, so that no label finds it."""
-    forget_one(recent, requests, entry)
 
 
 def forget_oldest(order, int64_t size, int64_t bound, dict lanes):
@@ -254,7 +243,7 @@ def forget_oldest(order, int64_t size, int64_t bound, dict lanes):
         if recent is None or entry.lane != lane:
             lane = entry.lane
             recent, requests = lanes[lane].recent, lanes[lane].requests
-        forget_one(recent, requests, entry)
+        forget(recent, requests, entry)
     return size
 
 
@@ -272,3 +261,10 @@ def marks(order):
             known.append((i, one.known))
         i += 1
     return flags, known
+
+
+def mark(Recent entry, int flags):
+    """Restore what a byte of `marks` says of a prediction; ValueError where it is none."""
+    if not 0 <= flags < 8 or flags & 3 >= len(REASONS):
+        raise ValueError("the marks of recent predictions")
+    entry.fair, entry.reason = flags >= 4, flags & 3

@@ -16,7 +16,6 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.learner.kinds import Kind, Unscored
 from stream_can.learner.lane import TOGETHER, Lane, Name
 from stream_can.learner.late import Held
-from stream_can.learner.recent import REASONS
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.sparse import SparseCorrector
 
@@ -32,7 +31,6 @@ __all__ = [
     "pending",
     "refused",
     "require",
-    "told_by",
 ]  # fmt: skip
 
 
@@ -100,12 +98,6 @@ class _Whole(msgspec.Struct):
     correctors: list[tuple[tuple[str | None, str | None], bytes]]
     memory: bytes
     recent: bytes
-
-
-def told_by(flags: int) -> dict[str, Any]:
-    """Decode a byte of `marks`."""
-    require(0 <= flags < 8 and flags & 3 < len(REASONS), "the marks of recent predictions")
-    return {"asked": REASONS[flags & 3], "fair": flags >= 4}
 
 
 def memory(head: SavedHead, lanes: Iterable[Lane]) -> bytes:

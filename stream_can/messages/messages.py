@@ -237,14 +237,15 @@ class Messages:
         at, n, others = 0, len(values), FEW
         while at < n:
             batch = self.read_ordinary(values[at:], labelled=labelled, labels=labels)
-            size = n - at if self._ordinary is None else 0
-            if batch is not None:
-                size = batch.size
-                if size >= FEW or size == n - at:
-                    yield at, at + size, batch
-                    if size > 4 * others:
-                        others = FEW
-                    at, size = at + size, 0
+            if batch is None:
+                yield at, n, None
+                return
+            size = batch.size
+            if size >= FEW or size == n - at:
+                yield at, at + size, batch
+                if size > 4 * others:
+                    others = FEW
+                at, size = at + size, 0
             if at < n:
                 last = min(n, at + size + others)
                 yield at, last, None
@@ -264,6 +265,10 @@ class Messages:
             Whether predictions may carry their own label.
         labels
             Whether labels are ordinary.
+
+        Returns
+        -------
+        The batch of those before it, perhaps empty; None where none of such messages is ordinary.
         """
         batch = None if self._ordinary is None else self._ordinary.read(values, labelled)
         if batch is None:
