@@ -15,11 +15,10 @@ import os
 import re
 import subprocess
 import sys
+import types
 import warnings
 from pathlib import Path
 from typing import Any, is_typeddict
-
-from sphinx.ext.autodoc.mock import mock
 
 with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with importlib's old call
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -27,8 +26,24 @@ with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with im
     from stream_can.method.settings import SETTINGS, about
     from stream_can.serve import options as serve_options
 
-with mock(["pyspark"]):  # 450 MB, for four docstrings
-    importlib.import_module("stream_can.spark")
+
+class NotInstalled(types.ModuleType):
+    """A module of which every name is an empty class."""
+
+    __path__ = ()
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+PYSPARK = [f"pyspark{name}" for name in ("", ".ml", ".ml.functions", ".ml.linalg", ".sql")]
+PYSPARK += [f"pyspark.sql.{name}" for name in ("functions", "streaming", "types")]
+sys.modules |= {name: NotInstalled(name) for name in PYSPARK}  # 450 MB, for four docstrings
+importlib.import_module("stream_can.spark")
+for name in PYSPARK:
+    del sys.modules[name]
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(

@@ -33,8 +33,7 @@ try:
     from sklearn.utils.validation import _check_method_params, check_is_fitted
 except ImportError:
     raise StreamCANError(
-        "the estimator needs scikit-learn 1.8 or newer: pip install '.[compare]' in stream_can's"
-        " folder"
+        "the estimator needs scikit-learn 1.8 or newer: pip install 'stream_can[compare]'"
     ) from None
 
 __all__ = ["StreamCalibrator"]

@@ -7,7 +7,7 @@ try:
     import sklearn  # noqa: F401
 except ImportError as error:
     raise StreamCANError(
-        f"calibration uses {error.name}: pip install '.[compare]' in stream_can's folder"
+        f"calibration uses {error.name}: pip install 'stream_can[compare]'"
     ) from None
 
 from stream_can.calibration.binning import BBQ, HistogramBinning

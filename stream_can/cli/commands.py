@@ -7,6 +7,7 @@ from cyclopts import App
 from stream_can.cli.inspection import inspect_command
 from stream_can.cli.pipe import pipe_command
 from stream_can.cli.replay import replay_command
+from stream_can.cli.sample import sample_command
 from stream_can.version import __version__
 
 __all__ = ["app"]
@@ -16,6 +17,7 @@ app = App(
     help="Correct a deployed classifier's probabilities as they stream by, from late labels.",
     version=__version__,
 )
+app.command(sample_command, name="sample")
 app.command(replay_command, name="replay")
 app.command(pipe_command, name="pipe")
 app.command(inspect_command, name="inspect")

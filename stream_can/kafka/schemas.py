@@ -143,8 +143,7 @@ def _codec(
                 )
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"format: {format} needs the package {error.name}: pip install '.[{format}]' in"
-            " stream_can's folder"
+            f"format: {format} needs {error.name}: pip install 'stream_can[{format}]'"
         ) from None
     except ValueError as error:
         raise SettingsError(str(error)) from None

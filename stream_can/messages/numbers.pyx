@@ -1,4 +1,5 @@
 # cython: language_level=3
+# distutils: language = c++
 """Convert between the text of a JSON array and a row of numbers, bit for bit like msgspec.
 
 No object is created per number.

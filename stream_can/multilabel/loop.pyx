@@ -237,7 +237,8 @@ cdef class Model:
     cdef void take_row(self, Job *job) noexcept nogil:
         cdef Py_ssize_t m = self.m
         cdef const double *p = job.P + (job.first + job.at) * m
-        cdef double by[2], share = self.of_mixture()
+        cdef double share = self.of_mixture()
+        cdef double by[2]
         cdef double *out = self.out if job.out == NULL else job.out + job.at * m
         cdef Labels *k = &self.labels
         self.evaluate(p)
@@ -297,7 +298,10 @@ cdef class Model:
         cdef Numbers *of = &self.of
         cdef Labels *k = &self.labels
         cdef double D, most, total = 0, gain
-        cdef double gave[3], sums[5], gradient[4], curvature[10]
+        cdef double gave[3]
+        cdef double sums[5]
+        cdef double gradient[4]
+        cdef double curvature[10]
         cdef int i
         self.evaluate(p)
         count_labels(p, self.known, self.yes, k.negatives, k.against, sums, m)

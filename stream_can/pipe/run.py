@@ -222,7 +222,7 @@ def open_container(source: BinaryIO, stop: Stop) -> Any:
         from stream_can.pipe.container import Container
     except ModuleNotFoundError:
         raise StreamCANError(
-            "format: avro needs fastavro: pip install '.[avro]' in stream_can's folder"
+            "format: avro needs fastavro: pip install 'stream_can[avro]'"
         ) from None
     return Container(source, stop)
 

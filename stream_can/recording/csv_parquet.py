@@ -18,8 +18,7 @@ try:
     import polars as pl
 except ImportError:
     raise StreamCANError(
-        "csv, parquet and feather are read by polars: pip install '.[report]' in stream_can's"
-        " folder"
+        "csv, parquet and feather are read by polars: pip install 'stream_can[report]'"
     ) from None
 
 __all__ = ["FrameTable"]

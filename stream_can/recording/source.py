@@ -88,7 +88,7 @@ def _lines_of(source: SourceFile) -> SourceFile:
     try:
         import fastavro
     except ImportError:
-        text = "Avro is read by fastavro: pip install '.[avro]' in stream_can's folder"
+        text = "Avro is read by fastavro: pip install 'stream_can[avro]'"
         raise StreamCANError(text) from None
     write, records = msgspec.json.Encoder(enc_hook=str).encode, 0
     with tempfile.TemporaryFile() as lines, source.path.open("rb") as file:

@@ -6,7 +6,7 @@ try:
     import matplotlib  # noqa: F401
 except ImportError:
     raise StreamCANError(
-        "the report is drawn by matplotlib: pip install '.[report]' in stream_can's folder"
+        "the report is drawn by matplotlib: pip install 'stream_can[report]'"
     ) from None
 
 from stream_can.report.page import NoLabels, report, write_report

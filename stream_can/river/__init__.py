@@ -6,7 +6,7 @@ try:
     import river  # noqa: F401
 except ImportError:
     raise StreamCANError(
-        "the wrappers need river 0.26 or newer: pip install '.[river]' in stream_can's folder"
+        "the wrappers need river 0.26 or newer: pip install 'stream_can[river]'"
     ) from None
 
 from stream_can.river.frozen import FrozenClassifier

@@ -164,7 +164,7 @@ def load(
         from stream_can.kafka.settings import Settings
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"bootstrap_servers: {error.name} is not installed: pip install '.[kafka]'"
+            f"bootstrap_servers: {error.name} is not installed: pip install 'stream_can[kafka]'"
         ) from None
     if "sparse" in given:
         raise SettingsError(

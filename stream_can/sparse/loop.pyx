@@ -453,7 +453,8 @@ cdef class Model:
         cdef Row *row = &self.row
         cdef Numbers *of = &self.of
         cdef int i, k = row.k
-        cdef double total, q = 0, S = 0, m = self.m, below = of.labels + m, top[32]
+        cdef double total, q = 0, S = 0, m = self.m, below = of.labels + m
+        cdef double top[32]
         row.uncertain = False
         memcpy(row.r[3], row.r[2], (k + 1) * sizeof(double))
         total = sum_of(row.r[2], k)
@@ -553,7 +554,9 @@ cdef class Model:
         cdef int i, j, k = row.k
         cdef int *ids = job.sent_ids + job.at * job.room
         cdef double *out = job.sent + job.at * job.room
-        cdef double work[WIDTH], by[TAILS], trust, total, least, share, rest
+        cdef double trust, total, least, share, rest
+        cdef double work[WIDTH]
+        cdef double by[TAILS]
         cdef float *receipt
         self.mix()
         if self.of.last[0] != 0 or self.of.last[1] != 0:
@@ -660,7 +663,8 @@ cdef class Model:
         cdef Row *row = &self.row
         cdef Numbers *of = &self.of
         cdef int i, k = row.k, n = row.width, entry = place_of(&self.table, <int>y)
-        cdef double learned = of.agree + of.differ, e, total = 0, h, given[SENT]
+        cdef double learned = of.agree + of.differ, e, total = 0, h
+        cdef double given[SENT]
         cdef double R = row.p[k]
         cdef bint listed = entry >= 0
         if not listed:
@@ -800,7 +804,9 @@ cdef class Model:
         """Learn an unlisted label: shares of the tails, O, promoted classes."""
         cdef Numbers *of = &self.of
         cdef Cell *cell = &self.cells[y]
-        cdef double T[TAILS], by[TAILS], total = 0
+        cdef double total = 0
+        cdef double T[TAILS]
+        cdef double by[TAILS]
         cdef int i, weakest = 0
         self.tails_of(cell, T)
         self.weigh_tails(by)
@@ -959,7 +965,10 @@ cdef class Model:
 
     def tail_of(self, long long y, const int[::1] ids):
         """Share of the rest of an unlisted class."""
-        cdef double T[TAILS], z[TAILS], v[TAILS], found = 0, total = 0
+        cdef double found = 0, total = 0
+        cdef double T[TAILS]
+        cdef double z[TAILS]
+        cdef double v[TAILS]
         cdef Py_ssize_t i, j
         self.lock.acquire(False)
         memset(z, 0, sizeof(z))
@@ -1146,7 +1155,7 @@ cdef Fault fault_of(const int *ids, const double *p, Py_ssize_t width, long long
 def check(const int[:, ::1] ids, const double[:, ::1] P, long long m, long long known):
     """Count the classes of each row, (n,) int32; find the first fault, its row and column."""
     cdef Table table
-    cdef Py_ssize_t i, n = ids.shape[0], width = ids.shape[1], column = 0
+    cdef Py_ssize_t i = 0, n = ids.shape[0], width = ids.shape[1], column = 0
     cdef int[::1] ks = np.empty(n, np.int32)
     cdef Fault found = Fault.NONE
     memset(&table, 0, sizeof(Table))

@@ -433,7 +433,7 @@ def test_a_missing_extra_is_named(file, names, arguments, extra):
     code = MISSING.format(names=names, arguments=arguments)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=280)
     assert done.returncode == 1
-    assert f"pip install '.[{extra}]' in stream_can's folder" in done.stderr
+    assert f"pip install 'stream_can[{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -92,7 +92,7 @@ def test_what_to_install(files):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 1
-    assert "pip install '.[compare]' in stream_can's folder" in done.stderr
+    assert "pip install 'stream_can[compare]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

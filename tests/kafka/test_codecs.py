@@ -66,4 +66,4 @@ def test_a_codec_that_is_not_installed_is_named_by_check_and_by_run(
         done = subprocess.run([*command, *more], capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 3, done.stderr
         assert "Libraries for snappy compression codec not found" in done.stderr
-        assert "pip install '.[kafka]' in stream_can's folder" in done.stderr
+        assert "pip install 'stream_can[kafka]'" in done.stderr

@@ -81,7 +81,7 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
         return DeniedError(f"{error}; --skip-damaged goes on behind it, with a dead letter")
     if isinstance(error, e.UnsupportedCodecError):
         return DeniedError(f"records are compressed and cannot be read: {error}; all codecs come"
-                           " with pip install '.[kafka]' in stream_can's folder")  # fmt: skip
+                           " with pip install 'stream_can[kafka]'")  # fmt: skip
     if isinstance(error, (e.UnsupportedVersionError, e.InvalidTopicError,
                           e.KafkaConfigurationError, e.InvalidTransactionTimeoutError,
                           e.InvalidSessionTimeoutError, e.InvalidGroupIdError)):  # fmt: skip

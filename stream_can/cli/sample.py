@@ -1,0 +1,47 @@
+"""``stream-can sample``: files to try the other commands on."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from stream_can.cli.terminal import text_console
+from stream_can.errors import StreamCANError
+from stream_can.sample import make_sample
+
+__all__ = ["sample_command"]
+
+
+def sample_command(
+    folder: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path(),
+) -> int:
+    """Write a small real recording, to try every command on: 10,178 flights that left New York.
+
+    recorded.csv has predictions, labels and times, validation.csv rows to fit before them, and
+    lines.jsonl the same predictions and labels as messages, in the order in which they came.
+
+    Parameters
+    ----------
+    folder
+        Where to write them, the current folder if not given. A file that is there already and holds
+        something else is not replaced.
+    """
+    files = make_sample()
+    for name, content in files.items():
+        path = folder / name
+        if path.exists() and (not path.is_file() or path.read_bytes() != content):
+            raise StreamCANError(f"{path}: there already; move it away, or name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    console = text_console()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+        lines = len(content.splitlines())
+        console.print(f"{folder / name}: {lines:,} lines", soft_wrap=True)
+    recorded = shlex.quote(str(folder / "recorded.csv"))
+    console.print(
+        f"Next: stream-can replay {recorded} --time time --label-time label_time", soft_wrap=True
+    )
+    return 0
