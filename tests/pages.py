@@ -35,6 +35,7 @@ def run_sh(code: str, folder: Path | None = None) -> str:
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", code],
         cwd=folder, env=environment(), capture_output=True, text=True, timeout=PATIENCE,
+        stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, (code, done.stdout, done.stderr)
     return done.stdout

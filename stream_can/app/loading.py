@@ -171,6 +171,11 @@ def _listed(name: str, value: Any) -> Any:
     """Split comma-separated lists."""
     if name == "train_counts" and isinstance(value, str):
         return counts_of(value)
+    if name == "classes" and isinstance(value, str) and value.startswith("["):
+        try:
+            return msgspec.json.decode(value, type=list[str | int | float])
+        except msgspec.MsgspecError as error:
+            raise SettingsError(f"classes: {error}") from None
     if name in LISTS and isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value

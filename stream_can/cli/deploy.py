@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import shlex
@@ -9,11 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["deployment", "options", "written_names"]
+from stream_can.cli.arguments import COMMAND_LINE
+
+__all__ = ["STATE", "deployment", "is_lines", "next_command", "options", "written_names"]
 
 LONG = 200
 """Maximum length of class names in a command."""
 STATE = Path("corrector.state")
+LINES = (".jsonl", ".ndjson")
 
 
 def deployment(
@@ -24,7 +28,7 @@ def deployment(
     fitted: bool = False,
     fields: Mapping[str, Any] | None = None,
     ask: float | None = None,
-    recorded: str | None = None,
+    recorded: Path | None = None,
     labelled: bool = False,
 ) -> dict[str, str]:
     """Commands for the pipe, a server and a Kafka worker, and Python code.
@@ -42,45 +46,71 @@ def deployment(
     ask
         Share of the labels to request.
     recorded
-        The recording, where the pipe can read it.
+        The recording; the pipe can read it where it is JSON lines.
     labelled
         Whether its lines carry their labels.
 
     Returns
     -------
-    Under "pipe", "serve", "run" and "python"; under "first" what must be done before, if anything;
-    under "next" the first of them that runs as things are.
+    Under "pipe", "serve", "run" and "python"; under "first" the command that must run before, if
+    any; under "next" the first of them that runs as things are, with that command before it.
     """
     found = {}
     names = written_names(classes)
     if state is None and (fitted or len(names) > LONG):
         state = STATE
-        found["first"] = f"Replay once more with --state {state}, which these begin with."
+        found["first"] = f"{COMMAND_LINE.get() or 'stream-can replay ...'} --state {state}"
     kept = state or STATE
-    made = [] if state is not None else ["--classes", names]
-    made += [] if state is not None else options(settings)
     read = options(fields or {})
-    asks = [] if ask is None else ["--ask", f"{ask:g}"]
-    if state is not None and "sets" in settings:  # a pipe resumes the sets of a state
-        made = options({"sets": settings["sets"]})
+    if ask is not None:
+        read += options({"ask": ask})
+    # A pipe resumes the settings of a state, but makes the sets that it is asked for.
+    made = options({"classes": names, **settings} if state is None else _sets(settings))
     both = ["--labelled"] if labelled and ask is None else []
-    words = shlex.join([*made, *read, *asks, *both, "--state", str(kept)])
-    found["pipe"] = f"stream-can pipe {words} < {shlex.quote(recorded or 'lines.jsonl')}"
-    # Names that a comma-separated list cannot hold are passed in a file.
-    from_file = state or (STATE if names.startswith("[") else None)
-    worker = [
+    lines = recorded if recorded is not None and is_lines(recorded) else None
+    words = shlex.join([*made, *read, *both, "--state", str(kept)])
+    found["pipe"] = f"stream-can pipe {words} < {shlex.quote(str(lines or 'lines.jsonl'))}"
+    begins = {"classes": names} if state is None else {"classes_from_file": state}
+    served = [*options({**begins, **settings}), *read]
+    topics = [
         "--bootstrap-servers", "localhost:9092", "--application-id", "corrector",
         "--input", "predictions", "--output", "corrected", "--labels", "labels",
-        *(["--classes-from-file", str(from_file)] if from_file else ["--classes", names]),
-        *options(settings), *read, *asks,
     ]  # fmt: skip
-    before = f"# replay with --state {STATE} before\n" if from_file and state is None else ""
-    found["run"] = f"{before}stream-can run {shlex.join(worker)}"
-    begins = ["--classes-from-file", str(from_file)] if from_file else ["--classes", names]
-    found["serve"] = f"stream-can serve {shlex.join([*begins, *options(settings), *read, *asks])}"
-    found["next"] = found["serve" if recorded is None else "pipe"]
+    found["run"] = f"stream-can run {shlex.join([*topics, *served])}"
+    found["serve"] = f"stream-can serve {shlex.join(served)}"
+    # A server begins with one corrector, not with those of several models.
+    resumed = state is not None and not {"model", "version"}.isdisjoint(fields or {})
+    piped = found["pipe"] if lines else f"stream-can pipe {words}" if resumed else ""
+    found["next"] = next_command(piped, found["serve"], found.get("first"))
     found["python"] = _python(classes, settings, state)
     return found
+
+
+def next_command(pipe: str, serve: str, first: str | None = None) -> str:
+    """The command that goes on from a replay, and runs as it is printed.
+
+    Parameters
+    ----------
+    pipe
+        The command of the pipe; empty where the server goes on.
+    serve
+        The command of the server. Where its extra is not installed, the line installs it.
+    first
+        A command that has to run before.
+    """
+    words = [first] if first else []
+    if not pipe and importlib.util.find_spec("uvicorn") is None:
+        words.append("pip install 'stream_can[serve]'")
+    return " && ".join([*words, pipe or serve])
+
+
+def is_lines(recorded: Path) -> bool:
+    """Whether the pipe can read a recording."""
+    return recorded.suffix in LINES
+
+
+def _sets(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name == "sets"}
 
 
 def written_names(classes: Sequence[Any]) -> str:
@@ -99,7 +129,8 @@ def options(values: Mapping[str, Any]) -> list[str]:
         text = ",".join(_number(one) for one in value) if many else _number(value)
         if isinstance(value, Mapping):
             text = json.dumps(value, ensure_ascii=False)
-        found += [f"--{name.replace('_', '-')}", text]
+        option = f"--{name.replace('_', '-')}"
+        found += [f"{option}={text}"] if text.startswith("-") else [option, text]
     return found
 
 

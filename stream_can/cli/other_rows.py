@@ -11,7 +11,7 @@ from rich.table import Table
 
 from stream_can import snapshot
 from stream_can.cli.arguments import argument_errors
-from stream_can.cli.deploy import options
+from stream_can.cli.deploy import STATE, is_lines, next_command, options
 from stream_can.cli.recorded import RATES, made_from
 from stream_can.cli.terminal import print_json, progress_bar, text_console
 from stream_can.errors import StreamCANError
@@ -34,6 +34,8 @@ class OtherRows(NamedTuple):
     settings, to which the file's are added."""
     classes: Callable[[Any, str | None], str | None]
     """Value of the pipe's ``--classes``, given a recording and those of the command line."""
+    served: Callable[[str | None], Mapping[str, Any]]
+    """Settings of a server with this value."""
     play: Callable[..., Any]
     has_rates: bool
     """Whether other label rates are played too."""
@@ -110,37 +112,44 @@ def replay_other(
         )
     if state is not None:
         snapshot.save(corrector.to_bytes(), state)
-    command = _pipe(kind, recording, kind.classes(recording, classes), settings, given, state)
+    deploy = _deployment(kind, recording, kind.classes(recording, classes), settings, given, state)
     if write_report is not None and report is not None:
         name = Path(recording.name).name
-        write_report(result, name, report, made_from=made_from(recording), pipe=command)
+        write_report(result, name, report, made_from=made_from(recording), pipe=deploy["next"])
     if as_json:
         text = kind.judge(result).text
-        print_json(result.to_dict() | {"verdict": text, "deploy": {"pipe": command}})
+        print_json(result.to_dict() | {"verdict": text, "deploy": deploy})
     else:
-        _show(kind, result, rate, command)
+        _show(kind, result, rate, deploy["next"])
     return 0
 
 
-def _pipe(
+def _deployment(
     kind: OtherRows,
     recording: Any,
     classes: str | None,
     settings: Mapping[str, Any],
     places: Mapping[str, str],
     state: Path | None,
-) -> str:
-    """The command that corrects such lines."""
-    more = [*kind.options]
-    if state is None:
-        more += [*([] if classes is None else ["--classes", classes]), *options(settings)]
-    if Path(recording.name).suffix in (".jsonl", ".ndjson"):  # the pipe can read it
+) -> dict[str, str]:
+    """Commands for the pipe and a server, and which of them is next."""
+    file = Path(recording.name)
+    read: list[str] = []
+    if is_lines(file):
         said = {name: place for name, place in places.items() if "time" not in name}
         if said.get("id") == "id":
             del said["id"]
-        more += options(said)
-    kept = state or Path("corrector.state")
-    return f"stream-can pipe {shlex.join([*more, '--state', str(kept)])} < lines.jsonl"
+        read = [*options(said), *([] if recording.labels_apart else ["--labelled"])]
+    begins = [*kind.options]
+    if state is None:
+        begins += options({"classes": classes} if classes else {}) + options(settings)
+    pipe = f"stream-can pipe {shlex.join([*begins, *read, '--state', str(state or STATE)])}"
+    from_file = f"{pipe} < {shlex.quote(str(file) if is_lines(file) else 'lines.jsonl')}"
+    served = [*kind.options, *options(kind.served(classes)), *options(settings)]
+    serve = f"stream-can serve {shlex.join(served)}"
+    # A server begins with no state of such rows.
+    following = from_file if is_lines(file) else pipe if state is not None else ""
+    return {"pipe": from_file, "serve": serve, "next": next_command(following, serve)}
 
 
 def _show(kind: OtherRows, result: Any, label_rate: float, command: str) -> None:

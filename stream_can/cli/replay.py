@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from stream_can import snapshot
 from stream_can.cli.arguments import Whole, argument_errors, refuse_to_overwrite
-from stream_can.cli.deploy import deployment
+from stream_can.cli.deploy import deployment, is_lines
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
 from stream_can.cli.other_rows import ReplayOptions, replay_other
 from stream_can.cli.recorded import RATES, form_of, made_from
@@ -293,11 +293,10 @@ def replay_command(
     if state is not None:
         snapshot.save((result.models or start).to_bytes(), state)
     fields: dict[str, str] = {} if normalise == "rounded" else {"normalise": normalise}
-    lines = file.suffix in (".jsonl", ".ndjson")  # the pipe can read it
-    if lines:
+    if is_lines(file):
         places = {"probs": probs, "label": label, "id": id}
         fields |= {name: given for name, given in places.items() if given != name}
-        fields |= {name: given for name, given in named.items() if given is not None}
+    fields |= {name: given for name, given in named.items() if given is not None}
     deploy = deployment(
         recording.classes,
         settings,
@@ -305,8 +304,8 @@ def replay_command(
         fitted=validation is not None,
         fields=fields,
         ask=ask,
-        recorded=str(file) if lines else None,
-        labelled=lines and not recording.labels_apart,
+        recorded=file,
+        labelled=is_lines(file) and not recording.labels_apart,
     )
     if report is not None:
         name = Path(recording.name).name

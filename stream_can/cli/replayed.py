@@ -49,8 +49,6 @@ def show_replay(
     if found.gains:
         console.print(found.gains)
     if found.deploy:
-        if "first" in deploy:
-            console.print(deploy["first"])
         # Not wrapped, so that the command can be copied.
         console.print(f"Next: {deploy['next']}", soft_wrap=True)
     elif found.gains:
@@ -66,6 +64,8 @@ def show_replay(
     for one in found.why:
         console.print(f"- {one}")
     if verbose and found.deploy:
+        if "first" in deploy:
+            console.print(f"\nBefore:\n{deploy['first']}", soft_wrap=True)
         console.print(f"\nFrom standard input:\n{deploy['pipe']}", soft_wrap=True)
         console.print(f"\nOver HTTP:\n{deploy['serve']}", soft_wrap=True)
         console.print(f"\nWith Kafka:\n{deploy['run']}", soft_wrap=True)

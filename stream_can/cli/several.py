@@ -73,6 +73,7 @@ SEVERAL = OtherRows(
     settings=("train_counts", "train_rows", "half_life"),
     open=_open,
     classes=lambda recording, _: written_names(recording.classes),
+    served=lambda classes: {"classes": classes},
     play=multilabel_replay,
     has_rates=True,
     judge=judge_several,

@@ -86,6 +86,7 @@ SPARSE = OtherRows(
     settings=SETTINGS,
     open=_open,
     classes=lambda _, given: given,
+    served=lambda classes: {"n_classes": classes} if str(classes).isdigit() else {},
     play=sparse_replay,
     has_rates=False,
     judge=judge_sparse,

@@ -39,7 +39,13 @@ PLUS_MINUS = (
     "±: standard error of the change, over 30 stretches of the stream. Log loss in nats;"
     f" probabilities below {FLOOR:f} count as that."
 )
-DEPLOYED = {"serve": "HTTP", "pipe": "JSON lines", "run": "Kafka", "python": "Python"}
+DEPLOYED = {
+    "first": "Before",
+    "serve": "HTTP",
+    "pipe": "JSON lines",
+    "run": "Kafka",
+    "python": "Python",
+}
 CLASSES_NOTE = (
     "In percent, over the labelled rows; a dash where a class has no row, or is never predicted."
 )
@@ -106,9 +112,7 @@ def report(
     cards += [card(one.title, tables.beside(one), one.said) for one in besides]
     found = judge(result)
     commands = deploy if deploy and found.deploy else {}
-    steps = [commands[name] for name in ("first",) if name in commands]
-    if "next" in commands:
-        steps.append(f"Next: {commands['next']}")
+    steps = [f"Next: {commands['next']}"] if "next" in commands else []
     labels = f"{result.raw.n:,} with a label" + (f", labels {result.delay}" if result.delay else "")
     glossary = GLOSSARY | (OF_VALUES if result.columns else {})
     if result.alarm is not None and result.alarm.episodes:

@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
@@ -63,9 +64,8 @@ def test_each_way_begins_with_the_same_corrector(tmp_path, monkeypatch, names, s
         for name, value in zip(options[::2], options[1::2], strict=True)
     }
     worker = load(None, found, {})
-    by_file = names in ("odd", "numbers") or kept
-    assert worker.classes == (None if by_file else classes)
-    assert worker.classes_from_file == (str(kept or "corrector.state") if by_file else None)
+    assert worker.classes == (None if kept else classes)
+    assert worker.classes_from_file == (str(kept) if kept else None)
     for name, value in given.items():
         assert getattr(worker, name) == value
 
@@ -89,19 +89,17 @@ def test_each_way_begins_with_the_same_corrector(tmp_path, monkeypatch, names, s
     assert taught.settings == expected.settings
 
 
-def too_sure():
-    """3,000 rows of a classifier that is surer than it should be, and their classes."""
-    rng = np.random.default_rng(0)
-    y = rng.choice(3, 3000, p=[0.2, 0.3, 0.5])
-    P = np.exp(1.8 * (rng.normal(size=(3000, 3)) + 1.5 * np.eye(3)[y]))
-    P /= P.sum(1, keepdims=True)
-    return P, y
+def told(rng, m, n=3000):
+    """n rows of a classifier that is surer than it should be, and their classes of m."""
+    y = rng.choice(m, n, p=np.arange(1, m + 1) / (m * (m + 1) / 2))
+    P = np.exp(1.8 * (rng.normal(size=(n, m)) + 1.5 * np.eye(m)[y]))
+    return P / P.sum(1, keepdims=True), y
 
 
 def test_a_replay_says_how_to_go_on(tmp_path, monkeypatch):
     """Verdict, gains, next command: three lines; they run, the fields of a line included."""
     monkeypatch.chdir(tmp_path)
-    P, y = too_sure()
+    P, y = told(np.random.default_rng(0), 3)
     lines = [
         {"p": p, "truth": ["cat", "dog", "eel"][k]} for p, k in zip(P.tolist(), y, strict=True)
     ]
@@ -132,25 +130,115 @@ def test_a_replay_says_how_to_go_on(tmp_path, monkeypatch):
     assert "process_one(p, receipt=True)" in page
 
 
-def test_what_is_no_lines_goes_on_with_a_server(tmp_path, monkeypatch):
-    """The pipe reads no CSV; the next command runs as it is printed."""
+def csv(P, y, names, heads=None, **more):
+    """Columns of probabilities, the label, and others."""
+    heads = heads or [f"probs_{name}" for name in names]
+    rows = [",".join([*heads, "label", *more])]
+    for i, (p, k) in enumerate(zip(P.tolist(), y.tolist(), strict=True)):
+        rows.append(",".join(map(str, [*p, names[k], *(values[i] for values in more.values())])))
+    return "\n".join(rows)
+
+
+def objects(P, y, names, field="probs", label=lambda name: name, **more):
+    """Lines that have both, by name."""
+    lines = [
+        {field: dict(zip(names, p, strict=True)), ("labels" if field == "scores" else "label"):
+         label(names[k]), "id": i} | {name: values[i] for name, values in more.items()}
+        for i, (p, k) in enumerate(zip(P.tolist(), y.tolist(), strict=True))
+    ]  # fmt: skip
+    return "\n".join(json.dumps(line) for line in lines)
+
+
+ABC = ["a", "b", "c"]
+MANY = [f"class number {i}" for i in range(40)]
+TURNS = ["x" if i % 3 else "y" for i in range(3000)]
+SEVERAL, KEPT = ["--labels-per-row", "several"], ["--state", "kept.state"]
+MODELS = ["--model", "m"]
+
+
+def kinds():
+    """Name, file, its content, options of the replay, a message for the server."""
+    rng = np.random.default_rng(0)
+    P, y = told(rng, 3)
+    two, of_two = told(rng, 2)
+    many, of_many = told(rng, 40)
+    scores = csv(two[:, 1:], of_two, [0, 1], ["score"])
+    one = {"probs": 0.3}, {"probs": [0.2, 0.3, 0.5]}
+    dense, by_name, with_m = csv(P, y, ABC), objects(P, y, ABC), csv(P, y, ABC, m=TURNS)
+    several = objects(P, y, ABC, field="scores", label=lambda name: [name])
+    spread = "\n".join(
+        ["scores_a,scores_b,scores_c,labels_a,labels_b,labels_c",
+         *(",".join(map(str, [*p, *map(int, np.eye(3)[k])])) for p, k in zip(P, y, strict=True))]
+    )  # fmt: skip
+    text = "\n".join(
+        ["probs,label", *(f"\"{{'a': {p[0]:.9f}, 'b': {p[1]:.9f}}}\",{ABC[k]}"
+                         for p, k in zip(P, y, strict=True))]
+    )  # fmt: skip
+    listed = {"probs": {"a": 0.4, "b": 0.1}}
+    of_m = one[1] | {"m": "x"}
+    yield "one score", "a.csv", scores, ["--probs", "score"], one[0]
+    yield "two classes", "a.csv", csv(two, of_two, ["no", "yes"]), [], {"probs": [0.3, 0.7]}
+    yield "three", "a.csv", dense, ["--half-life", "300"], one[1]
+    yield "three kept", "a.csv", dense, KEPT, one[1]
+    yield "three fitted", "a.csv", dense, ["--validation", "validation.csv"], one[1]
+    yield "lines", "my lines.jsonl", by_name, [], None
+    yield "lines fitted", "a.jsonl", by_name, ["--validation", "validation.csv"], None
+    yield "a dash", "a.csv", csv(P, y, ["-a", "b", "c"]), [], one[1]
+    yield "many", "a.csv", csv(many, of_many, MANY), [], {"probs": [1 / 40] * 40}
+    yield "columns", "a.csv", with_m, ["--segments", "m"], of_m
+    yield "models", "a.csv", with_m, MODELS, of_m
+    yield "models kept", "a.csv", with_m, [*MODELS, *KEPT], None
+    yield "models in lines", "a.jsonl", objects(P, y, ABC, m=TURNS), MODELS, None
+    yield "several", "a.csv", spread, SEVERAL, {"scores": [0.2, 0.3, 0.5]}
+    yield "several kept", "a.csv", spread, [*SEVERAL, *KEPT], None
+    yield "several in lines", "a.jsonl", several, SEVERAL, None
+    yield "sparse", "a.csv", text, ["--sparse"], listed
+    yield "sparse kept", "a.csv", text, ["--sparse", *KEPT], None
+    yield "sparse in lines", "a.jsonl", by_name, ["--sparse", "--max-classes", "50"], None
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "options", "message"),
+    [pytest.param(*rest, id=name) for name, *rest in kinds()],
+)
+def test_every_next_command_runs_as_printed(tmp_path, monkeypatch, file, content, options, message):
+    """From the folder where it was printed: to the end, or to an answer over HTTP."""
     monkeypatch.chdir(tmp_path)
-    P, y = too_sure()
-    rows = [",".join(map(str, [*p, k])) for p, k in zip(P.tolist(), y.tolist(), strict=True)]
-    Path("a.csv").write_text("\n".join(["p_a,p_b,p_c,label", *rows]))
-    out, _ = stream_can("replay", "a.csv", "--probs", "p_", "--label-delay", "5")
-    (command,) = [line[6:] for line in out.splitlines() if line.startswith("Next: ")]
-    assert command == "stream-can serve --classes a,b,c"
+    Path(file).write_text(content + "\n")
+    Path("validation.csv").write_text(csv(*told(np.random.default_rng(1), 3), ABC))
+    out, _ = stream_can("replay", file, "--label-delay", "5", *options)
+    assert "Use it" in out
+    (following,) = [line[6:] for line in out.splitlines() if line.startswith("Next: ")]
+    *before, last = following.split(" && ")
+    for command in before:
+        run_sh(command)
+    if message is None:
+        written = run_sh(last)
+        assert "pipe" in last
+        if file.endswith(".jsonl"):
+            assert written.count("\n") == 3000
+            answer = json.loads(written.splitlines()[-1])  # every label before it was learned
+            field = "scores" if "several" in options else "probs"
+            assert answer[field] != answer[f"{field}_raw"]
+        return
+    assert last.startswith("stream-can serve")
     (port,) = free_ports(1)
-    with staying(f"{command} --port {port}", tmp_path, tmp_path / "log"):
-        wait("ready", lambda: text_at(f"http://127.0.0.1:{port}/readyz"))
-    more, _ = stream_can("replay", "a.csv", "--probs", "p_", "--label-delay", "5", "--verbose")
-    assert "stream-can pipe --classes a,b,c --state corrector.state < lines.jsonl" in more
+    with staying(f"{last} --port {port}", tmp_path, tmp_path / "log"):
+        url = f"http://127.0.0.1:{port}"
+        wait("ready", lambda: text_at(f"{url}/readyz"))
+        answer = httpx.post(f"{url}/correct", json={"id": 1, **message})
+        assert answer.status_code == 200, answer.text
+
+
+def test_a_server_that_cannot_start_yet_is_installed_first(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    command = deployment(["a", "b"], {})["next"]
+    assert command == "pip install 'stream_can[serve]' && stream-can serve --classes a,b"
 
 
 def test_validation_rows_are_deployed_in_a_state():
     ways = deployment(["a", "b"], {}, fitted=True)
-    assert "--state corrector.state" in ways["first"]
+    assert ways["first"] == "stream-can replay ... --state corrector.state"
     assert ways["pipe"] == "stream-can pipe --state corrector.state < lines.jsonl"
 
 

@@ -63,7 +63,6 @@ def test_the_next_command_goes_on(file, tmp_path, state):
     more = ["--state", kept] if state else []
     out, _ = stream_can("replay", file, *SEVERAL, *options, "--label-delay", 20, "--json", *more)
     command = json.loads(out)["deploy"]["pipe"]
-    (tmp_path / "lines.jsonl").write_text(file.read_text())
     answers = run_sh(command, tmp_path).splitlines()
     assert len(answers) == 1000
     first = json.loads(answers[0])
@@ -72,7 +71,7 @@ def test_the_next_command_goes_on(file, tmp_path, state):
     said = json.loads(stream_can("inspect", after, "--json")[0])
     assert said["settings"] == {"half_life": 700, "labels_per_row": "several"}
     assert said["predictions"] == (2000 if state else 1000)
-    assert shlex.split(command)[-2:] == ["<", "lines.jsonl"]
+    assert shlex.split(command)[-2:] == ["<", str(file)]
 
 
 def test_the_page_is_whole_and_loads_nothing(file, tmp_path):

@@ -170,7 +170,9 @@ def test_brokers_that_are_away(own_broker: Broker, tmp_path: Path) -> None:
     broker = own_broker
     app = App(broker.bootstrap_servers, partitions=1, served=True)
     learner = app.learner()
-    with server_of(app, tmp_path, "a") as server:
+    # A busy machine may take longer for a broker's start than what is in flight waits by default.
+    patient = {"delivery_timeout_ms": 600_000}
+    with server_of(app, tmp_path, "a", client=patient) as server:
         ready(server)
         traffic = Traffic(server)
         traffic.go(5)
