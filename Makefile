@@ -7,6 +7,8 @@ SECONDS ?= 600
 SEED ?= 0
 KAFKA ?= 4.4.0
 BROKERS ?= 1
+PORT ?= 9092
+DELETE ?=
 SEGMENTS ?=
 LANES ?=
 SETS ?=
@@ -85,11 +87,11 @@ bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 	$(PY) benchmarks/replay.py
 	$(PY) benchmarks/pipe.py
 
-broker: setup  ## start a Kafka broker on this machine: make broker KAFKA=3.9.1
-	$(PY) -m tests.kafka.broker.broker start --version $(KAFKA)
+broker: setup  ## start a Kafka broker on this machine: make broker PORT=9092 KAFKA=3.9.1
+	$(PY) -m tests.kafka.broker.broker start --version $(KAFKA) --port $(PORT)
 
-broker-stop: setup  ## stop it
-	$(PY) -m tests.kafka.broker.broker stop
+broker-stop: setup  ## stop it; it keeps its topics, without DELETE=1
+	$(PY) -m tests.kafka.broker.broker stop $(if $(DELETE),--delete)
 
 chaos: setup  ## the long failure test: make chaos SECONDS=600 SEED=1 KAFKA=3.9.1 BROKERS=3 SEGMENTS=1 LANES=1 SETS=1 SEVERAL=1 FORMAT=avro
 	$(PY) -m tests.kafka.chaos --seconds $(SECONDS) --seed $(SEED) --version $(KAFKA) --brokers $(BROKERS) $(if $(SEGMENTS),--segments) $(if $(LANES),--lanes) $(if $(SETS),--sets) $(if $(SEVERAL),--several) $(if $(filter avro,$(FORMAT)),--avro)

@@ -33,9 +33,7 @@ class Browser:
     """Chromium with one page, which the end of a ``with`` closes."""
 
     def __init__(self, folder: Path) -> None:
-        found = program(
-            "chromium", "chromium-browser", "google-chrome", install="apt-get install chromium"
-        )
+        found = program("chromium")
         pipes = *os.pipe(), *os.pipe()
         # Above 9: 3 and 4 are to be free in the shell that starts it.
         theirs_in, self._write, self._read, theirs_out = (

@@ -12,6 +12,7 @@ from tests.chromium import Browser
 from tests.examples import examples
 from tests.kafka.brokers import Own, Shared, remove_all
 from tests.litter import Litter
+from tests.programs import require
 
 BROKERS = pytest.StashKey[Path]()
 """The folder of all brokers of a run, shared or of one process: `tests/kafka/brokers.py`."""
@@ -21,8 +22,8 @@ LITTER = pytest.StashKey[Litter]()
 settings.register_profile(
     "ci", derandomize=True, deadline=None, max_examples=examples(20), print_blob=True
 )
-settings.register_profile("dev", deadline=None, max_examples=examples(20))
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+settings.register_profile("random", deadline=None, max_examples=examples(20))
+settings.load_profile("ci")  # the same examples every time; --hypothesis-profile=random for others
 
 
 def pytest_addoption(parser):
@@ -60,6 +61,12 @@ def pytest_unconfigure(config):
 def pytest_collection_modifyitems(items):
     # No long one is left alone at the end, and a process uses brokers of its own for one while.
     items.sort(key=lambda item: ("long" not in item.keywords, "own" not in item.fixturenames))
+
+
+def pytest_runtest_setup(item):
+    for mark in item.iter_markers("needs"):
+        for name in mark.args:
+            require(name)
 
 
 @pytest.fixture(autouse=True)

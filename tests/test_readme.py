@@ -69,6 +69,19 @@ def test_pages_that_have_snippets():
     assert wanted <= {Path(name).name for name in RUNNING}
 
 
+def test_the_first_minute_prints_what_the_readme_says(tmp_path, capsys):
+    """The verdict on the sample, and what the lines of Python print."""
+    (_, _), _, (_, shell), (_, code), (language, printed), *_ = blocks(ROOT / "README.md")
+    with contextlib.chdir(tmp_path):
+        said = " ".join(run_sh(shell).split())
+        exec(compile(code, "README.md", "exec"), {})
+    verdict, *_ = re.findall("^> (Use it.*)$", README, re.M)
+    assert verdict in said
+    assert (language, capsys.readouterr().out) == ("text", printed)
+    before, after = map(float, re.findall(r"accuracy ([\d.]+)% before, ([\d.]+)", printed)[0])
+    assert after > before + 1
+
+
 def test_the_two_commands_come_first():
     (_, first), *_ = blocks(ROOT / "README.md")
     assert re.findall(r"^make (\w+)", first, re.M) == ["demo", "test"]

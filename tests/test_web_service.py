@@ -14,7 +14,7 @@ from stream_can import Corrector, Learner, UnknownClass
 from stream_can.snapshot import save
 from tests.kafka.broker.broker import free_ports
 from tests.pages import ROOT, blocks, run_sh, staying
-from tests.programs import program, wait
+from tests.programs import wait
 
 pytestmark = pytest.mark.fast
 
@@ -60,8 +60,8 @@ def by_hand(*labels):
     return learner
 
 
+@pytest.mark.needs("curl")
 def test_the_page(tmp_path):
-    program("curl", install="apt-get install curl")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (port,) = free_ports(1)
     snippets = list(blocks(PAGE))

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from stream_can.cli.terminal import text_console
 from stream_can.errors import StreamCANError
-from stream_can.sample import make_sample
+from stream_can.recording.sample import make_sample
 
 __all__ = ["sample_command"]
 

@@ -116,7 +116,7 @@ EMPTY = """[...document.querySelectorAll(".card")].filter(e => e.getBoundingClie
 TICKS = "[...document.querySelectorAll('#{} text')].map(e => e.textContent)"
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize(
     ("width", "dark", "classes"),
     [(1280, False, 3), (320, True, 12), (400, True, 3), (1280, True, 300), (400, False, 300)],
@@ -158,7 +158,7 @@ def test_the_page_in_a_browser(browser: Browser, width: int, dark: bool, classes
     assert browser.value("document.title") == "! no answer"
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_a_worker_that_has_just_begun_in_a_browser(browser: Browser) -> None:
     """Its records a second are drawn from the first on; the figures of labels wait."""
     small, now = Small(), time.time()
@@ -183,7 +183,7 @@ def test_a_worker_that_has_just_begun_in_a_browser(browser: Browser) -> None:
         port.close()
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_the_policy_forbids_what_is_not_in_the_page(browser: Browser, port: Port) -> None:
     browser.look(f"http://127.0.0.1:{port.number}/", 800)
     wait("the page", lambda: browser.value(TITLE) == "app")
@@ -237,7 +237,7 @@ def page(browser: Browser, port: Port) -> Page:
     return Page(browser, port)
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_each_figure_is_the_documents(page: Page) -> None:
     small = Small()
     small.labelled(0.9)
@@ -297,7 +297,7 @@ def test_each_figure_is_the_documents(page: Page) -> None:
     assert page.facts()["newest state"] == DASH
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_how_many_labels_count_and_why_is_said(page: Page) -> None:
     def line(requests: tuple[int, int | None] | None, **amounts: float) -> str:
         small = Small()
@@ -328,7 +328,7 @@ def test_how_many_labels_count_and_why_is_said(page: Page) -> None:
     assert page.text("fair") == ""
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_all_dead_letters_are_counted_not_only_those_that_are_shown(page: Page) -> None:
     small = Small()
 
@@ -345,7 +345,7 @@ def test_all_dead_letters_are_counted_not_only_those_that_are_shown(page: Page) 
     assert [row[1:] for row in page.rows("letters")] == 20 * [["in-3 offset 17", "BadMessage: x"]]
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_weights_durations_and_values(page: Page) -> None:
     small = Small()
     rows = {f"v{i}": 200 - i for i in range(120)}
@@ -374,7 +374,7 @@ def test_weights_durations_and_values(page: Page) -> None:
         assert page.value(f"duration({seconds})") == said
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_models_and_versions_are_shown_side_by_side(page: Page) -> None:
     status = Small().look.status(BEGIN)
     status.n_lanes, status.max_lanes = 2, 100
@@ -396,7 +396,7 @@ def test_models_and_versions_are_shown_side_by_side(page: Page) -> None:
     assert "2 models and versions," in page.text("sub")
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_a_server_speaks_of_requests_and_its_file(page: Page) -> None:
     """Words of Kafka are a worker's."""
     small = Small()

@@ -47,7 +47,7 @@ def test_a_folder_is_made(outcomes, tmp_path):
     assert (tmp_path / "new" / "page.html").read_text().startswith("<!doctype html>")
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("dark", [False, True])
 def test_readable_in_a_browser(browser, outcomes, tmp_path, width, dark):
@@ -64,7 +64,7 @@ def test_readable_in_a_browser(browser, outcomes, tmp_path, width, dark):
     assert abs(axis - ground) > 80
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize("width", [320, 400])
 def test_the_error_of_a_change_is_there_on_a_phone(browser, outcomes, tmp_path, width):
     look(browser, tmp_path, page(STREAM, outcomes, "A stream"), width, False)

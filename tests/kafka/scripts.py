@@ -33,7 +33,7 @@ def java(script: str) -> list[str]:
 
 def write(folder: Path) -> None:
     """Make a folder of scripts; the broker's writes its log, as the tarball's does."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "log4j.properties").write_text(LOG4J["log4j.properties"])
     for script in CLASSES:
         words = java(script)

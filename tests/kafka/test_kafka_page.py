@@ -37,6 +37,7 @@ SAYS_READY = {
 
 
 @pytest.mark.long
+@pytest.mark.needs("curl")
 def test_from_nothing_to_the_first_corrected_record(tmp_path: Path) -> None:
     broker, controller, page = map(str, free_ports(3))
 

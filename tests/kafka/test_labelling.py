@@ -170,7 +170,7 @@ def opened(server: LabellingServer) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_a_label_is_given_with_the_keyboard_and_learned(
     broker: Broker, browser: Browser, tmp_path: Path
 ) -> None:
@@ -474,7 +474,7 @@ def test_an_answer_that_is_none_is_a_bad_request(unread: Any, body: bytes) -> No
     assert call(server, "answer", body=body, **right)[0] == 400
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_the_page_shows_what_no_browser_could_read(unread: Any, browser: Browser) -> None:
     server = unread(
         b'"amount": 1e999, "digits": %b, "id": 9007199254740993' % (b"9" * 5000), b'"text": "later"'
@@ -494,7 +494,7 @@ def numbered(first: int, n: int) -> list[bytes]:
     return [b'"text": "message %d"' % i for i in range(first, first + n)]
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize(
     ("width", "dark", "classes"), [(320, True, 2), (400, False, 300), (1280, True, 12)]
 )

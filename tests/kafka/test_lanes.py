@@ -132,7 +132,7 @@ def test_another_label_field_is_another_application(broker: Broker) -> None:
         app.worker(label="truth").join()
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_models_and_versions_are_seen(broker: Broker, browser: Browser) -> None:
     """Counted from the topics themselves; a name is text; a flood is said first."""
     odd = "<b>m</b>\N{LATIN SMALL LETTER U WITH DIAERESIS}"

@@ -83,7 +83,7 @@ def test_the_document_is_true(broker: Broker) -> None:
     assert len(found["dead_letters"]) <= KEPT
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_values_of_a_worker_in_a_browser_and_labels_of_one_alone(
     broker: Broker, browser: Browser
 ) -> None:

@@ -263,8 +263,9 @@ def test_ready_and_alive_follow_the_brokers_and_the_loop(own_broker: Broker) -> 
     running.stop()
 
 
+@pytest.mark.needs("prometheus")
 def test_prometheus_scrapes_a_worker(broker: Broker, tmp_path: Path) -> None:
-    prometheus = program("prometheus", install="apt-get install prometheus")
+    prometheus = program("prometheus")
     app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1")
     running = app.worker()
     port = ready(running)

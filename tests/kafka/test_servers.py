@@ -32,7 +32,7 @@ from tests.kafka.topics import unique
 from tests.kafka.users import SCRAM, allow, lacks, take_away
 from tests.kafka.users import servers as rights_of_servers
 from tests.pages import ROOT, blocks, run_sh, staying
-from tests.programs import program, wait
+from tests.programs import wait
 from tests.serve.serving import Server
 
 
@@ -285,7 +285,7 @@ def test_of_what_waits_the_oldest_is_dropped(monkeypatch: pytest.MonkeyPatch) ->
         label.result()
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_labels_are_given_on_the_page(broker: Served, tmp_path: Path, browser: Browser) -> None:
     """What is shown of a prediction is its id and its columns: no topic has its message."""
     app = App(
@@ -356,10 +356,10 @@ def test_each_right_is_needed_and_named_and_together_they_are_enough(
     app.verify()
 
 
+@pytest.mark.needs("curl")
 @pytest.mark.long
 def test_the_page(broker: Served, tmp_path: Path) -> None:
     """Every command of docs/servers.md, in its order."""
-    program("curl", install="apt-get install curl")
     ports = dict(zip(("8001", "8002"), map(str, free_ports(2)), strict=True))
     name = unique("fraud")
 

@@ -49,7 +49,7 @@ def test_sigterm_during_the_start(silent: str, tmp_path: Path, command: str, loa
              "classes": ["a", "b"], "client": {}}  # fmt: skip
     app = SimpleNamespace(given=given)
     name, *module = command.split()
-    begin = [program(name, install="make setup"), *module, "run"]
+    begin = [program(name), *module, "run"]
     with open(tmp_path / "log", "wb") as log:
         process = subprocess.Popen([*begin, write_config(app, tmp_path)], stderr=log)
     maps = Path(f"/proc/{process.pid}/maps")

@@ -531,7 +531,6 @@ def test_a_file_size_limit_leaves_the_previous_state(tmp_path):
 
 @pytest.mark.fast
 def test_the_shell_example():
-    pytest.importorskip("cyclopts", reason="needs the cli extra")
     script = Path(__file__).parents[2] / "examples" / "pipe.sh"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(

@@ -223,7 +223,7 @@ def test_the_figure_of_few_rows_and_few_labels(n, labelled):
     assert "nan" not in re.sub(r"<style>.*?</style>", "", text)
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (400, True)])
 def test_the_page_is_readable_in_a_browser(browser, tmp_path, width, dark):
     P, y = stream(6000, sharpness=2)

@@ -347,7 +347,7 @@ def test_captions_are_there_without_docstrings():
 TWO, MANY = ["yes", "$\\nope$"], [f"c{i}" for i in range(300)]
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 @pytest.mark.parametrize(
     ("width", "dark", "names"),
     [

@@ -12,7 +12,7 @@ from tests.programs import wait
 from tests.serve.serving import Server
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_labels_are_given_on_the_page(tmp_path, browser: Browser):
     rng = np.random.default_rng(0)
     with Server(tmp_path, ask=1.0, label_port=0, commit_interval_ms=5) as server:
@@ -43,7 +43,7 @@ def test_labels_are_given_on_the_page(tmp_path, browser: Browser):
         assert browser.errors == []
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_several_labels_are_given_on_the_page(tmp_path, browser: Browser):
     labels = [f"t{k}" for k in range(12)]
     settings = {"labels_per_row": "several", "classes": labels, "ask": 1.0, "label_port": 0}
@@ -86,7 +86,7 @@ def test_several_labels_are_given_on_the_page(tmp_path, browser: Browser):
         assert status["open_requests"] == 1
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_labels_of_very_many_classes_are_given_on_the_page(tmp_path, browser: Browser):
     settings = {"classes": None, "sparse": True, "max_classes": 60}
     with Server(tmp_path, **settings, ask=1.0, label_port=0) as server:
@@ -113,7 +113,7 @@ def test_labels_of_very_many_classes_are_given_on_the_page(tmp_path, browser: Br
         assert (status["n_classes"], status["changed_labels"]) == (4, 0)
 
 
-@pytest.mark.browser
+@pytest.mark.needs("chromium")
 def test_the_live_page(tmp_path, browser: Browser):
     with Server(tmp_path) as server:
         for i in range(30):

@@ -16,7 +16,7 @@ import yaml
 
 from tests.kafka.broker.broker import free_ports
 from tests.pages import ROOT, blocks, run_sh, staying
-from tests.programs import PATIENCE, program, wait
+from tests.programs import PATIENCE, wait
 
 PAGE = ROOT / "docs/serve.md"
 
@@ -26,8 +26,8 @@ def answers(url):
         return httpx.get(f"{url}/readyz").status_code == 200
 
 
+@pytest.mark.needs("curl")
 def test_the_page(tmp_path, capsys):
-    program("curl", install="apt-get install curl")
     (port,) = free_ports(1)
     found = [(kind, text.replace("8000", str(port))) for kind, text in blocks(PAGE)]
     (config,) = (text for kind, text in found if kind == "toml")

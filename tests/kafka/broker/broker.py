@@ -3,7 +3,7 @@
 As a fixture (see conftest.py) or by hand::
 
     python -m tests.kafka.broker.broker start --version 4.4.0 --port 9092
-    python -m tests.kafka.broker.broker stop
+    python -m tests.kafka.broker.broker stop --delete
 
 Besides the plain listener (every client on it is a super user) there is one with SASL/PLAIN, whose
 users have only the rights that a test gives them, one with TLS, one with TLS and SCRAM, and two
@@ -368,15 +368,14 @@ class Broker(Server):
                 shutil.rmtree(new := made.with_suffix(".new"), ignore_errors=True)
                 (self.directory / "data").rename(new)
                 new.rename(made)
-            shutil.copytree(made, self.directory / "data")
+            if not (self.directory / "data").exists():
+                shutil.copytree(made, self.directory / "data")
 
 
 def remove(directory: Path) -> None:
     """Kill the server of a folder, whoever started it, and delete the folder."""
-    with contextlib.suppress(OSError):  # it never ran, or is gone
-        pid = int((directory / "pid").read_text())
-        # Not another process that has been given this number since.
-        if str(directory).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+    if (pid := running(directory)) is not None:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     shutil.rmtree(directory, ignore_errors=True)
 
@@ -412,28 +411,57 @@ class Cluster:
             broker.remove()
 
 
+def running(directory: Path) -> int | None:
+    """The process of the server of a folder, whoever started it."""
+    with contextlib.suppress(OSError):  # it never ran, or is gone
+        pid = int((directory / "pid").read_text())
+        # Not another process that has been given this number since.
+        if str(directory).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return pid
+    return None
+
+
+def stop(directory: Path, timeout: float = 60) -> None:
+    """Shut down the server of a folder in order; after ``timeout`` seconds by force."""
+    deadline, number = time.monotonic() + timeout, signal.SIGTERM
+    while (pid := running(directory)) is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+        time.sleep(0.2)
+        if time.monotonic() > deadline:
+            number = signal.SIGKILL
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description="A Kafka broker on 127.0.0.1 for trying things out."
+        description="A Kafka broker on 127.0.0.1 for trying things out; its topics outlive it."
     )
-    parser.add_argument("action", choices=("start", "stop", "prepare"))
+    parser.add_argument("action", choices=("start", "stop"))
     parser.add_argument("--version", choices=VERSIONS, default=VERSIONS[0])
     parser.add_argument("--port", type=int, default=9092)
+    parser.add_argument("--folder", type=Path, default=CACHE / "broker", help="of topics, scripts")
+    parser.add_argument("--delete", action="store_true", help="with stop: delete the topics too")
     options = parser.parse_args()
-    running = CACHE / "broker.directory"
-    if options.action == "prepare":
-        for version in VERSIONS:
-            archive(version)
-    elif options.action == "start":
-        if running.exists():
-            sys.exit(f"a broker seems to run in {running.read_text()}; stop it first")
-        broker = Broker(options.version, Path(tempfile.mkdtemp(prefix="kafka-")), options.port)
-        broker.start()
-        running.write_text(str(broker.directory))
-        print(f"Apache Kafka {broker.version} serves on {broker.bootstrap_servers}")
-    elif running.exists():
-        remove(Path(running.read_text()))
-        running.unlink()
+    folder = options.folder.resolve()
+    brokers = [folder / version for version in VERSIONS]
+    if options.action == "stop":
+        for directory in brokers:
+            stop(directory)
+        if options.delete:
+            shutil.rmtree(folder, ignore_errors=True)
+        return
+    for directory in brokers:
+        if running(directory) is not None:
+            sys.exit(f"a broker runs in {directory}: `make broker-stop` ends it")
+    from tests.kafka import scripts
+
+    scripts.write(folder / "kafka" / "bin")
+    broker = Broker(options.version, folder / options.version, options.port)
+    broker.start()
+    print(
+        f"Apache Kafka {broker.version} serves on {broker.bootstrap_servers}; its scripts are in"
+        f" {folder}/kafka/bin.\n`make broker-stop` ends it and keeps its topics, with DELETE=1 not."
+    )
 
 
 if __name__ == "__main__":

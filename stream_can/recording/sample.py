@@ -99,7 +99,7 @@ def _read() -> Flights:
     left, flown, late = (_minutes(columns[name]) for name in ("dep_delay", "air_time", "arr_delay"))
     cancelled, landed = np.isnan(left), ~np.isnan(late)
     labels = np.where(landed, (late > -15).astype(int) + (late > 15), np.where(cancelled, 3, -1))
-    known = time + np.where(landed, left + flown, 0).astype(int)
+    known = time + np.where(landed, left + flown, 1).astype(int)  # cancelled: a minute later
     values = [np.unique(columns[name], return_inverse=True)[1] for name in FEATURES]
     values.append((time.astype("datetime64[D]").astype(int) + 3) % 7)  # Monday is 0
     parts = zip(*(columns[name] for name in IN_IDS), strict=True)
