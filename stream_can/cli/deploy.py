@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stream_can.cli.arguments import COMMAND_LINE
-
 __all__ = ["STATE", "deployment", "is_lines", "next_command", "options", "written_names"]
 
 LONG = 200
@@ -30,6 +28,7 @@ def deployment(
     ask: float | None = None,
     recorded: Path | None = None,
     labelled: bool = False,
+    command: str = "stream-can replay ...",
 ) -> dict[str, str]:
     """Commands for the pipe, a server and a Kafka worker, and Python code.
 
@@ -49,6 +48,8 @@ def deployment(
         The recording; the pipe can read it where it is JSON lines.
     labelled
         Whether its lines carry their labels.
+    command
+        That of the replay.
 
     Returns
     -------
@@ -59,7 +60,7 @@ def deployment(
     names = written_names(classes)
     if state is None and (fitted or len(names) > LONG):
         state = STATE
-        found["first"] = f"{COMMAND_LINE.get() or 'stream-can replay ...'} --state {state}"
+        found["first"] = f"{command} --state {state}"
     kept = state or STATE
     read = options(fields or {})
     if ask is not None:

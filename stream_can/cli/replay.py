@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from stream_can import snapshot
-from stream_can.cli.arguments import Whole, argument_errors, refuse_to_overwrite
+from stream_can.cli.arguments import COMMAND_LINE, Whole, argument_errors, refuse_to_overwrite
 from stream_can.cli.deploy import deployment, is_lines
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
 from stream_can.cli.other_rows import ReplayOptions, replay_other
@@ -306,6 +306,7 @@ def replay_command(
         ask=ask,
         recorded=file,
         labelled=is_lines(file) and not recording.labels_apart,
+        command=COMMAND_LINE.get(),
     )
     if report is not None:
         name = Path(recording.name).name
