@@ -114,7 +114,8 @@ def fill(data: bytes, rng: random.Random) -> bytes:
     if len(numbers):
         at = rng.choice([slice(None), *([slice(i, i + 1) for i in range(len(numbers))] * 3)])
         if numbers.dtype.kind == "i":
-            numbers[at] = rng.choice([n for n in INTEGERS if n < 2**63])
+            number = rng.choice([n for n in INTEGERS if n < 2**63])
+            numbers[at] = np.int64(number).astype(numbers.dtype)
         else:
             with np.errstate(over="ignore"):
                 near = [2, -2, 6, -6, 6.01, 1e29, 1e-30, 1e-7, -1e-9]

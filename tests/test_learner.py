@@ -561,16 +561,39 @@ def test_rows_and_labels_of_models_of_other_classes():
     assert [learner.label("j", "x"), learner.label("i", "c")] == ["learned", "learned"]
 
 
-@pytest.mark.parametrize("wait", [0, 1e9])
-def test_labels_without_a_prediction_are_bounded_in_bytes(wait):
-    learner = Learner(Corrector(CLASSES), label_wait=wait)
-    for k in range(80):
-        learner.label(f"{k}" * (1 << 20), "a", time=k)
-    assert len(learner.to_bytes()) < 70 << 20  # those that wait, and those that do not any more
-    ids = [one.id[:2] for one in learner._held.all()] if wait else [x[:2] for x, _ in learner._lone]
-    assert ids[-1] == "79"
-    assert 10 < len(ids) < 33
-    assert learner.label("79" * (1 << 20), "a", time=99) == "repeated"
+@pytest.mark.parametrize(("wait", "most"), [(0, 4), (1e9, 8 + 4)])
+def test_labels_without_a_prediction_are_bounded_in_bytes(wait, most):
+    """Those that wait with their ids, the others with hashes of these; of several labels each row
+    of labels counts."""
+    names = [f"label {k}" for k in range(2000)]
+    learner = Learner(MultiLabelCorrector(names), label_wait=wait)
+    one_kb = "x" * 1000
+    n = 9000
+    for k in range(n):
+        assert learner.label(f"{k} {one_kb}", names[:1], time=0) == ("held" if wait else "unknown")
+    data = learner.to_bytes()
+    assert (most - 1) << 20 < len(data) < (most + 2) << 20
+    for one in (learner, Learner.from_bytes(data)):
+        assert one.label(f"{n - 1} {one_kb}", names[:1], time=0) == "repeated"
+        assert one.label(f"0 {one_kb}", names[:1], time=0) == ("held" if wait else "unknown")
+
+
+@pytest.mark.parametrize("id", ["é" * 513, b"x" * 1025, 1.5, True, ("a", 1), 2**64])
+def test_odd_ids_are_refused_where_they_enter(id):
+    learner = Learner(Corrector(3))
+    before = learner.to_bytes()
+    row = [0.5, 0.3, 0.2]
+    for call in (
+        lambda: learner.correct(id, row),
+        lambda: learner.correct_many(["a", id], [row, row]),
+        lambda: learner.label(id, 1),
+        lambda: learner.play(["a"], [row], [LateLabel(id, 1, 1)]),
+    ):
+        with pytest.raises((TypeError, ValueError), match=r"^id: "):
+            call()
+    assert learner.to_bytes() == before
+    learner.correct("x" * 1024, row)
+    assert learner.label("x" * 1024, 1) == "learned"
 
 
 def test_what_labels_taught_can_be_counted():

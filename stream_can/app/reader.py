@@ -14,6 +14,7 @@ from stream_can.learner import LateLabel
 from stream_can.learner.kinds import Id, Reason
 from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.learner import is_of
+from stream_can.learner.recent import LONGEST_ID
 from stream_can.messages.columns import Table, table
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import (
@@ -302,6 +303,7 @@ class Reader:
             places = [places[i] for i in at]
             names = None if names is None else [names[i] for i in at]
         every = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        ids = [None if id is None or len(id) > LONGEST_ID else id for id in ids]
         return ReadPredictions(
             places, reads, runs, ids, every, names, self._segments, off, empty
         ), bad
@@ -360,6 +362,8 @@ class Reader:
             for late, record in zip(labels, records, strict=True):
                 late.id = record.key
         if self._needs_id and any(late.id is None for late in labels):
+            return None
+        if any(late.id is not None and len(late.id) > LONGEST_ID for late in labels):
             return None
         return labels
 
@@ -429,6 +433,8 @@ class Reader:
 
     def _late(self, says: Label, P: Array | None, name: Name, reads: Messages) -> LateLabel:
         """Convert a label for a learner, with its row from ``P`` where it carries one."""
+        if says.id is not None and len(says.id) > LONGEST_ID:
+            raise BadMessage(f"id: {len(says.id):,} bytes, expected at most {LONGEST_ID:,}")
         label = reads.label_of(says.index)
         late = LateLabel(says.id, label, model=name[0], version=name[1])
         if P is not None and says.number >= 0:

@@ -211,7 +211,7 @@ class _History:
             if learning.learner.models
         }
         begins = {model: corrector_of(data) for model, data in learning.begin_with.items()}
-        return CurrentState(-1, learning.index_of({}, {}, 0), correctors, begins)
+        return CurrentState(-1, learning.index_of({}, {}, []), correctors, begins)
 
 
 def _merged(

@@ -22,6 +22,7 @@ from stream_can.kafka.corrections import CurrentState, corrector_of
 from stream_can.kafka.following import Follower
 from stream_can.kafka.state import NEXT_HEADER, Index, headers_by
 from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.recent import check_ids
 from stream_can.learner.sent import SentBatch
 from stream_can.messages.records import Header
 from stream_can.method.segments import text_of
@@ -100,8 +101,9 @@ class ApplicationState:
 
         Raises
         ------
-        InvalidPrediction, ValueError
-            A row is no probability vector, lengths differ, or offsets do not ascend.
+        InvalidPrediction, ValueError, TypeError
+            A row is no probability vector, an id no text or bytes of at most 1,024 bytes; lengths
+            differ, or offsets do not ascend.
         """
         P = np.ascontiguousarray(P, np.float64)
         n = len(P)
@@ -232,5 +234,10 @@ class States:
         self.close()
 
 
-def _id(given: str | bytes | None) -> bytes | None:
-    return given.encode() if isinstance(given, str) else given
+def _id(given: Any) -> bytes | None:
+    """An id as labels name it."""
+    if given is not None and not isinstance(given, str | bytes):
+        raise TypeError(f"ids: {given!r}, expected texts, bytes or None")
+    id = given.encode() if isinstance(given, str) else given
+    check_ids([id])
+    return id

@@ -28,6 +28,7 @@ from stream_can.app.tally import Tally
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import refusals
 from stream_can.kafka.behind import Behind, is_backlog
+from stream_can.kafka.client.accepts import OVERHEAD_BYTES
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
@@ -45,10 +46,11 @@ from stream_can.kafka.state import (
     begin_key,
     corrector_key,
     header_of,
+    memory_key,
 )
 from stream_can.kafka.stored import newest_index, newest_state
 from stream_can.kafka.topics import topics_of
-from stream_can.learner import read_sent
+from stream_can.learner import Learner, read_sent
 from stream_can.learner.sent import SentBatch, SentLane
 from stream_can.messages.fields import put
 from stream_can.messages.records import Header, Output, error_headers, headers_of
@@ -168,6 +170,8 @@ class Learns:
         self.learning: TopicLearner | None = None
         self.number = -1
         """Number of the last state."""
+        self._pieces = 0
+        """Number of records that its memory takes."""
         self._reader: Assigned | None = None
         self._queues: dict[tuple[str, int], Queue] = {}
         self._due = self._next_poll = 0.0
@@ -181,6 +185,13 @@ class Learns:
         self._input: Behind | None = None
         self.foreign = 0
         """Number of records that are no sent batches of this application."""
+        self._fresh = Learner(start.under(start.snapshot))
+        """Knows what rows of the application are like."""
+        self.left_out = 0
+        """Number of sent batches that cannot be played."""
+        self.lost = 0
+        """Number of offsets of sent batches and labels that retention deleted before they were
+        learned."""
 
     def check(self) -> None:
         """Check topics, rights and sizes; create missing topics where allowed."""
@@ -248,15 +259,41 @@ class Learns:
                 self.settings.label_wait,
             )
         self._reader = Assigned(self.client.options)
+        moved = self._go_on_within_topics(learning)
         self._read_all(learning)
         self._due = self._next_poll = 0.0
         self._rows = 0
-        if self.number < 0 or learning.touched or not learning.begins:
+        if self.number < 0 or moved or learning.touched or not learning.begins:
             self._write(learning, None)
         log.info(
             "learning from state %d on, which was read in %.2f s", self.number,
             time.monotonic() - begin,
         )  # fmt: skip
+
+    def _go_on_within_topics(self, learning: TopicLearner) -> bool:
+        """Move positions to what the topics hold; return whether any moved.
+
+        Retention may have deleted what nobody has learned, while no learner ran; or a topic was
+        deleted and made again. The workers must not wait for what cannot be learned any more.
+        """
+        s, readers = self.settings, self.client.readers
+        names = [name for name in (s.sent_topic, s.labels) if name is not None]
+        ids, any_moved = self.client.topic_ids(names), False
+        for topic, at in ((s.sent_topic, learning.sent), (s.labels, learning.labels)):
+            if topic is None or topic not in ids:  # the reader says that it does not exist
+                continue
+            moved = learning.go_on_within(topic, ids[topic], at, readers.spans(topic))
+            for p, was in moved.items():
+                any_moved = True
+                if p in at and at[p] > was:
+                    self.lost += at[p] - was
+                log.warning(
+                    "%s-%d: offset %d, at which learning was, is not there; it goes on at %s",
+                    topic, p, was, at.get(p, "no offset: the partition is gone"),
+                )  # fmt: skip
+            if moved and at is learning.sent and s.input:
+                learning.inputs |= readers.ends(s.input, [p for p in moved if p in at])
+        return any_moved
 
     def _read_all(self, learning: TopicLearner) -> None:
         """Start reading every partition of sent batches and labels at its position."""
@@ -295,7 +332,12 @@ class Learns:
         spans, memory = readers.spans(s.sent_topic), stored.memory
         first = {p: begin for p, (begin, _) in spans.items()}
         batches = {}
+        id = self.client.topic_ids([s.sent_topic]).get(s.sent_topic, "")
+        if memory.topics.get(s.sent_topic, id) != id:  # another topic: none of those batches
+            first = dict(memory.sent)
         for p, end in memory.sent.items():
+            if p not in spans or first[p] >= end:
+                continue
             found = readers.read(s.sent_topic, p, memory.begun.get(p, 0), end)
             mine = ((one.offset, self._batch(one, stored.index.mark)) for one in found)
             batches[p] = [SentRecord(at, batch) for at, batch in mine if batch is not None]
@@ -303,7 +345,7 @@ class Learns:
             learning = TopicLearner.restored(s, self.start, stored, batches, first)
         except SnapshotMismatch as error:
             raise DeniedError(f"state {stored.number} of {self.state_topic!r}: {error}") from None
-        self.number = stored.number
+        self.number, self._pieces = stored.number, len(stored.index.memory)
         return learning
 
     def _new(self, start: Literal["earliest", "latest"]) -> TopicLearner:
@@ -328,6 +370,7 @@ class Learns:
             return
         learning = self._new("latest")
         learning.places = {one.name: one.offset for one in before[1].lanes}  # to be removed
+        self._pieces = len(before[1].memory)
         self.client.transaction.open()
         self._write(learning, None)
         log.info("started over: state %d knows nothing", self.number)
@@ -367,7 +410,9 @@ class Learns:
             return None
         try:
             batch = read_sent(record.value or b"")
+            self._fresh.require_sent(batch)
         except SnapshotMismatch as error:
+            self.left_out += 1
             log.warning(
                 "%s-%d offset %d: %s; left out", record.topic, record.partition, record.offset,
                 error,
@@ -580,7 +625,15 @@ class Learns:
             transaction.send(self.state_topic, CORRECTORS, corrector_key(name), None)
         memory = learning.memory()
         size += len(memory)
-        at = transaction.send(self.state_topic, MEMORY, INDEX, memory)
+        most = transaction.limits[self.state_topic] - OVERHEAD_BYTES
+        pieces = [memory[at : at + most] for at in range(0, len(memory), most)]
+        where_memory = []
+        for k, piece in enumerate(pieces):
+            if k:  # Trap: the producer would put several into one batch, larger than a topic takes
+                transaction.deliver()
+            where_memory.append(transaction.send(self.state_topic, MEMORY, memory_key(k), piece))
+        for k in range(len(pieces), self._pieces):
+            transaction.send(self.state_topic, MEMORY, memory_key(k), None)
         if played is not None:
             self._send_letters(played)
             self._send_requests(played)
@@ -588,14 +641,14 @@ class Learns:
         index = learning.index(
             {name: future.value.offset for name, future in where.items()},
             {model: future.value.offset for model, future in begins.items()},
-            at.value.offset,
+            [future.value.offset for future in where_memory],
         )
         written = transaction.send(self.state_topic, CORRECTORS, INDEX, index)
         transaction.deliver()
         transaction.commit({}, None)
         if played is not None and self._tally is not None:
             self.metrics.committed({LEARNER: self._tally}, time.monotonic() - begin, size)
-        self.number = written.value.offset
+        self.number, self._pieces = written.value.offset, len(pieces)
         self.committed += 1
         interval, pause = self._interval(learning), size / MOST_BYTES_A_SECOND
         self._due = begin + max(interval, pause)

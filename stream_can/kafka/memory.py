@@ -106,7 +106,7 @@ class TopicLearner:
         self.settings, self.start, self.learner, self.mark = settings, start, learner, mark
         self.sent, self.labels, self.inputs = dict(memory.sent), dict(memory.labels), dict(inputs)
         self.begun, self.plays = dict(memory.begun), deque(memory.plays)
-        self.times = dict(memory.times)
+        self.times, self.topics = dict(memory.times), dict(memory.topics)
         self.until = math.inf
         """Time up to which all input has been learned, in seconds."""
         self.models = LearnerModels(
@@ -135,7 +135,7 @@ class TopicLearner:
             recent_mb=settings.recent_mb, ask=settings.ask, label_wait=settings.label_wait,
             max_lanes=settings.max_lanes,
         )  # fmt: skip
-        memory = Memory(b"", 0, dict(sent), dict(labels), dict(sent), [], {})
+        memory = Memory(b"", 0, dict(sent), dict(labels), dict(sent), [], {}, {})
         return cls(settings, start, learner, memory, mark=secrets.token_hex(8), inputs={})
 
     @classmethod
@@ -293,6 +293,45 @@ class TopicLearner:
             at += gone.rows
             self.begun.update(gone.ends)
 
+    def go_on_within(
+        self,
+        topic: str,
+        id: str,
+        at: dict[int, int],
+        spans: Mapping[int, tuple[int, int]],
+    ) -> dict[int, int]:
+        """Move positions to what a topic holds: retention may have deleted records, or the topic
+        may be another one of the same name.
+
+        Parameters
+        ----------
+        topic, id
+            Name and id of the topic.
+        at
+            The next offset of each partition, `sent` or `labels`; changed.
+        spans
+            First available and next offset of each partition.
+
+        Returns
+        -------
+        The former position of each partition that moved.
+        """
+        made_again = self.topics.get(topic, id) != id
+        self.topics[topic] = id
+        moved = {}
+        for p, was in list(at.items()):
+            begin, end = spans.get(p, (0, -1))
+            if end < 0:  # of a topic with fewer partitions
+                del at[p]
+            else:
+                at[p] = begin if made_again else min(max(was, begin), end)
+            if at.get(p) != was:
+                moved[p] = was
+        if moved and at is self.sent:  # a restart cannot play again what was played together
+            self.plays.clear()
+            self.begun = dict(self.sent)
+        return moved
+
     # -- a state ---------------------------------------------------------------------------------
 
     def changed(self) -> tuple[list[tuple[Name, bytes]], list[tuple[str | None, bytes]]]:
@@ -323,11 +362,11 @@ class TopicLearner:
         state = self.learner.state(without=self.learner.models)
         return Memory(
             state.memory, self.learner.next_number, self.sent, self.labels, self.begun,
-            list(self.plays), self.times,
+            list(self.plays), self.times, self.topics,
         ).to_bytes()  # fmt: skip
 
     def index(
-        self, places: Mapping[Name, int], begins: Mapping[str | None, int], memory: int
+        self, places: Mapping[Name, int], begins: Mapping[str | None, int], memory: list[int]
     ) -> bytes:
         """:meth:`index_of`; also record its content as written."""
         for name in self.gone():
@@ -338,7 +377,7 @@ class TopicLearner:
         return self.index_of(self.places, self.begins, memory).to_bytes()
 
     def index_of(
-        self, places: Mapping[Name, int], begins: Mapping[str | None, int], memory: int
+        self, places: Mapping[Name, int], begins: Mapping[str | None, int], memory: list[int]
     ) -> Index:
         """The index of a state whose parts are stored at these offsets."""
         live = self.learner.live

@@ -1,8 +1,8 @@
 """States: written by the learner for the processes that correct, and for the next learner.
 
 They are in one compacted topic: correctors and index in partition 0, the learner's own memory in
-partition 1. A state is written in one transaction; its number is the offset of its index, which
-comes last.
+partition 1, in as many records as it needs. A state is written in one transaction; its number is
+the offset of its index, which comes last.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from stream_can.messages.records import Header
 __all__ = [
     "CORRECTORS", "INDEX", "MARK_HEADER", "MEMORY", "NEXT_HEADER", "STATE_HEADER",
     "Begin", "Index", "LanePlace", "Memory", "Play",
-    "begin_key", "corrector_key", "header_of", "headers_by", "read_index", "read_memory",
+    "begin_key", "corrector_key", "header_of", "headers_by", "memory_key", "read_index",
+    "read_memory",
 ]  # fmt: skip
 
 CORRECTORS, MEMORY = 0, 1
 """Partitions of the topic."""
 INDEX = b"index"
-"""Key of the index, and of the memory in its own partition."""
+"""Key of the index."""
 STATE_HEADER, MARK_HEADER = "stream-can-state", "stream-can-mark"
 """Headers: number of the state by which a record was made, and identifier of the application's
 beginning."""
@@ -78,8 +79,8 @@ class Index(msgspec.Struct):
     max_lanes: int
     full: bool
     """Whether no model or version may begin now, because too many began within an hour."""
-    memory: int
-    """Position of the memory."""
+    memory: list[int]
+    """Positions of the pieces of the memory, in order."""
     time: float
     """When it was written, in seconds since 1970."""
     until: float | None = None
@@ -116,6 +117,8 @@ class Memory(NamedTuple):
     """The last plays, as far as they contain recent predictions."""
     times: dict[int, float]
     """Latest row time of each partition of sent batches, in seconds."""
+    topics: dict[str, str]
+    """Ids of the topics to which the offsets belong, by name."""
 
     def to_bytes(self) -> bytes:
         """Encode the memory, compressed and checksummed."""
@@ -128,7 +131,14 @@ class Memory(NamedTuple):
                 moved[i, at[p]] = end - last.get(p, 0)
                 last[p] = end
         head = _MemoryHead(
-            1, self.sent, self.labels, self.begun, self.number, self.learner, self.times
+            1,
+            self.sent,
+            self.labels,
+            self.begun,
+            self.number,
+            self.learner,
+            self.times,
+            self.topics,
         )
         arrays: dict[str, NDArray[Any]] = {
             "rows": np.array([play.rows for play in self.plays], np.int32), "moved": moved,
@@ -145,6 +155,7 @@ class _MemoryHead(msgspec.Struct):
     number: int
     learner: bytes
     times: dict[int, float]
+    topics: dict[str, str]
 
 
 def read_index(data: bytes) -> Index:
@@ -167,7 +178,15 @@ def read_memory(data: bytes) -> Memory:
             if by:
                 last[p] = ends[p] = last.get(p, 0) + by
         plays.append(Play(rows, ends))
-    return Memory(head.learner, head.number, head.sent, head.labels, head.begun, plays, head.times)
+    return Memory(
+        head.learner, head.number, head.sent, head.labels, head.begun, plays, head.times,
+        head.topics,
+    )  # fmt: skip
+
+
+def memory_key(piece: int) -> bytes:
+    """Key of a piece of the memory, which are numbered from 0."""
+    return b"memory %d" % piece
 
 
 def corrector_key(name: Name) -> bytes:

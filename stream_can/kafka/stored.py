@@ -68,16 +68,17 @@ def newest_state(readers: Readers, topic: str) -> StoredState | None:
     record, index = found
     wanted = {one.offset for one in index.lanes} | {one.offset for one in index.begins}
     parts = readers.read_all_at(topic, CORRECTORS, wanted)
-    memory = readers.read_at(topic, MEMORY, index.memory)
-    if memory is None or parts.keys() != wanted:
+    memory = readers.read_all_at(topic, MEMORY, index.memory)
+    if memory.keys() != {*index.memory} or parts.keys() != wanted:
         raise RebuildError("parts of the newest state are gone: there is a newer one")
     try:
         return StoredState(
             record.offset,
             index,
-            read_memory(memory.value),
+            read_memory(b"".join(memory[at].value for at in index.memory)),
             {one.name: parts[one.offset].value for one in index.lanes},
             {one.model: parts[one.offset].value for one in index.begins},
         )
     except SnapshotMismatch as error:
-        raise DeniedError(f"offset {memory.offset} of {topic}-{MEMORY}: {error}") from None
+        where = f"offset {index.memory[0]} of {topic}-{MEMORY}"
+        raise DeniedError(f"{where}: {error}") from None

@@ -14,7 +14,7 @@ from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, M
 from stream_can.learner.sent import SentLane
 from stream_can.method.checks import bad_rows
 from stream_can.method.promise import names_in_sets
-from stream_can.method.receipts import NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
+from stream_can.method.receipts import ANY_ROWS, NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
 from stream_can.method.rows import as_float64
 from stream_can.method.segments import Texts
 from stream_can.method.uncertainty import margin
@@ -327,6 +327,25 @@ class Dense(DeclaredClasses):
         if alarm is None:
             raise ValueError("no alarm")
         return Judged(_scores(raw), _scores(sent), Alarm.from_bytes(alarm))
+
+    def require_sent(self, lane: SentLane) -> None:
+        """ValueError where rows that another process sent are none, whatever their classes."""
+        n, m = len(lane.rows), len(lane.classes)
+        words = lane.rows.shape[1] - 4 * m
+        layouts = {
+            sets for r in ANY_ROWS for sets in (False, True) if words == size(m, r, sets=sets)
+        }
+        if m < 1 or not layouts:
+            raise ValueError(f"rows of {words} numbers beside {m} classes")
+        rows = np.ascontiguousarray(lane.rows[:, : 4 * m]).view(np.float64)
+        require_rows(rows.reshape(2 * n, m))
+        receipts = lane.rows[:, 4 * m :]
+        with np.errstate(invalid="ignore"):
+            fits = (receipts >= 0) & (receipts <= 1.001)
+        if self.sets is not None and True in layouts:  # the last are no shares
+            fits[:, -TAIL:] |= np.isfinite(receipts[:, -TAIL:])
+        if not (fits | np.isnan(receipts)).all():
+            raise ValueError("a receipt")
 
     def load_blobs(self, data: NDArray[Any], of: Dense) -> list[bytes]:
         """Restore rows, sent rows and receipts, float32 of shape (n, width / 4) of the adapter

@@ -203,6 +203,10 @@ class Kind(Protocol):
     def told_row(self, row: bytes) -> Any:
         """Decode a row that came with a label, encoded by :meth:`raw`, for another learner."""
 
+    def require_sent(self, lane: Any) -> None:
+        """ValueError where rows that another process sent are none, whatever their classes: what is
+        refused here cannot be played, or not be loaded again."""
+
     def load_blobs(self, data: NDArray[Any], of: Any) -> list[bytes]:
         """Restore blobs written under the adapter ``of``; ValueError where they are invalid."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
+from hashlib import blake2b
 from typing import Annotated, Any
 
 import msgspec
@@ -13,12 +14,32 @@ from stream_can.learner.kinds import Id
 from stream_can.learner.lane import Name
 from stream_can.learner.recent import length_of
 
-__all__ = ["Held", "HeldLabels", "LateLabel"]
+__all__ = ["Held", "HeldLabels", "LateLabel", "LoneLabels", "hash_of"]
 
 MOST_HELD = 100_000
 """Maximum number of held labels; beyond it the oldest is released."""
-MOST_ID_BYTES = 32 << 20
-"""Maximum bytes of ids of held labels, and of labels whose prediction is unknown."""
+MOST_HELD_BYTES = 8 << 20
+"""Maximum bytes of ids and labels that are held; beyond it the oldest is released."""
+MOST_LONE, MOST_LONE_BYTES = 100_000, 4 << 20
+"""Maximum number of labels without a prediction that are remembered, and of their bytes."""
+LONE_BYTES = 16
+"""Bytes of one of them beside its label: a hash, and a place."""
+
+
+def hash_of(id: Id) -> int:
+    """Hash an id to 64 bits, the same on every machine: all that is kept of a label's id once it is
+    known that no prediction has it."""
+    tag, text = (
+        (b"b", id) if isinstance(id, bytes)
+        else (b"t", id.encode()) if isinstance(id, str)
+        else (b"i", b"%d" % id)
+    )  # fmt: skip
+    return int.from_bytes(blake2b(tag + text, digest_size=8).digest(), "little")
+
+
+def bytes_of(label: Any) -> int:
+    """Length of a label as a snapshot stores it."""
+    return len(label) if isinstance(label, str | bytes) else 8
 
 
 class LateLabel(msgspec.Struct, gc=False):
@@ -78,24 +99,25 @@ class HeldLabels:
         if len(self._due) > 2 * len(self._held) + 1000:  # most are taken already
             self._due = [(one.time, one.number, one) for one in self._held.values()]
             heapq.heapify(self._due)
-        self._bytes += length_of(one.id)
+        self._bytes += length_of(one.id) + bytes_of(one.label)
         self.n += one.n
 
     def add_to(self, one: Held, label: Any) -> None:
         """Add a label to a held one of the same id; ``label`` is both together."""
+        self._bytes += bytes_of(label) - bytes_of(one.label)
         one.label = label
         one.n += 1
         self.n += 1
 
     def take_excess(self) -> Held | None:
         """Remove and return the oldest label where there are too many."""
-        if len(self._held) <= MOST_HELD and self._bytes <= MOST_ID_BYTES:
+        if len(self._held) <= MOST_HELD and self._bytes <= MOST_HELD_BYTES:
             return None
         return self._pop(next(iter(self._held)))
 
     def _pop(self, key: tuple[Id, Name | None]) -> Held:
         one = self._held.pop(key)
-        self._bytes -= length_of(one.id)
+        self._bytes -= length_of(one.id) + bytes_of(one.label)
         self.n -= one.n
         return one
 
@@ -128,3 +150,34 @@ class HeldLabels:
     def all(self) -> list[Held]:
         """Held labels, oldest first."""
         return [msgspec.structs.replace(one, number=0) for one in self._held.values()]
+
+
+class LoneLabels:
+    """The latest labels that found no prediction, by the hashes of their ids: a later label of such
+    an id is repeated."""
+
+    def __init__(self) -> None:
+        self._labels: OrderedDict[tuple[int, Name | None], Any] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, id: Id, lane: Name | None) -> Any:
+        """The label known of this id for exactly this lane, or for no lane in particular."""
+        return self._labels.get((hash_of(id), lane)) if self._labels else None
+
+    def put(self, id: Id, lane: Name | None, label: Any) -> None:
+        """Remember a label; drop the oldest beyond the bounds."""
+        self.restore(hash_of(id), lane, label)
+        while len(self._labels) > MOST_LONE or self._bytes > MOST_LONE_BYTES:
+            self._bytes -= LONE_BYTES + bytes_of(self._labels.popitem(last=False)[1])
+
+    def restore(self, hashed: int, lane: Name | None, label: Any) -> None:
+        """Remember a label that a snapshot holds."""
+        key = hashed, lane
+        if key in self._labels:
+            self._bytes -= LONE_BYTES + bytes_of(self._labels[key])
+        self._labels[key] = label
+        self._bytes += LONE_BYTES + bytes_of(label)
+
+    def all(self) -> list[tuple[int, Name | None, Any]]:
+        """Hash, lane and label of each, oldest first."""
+        return [(*key, label) for key, label in self._labels.items()]

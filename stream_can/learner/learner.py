@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
@@ -26,13 +26,14 @@ from stream_can.learner.lane import (
     Taught,
     predecessor,
 )
-from stream_can.learner.late import MOST_ID_BYTES, Held, HeldLabels, LateLabel
+from stream_can.learner.late import Held, HeldLabels, LateLabel, LoneLabels
 from stream_can.learner.recent import (
     Recent,
     begin,
+    check_ids,
+    check_times,
     forget_oldest,
     keep,
-    length_of,
     mark,
     marks,
     recalled,
@@ -54,17 +55,12 @@ Outcome = Literal["learned", "repeated", "held", "unknown"]
 
 MOST_MB = 2**40
 """An upper bound no machine reaches."""
-MOST_LONE = 100_000
-"""Maximum number of labels without a prediction that are remembered."""
 MOST_ALARMS = 20
 """Maximum number of models and versions with an alarm each; those with most labels."""
 MOST_PENDING = 64 << 10
 """Maximum bytes of unscored predictions that a state stores for all models together: with many
 models or classes it would otherwise be larger than a topic accepts."""
 
-
-PLAIN_IDS = {bytes, str, type(None)}
-"""Types of ids that need no conversion."""
 
 Correctors = Corrector | MultiLabelCorrector | SparseCorrector
 """Correctors that a learner accepts."""
@@ -180,8 +176,6 @@ class Learner:
         """Whether models have different classes."""
         self._ask, self._wait = ask, float(label_wait)
         self._mb, self._bound = float(recent_mb), int(recent_mb * (1 << 20))
-        self._most_id_bytes = min(max(self._bound, 1 << 20), MOST_ID_BYTES)
-        """Maximum bytes of ids of remembered labels without a prediction."""
         self._lanes: dict[Name, Lane] = {}
         self._models: dict[str | None, list[Lane]] = {}
         """Lanes of each model."""
@@ -191,11 +185,10 @@ class Learner:
         self._order: deque[Recent] = deque()
         """The latest predictions with an id, oldest first."""
         self._held = HeldLabels()
-        self._lone: OrderedDict[tuple[Id, Name | None], Any] = OrderedDict()
-        """The latest labels that arrived without their prediction."""
+        self._lone = LoneLabels()
         self._events: _Events | None = None
         """Events since they were last taken, where they are recorded."""
-        self._size = self._number = self._lone_bytes = self._named = 0
+        self._size = self._number = self._named = 0
         self._begun = -1
         """Serial number of the newest lane."""
         self._clock, self._until = -math.inf, math.inf
@@ -262,8 +255,8 @@ class Learner:
         Parameters
         ----------
         id
-            The id that its label will name: text, integer or bytes. The latest prediction of an id
-            is the one that is labelled; a prediction whose id is None is not kept.
+            The id that its label will name: text, integer or bytes, at most 1,024 bytes. The latest
+            prediction of an id is the one that is labelled; one whose id is None is not kept.
         p
             Probabilities as for :meth:`Corrector.process_one`.
         columns
@@ -413,9 +406,8 @@ class Learner:
         made: NDArray[np.float32] | None = None,
     ) -> Corrected:
         n = len(ids)
-        if not PLAIN_IDS.issuperset(map(type, ids)):
-            for id in ids:
-                _check_id(id)
+        check_ids(ids)
+        check_times(() if times is None else times)
         name: Name = lanes if isinstance(lanes, tuple) else ONLY
         names = None if lanes is None or isinstance(lanes, tuple) else lanes
         for what, given in (("times", times), ("lanes", names)):
@@ -506,9 +498,9 @@ class Learner:
     def _labels(self, labels: Sequence[LateLabel], n: int) -> list[_Taken]:
         """Check the labels of a call."""
         taken, due = list[_Taken](), 0
+        check_ids(one.id for one in labels)
+        check_times(one.time for one in labels)
         for one in labels:
-            if type(one.id) not in PLAIN_IDS:
-                _check_id(one.id)
             like = self._like if not self._mixed else self._kind_of_label(one, n)
             y = like.label(one.label, one.id)
             if not due <= one.due <= n or (one.of is not None and not 0 <= one.of < one.due):
@@ -695,7 +687,7 @@ class Learner:
             return "learned"
         lane_name = name if named else None
         if id is not None:
-            if (id, lane_name) in self._lone:
+            if self._lone.get(id, lane_name) is not None:
                 new, _, differs = self._news_of_lone(id, lane_name, taken.told)
                 if new is None:
                     self._changed += differs
@@ -770,19 +762,14 @@ class Learner:
         y, known, differs = self._news_of_lone(id, named, told)
         self._changed += differs
         if id is not None and known is not None:  # of several labels some may be unknown
-            if (id, named) not in self._lone:
-                self._lone_bytes += length_of(id)
-            self._lone[id, named] = known
-        while len(self._lone) > MOST_LONE or self._lone_bytes > self._most_id_bytes:
-            (oldest, _), _ = self._lone.popitem(last=False)
-            self._lone_bytes -= length_of(oldest)
+            self._lone.put(id, named, known)
         if y is not None and named is None and self._lanes.keys() <= {ONLY}:
             self._learn(self._lane(ONLY, call), y, call)
 
     def _news_of_lone(self, id: Id | None, named: Name | None, told: Any) -> News:
         """Compare a label without a prediction to an earlier one of its id: what is new, as a
         snapshot stores it, and whether they differ."""
-        before, like = None if id is None else self._lone.get((id, named)), self._like
+        before, like = None if id is None else self._lone.get(id, named), self._like
         try:
             known = None if before is None else like.label(before, id)
             new, known, differs = like.news(known, like.label(told, id))
@@ -830,6 +817,20 @@ class Learner:
             numbers = events.sent.numbers
             saved.require(not len(numbers) or numbers[0] >= self._number, "the rows come again")
             self._play_batch(events, sent=False)
+
+    def require_sent(self, batch: SentBatch) -> None:
+        """Check rows that another process sent, as far as they can be without the corrector of
+        their model: what passes can be played, and loaded again.
+
+        Raises
+        ------
+        SnapshotMismatch
+            Columns are not declared, or a row or receipt is none.
+        """
+        with saved.refused():
+            self._require_columns(batch)
+            for lane in batch.lanes:
+                self._like.require_sent(lane)
 
     @one_at_a_time
     def play_sent(
@@ -1032,7 +1033,7 @@ class Learner:
             1, self._mb, self._ask, self._wait, self._max_lanes, self._dropped,
             None if math.isinf(self._clock) else self._clock, self._number, self.oldest, [],
             *marks(self._order),
-            self._held.all(), [(*key, y) for key, y in self._lone.items()], self._changed,
+            self._held.all(), self._lone.all(), self._changed,
             [(name, kind.corrector.to_bytes()) for name, kind in self._starts.items()],
         )  # fmt: skip
         every = self._lanes
@@ -1135,14 +1136,13 @@ class Learner:
             for name, of in head.starts:
                 own = saved.corrector(of, None, settings)
                 self.start(own if under is None else under(name, own), *name)
+            check_ids(held.id for held in head.held)
             for held in head.held:
                 self._held.add(held)
             if self._lanes:
                 self._start = None
-            for id, named, held_ in head.lone:
-                _check_id(id)
-                self._lone[id, named] = held_
-                self._lone_bytes += length_of(id)
+            for hashed, named, label in head.lone:
+                self._lone.restore(hashed, named, label)
             self._number, self._changed, self._dropped = head.number, head.changed, head.dropped
             self._clock = -math.inf if head.clock is None else head.clock
             self._recall(head, sent, stored, whole)
@@ -1193,6 +1193,7 @@ class Learner:
             if last < head.oldest:
                 continue
             saved.require(last < head.number, "sent batches behind the state")
+            check_ids(batch.ids)
             lanes, blobs = list[Lane | None](), list[Iterator[bytes]]()
             for k, one in enumerate(batch.lanes):
                 lane, rows = self._lanes.get(one.name), one.rows
@@ -1201,10 +1202,17 @@ class Learner:
                     lanes.append(None)
                     blobs.append(iter(()))
                     continue
-                saved.require(lane.kind.fits(one), "the classes of a model")
                 of_it = rows[mine >= lane.begun]
+                try:  # of what another process sent, rows of other classes were not played
+                    saved.require(lane.kind.fits(one), "the classes of a model")
+                    blobs.append(iter(lane.kind.load_blobs(of_it, stored[lane])))
+                except ValueError:
+                    if whole:
+                        raise
+                    lanes.append(None)
+                    blobs.append(iter(()))
+                    continue
                 lanes.append(lane)
-                blobs.append(iter(lane.kind.load_blobs(of_it, stored[lane])))
             self._require_columns(batch)
             names = self.segments
             texts = [batch.columns.get(name) for name in names]
@@ -1217,7 +1225,6 @@ class Learner:
                 blob = next(blobs[k])
                 if id is None or number < head.oldest:
                     continue
-                _check_id(id)
                 given = None
                 if batch.columns:
                     given = tuple([None if one is None else one[i] for one in texts])
@@ -1467,15 +1474,6 @@ def _joined(found: Sequence[Corrected]) -> Corrected:
         [one for call in found for one in call.outcomes],
         [one for call in found for one in call.taught],
     )  # fmt: skip
-
-
-def _check_id(id: Any) -> None:
-    if type(id) in PLAIN_IDS:
-        return
-    if not isinstance(id, str | int | bytes) or isinstance(id, bool):
-        raise TypeError(f"id: {id!r}, expected a text, an integer or bytes")
-    if isinstance(id, int) and not -(2**63) <= id < 2**64:
-        raise ValueError(f"id: {id}, expected an integer of 64 bits, or a text")
 
 
 def _one(columns: Mapping[str, Any] | None) -> dict[str, list[Any]] | None:

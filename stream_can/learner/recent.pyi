@@ -1,8 +1,11 @@
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stream_can.learner.kinds import Blobs, Given, Id, Reason
+
+LONGEST_ID: int
+"""Maximum length of an id in bytes."""
 
 class Recent:
     id: Id | None
@@ -22,6 +25,8 @@ def recalled(
     id: Id, number: int, columns: Given | None, blob: bytes, time: float, lane: int
 ) -> Recent: ...
 def length_of(id: Id) -> int: ...
+def check_ids(ids: Iterable[Any]) -> None: ...
+def check_times(times: Iterable[float | None]) -> None: ...
 def begin(
     ids: list[Id | None],
     first: int,

@@ -19,8 +19,11 @@ cdef extern from "Python.h":
 
 cdef enum:
     OVERHEAD = 480  # bytes of a kept prediction, beside its numbers, id and columns
+    MOST_ID = 1024
 
 cdef tuple REASONS = (None, "random", "margin")
+
+LONGEST_ID = MOST_ID
 
 
 @cython.no_gc
@@ -87,6 +90,35 @@ cpdef Py_ssize_t length_of(id) except -1:
     if isinstance(id, int):
         return 8
     return len(id) if isinstance(id, bytes) or id.isascii() else len(id.encode())
+
+
+def check_ids(ids):
+    """Raise TypeError or ValueError where an id is none: text, an integer of 64 bits, bytes, or
+    None, of at most 1,024 bytes."""
+    cdef Py_ssize_t length
+    for id in ids:
+        if id is None:
+            continue
+        if not isinstance(id, (str, int, bytes)) or isinstance(id, bool):
+            raise TypeError(f"id: {id!r}, expected a text, an integer or bytes")
+        if isinstance(id, int):
+            if not -(2**63) <= id < 2**64:
+                raise ValueError(f"id: {id}, expected an integer of 64 bits, or a text")
+            continue
+        length = length_of(id)
+        if length > MOST_ID:
+            raise ValueError(f"id: {length:,} bytes, expected at most {MOST_ID:,}")
+
+
+def check_times(times):
+    """Raise ValueError where a time in seconds is none: None and NaN are unknown ones."""
+    cdef double time
+    for given in times:
+        if given is None:
+            continue
+        time = given
+        if time > 1e300 or time < -1e300:
+            raise ValueError(f"time: {time!r}, expected seconds since 1970")
 
 
 cdef Py_ssize_t size_of(id, Py_ssize_t width, columns) except -1:

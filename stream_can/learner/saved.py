@@ -83,8 +83,8 @@ class SavedHead(msgspec.Struct):
     known: list[tuple[Count, Any]]
     """The labels of those that have one, with their places."""
     held: list[Held]
-    lone: list[tuple[Any, tuple[str | None, str | None] | None, Any]]
-    """Labels that arrived without their prediction."""
+    lone: list[tuple[int, tuple[str | None, str | None] | None, Any]]
+    """Labels that arrived without their prediction, by the hashes of their ids."""
     changed: Count
     starts: list[tuple[tuple[str | None, str | None], bytes]]
     """Snapshots of the own initial correctors of models that have not begun."""

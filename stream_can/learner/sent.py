@@ -15,6 +15,7 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.learner.kinds import Given
 from stream_can.learner.lane import Name
 from stream_can.learner.late import LateLabel
+from stream_can.learner.recent import check_ids
 
 __all__ = ["Events", "SentBatch", "SentLane", "read_labels", "read_sent", "write_labels"]
 
@@ -181,18 +182,19 @@ def read_sent(data: bytes) -> SentBatch:
         _require(numbers.dtype == np.int64 and numbers.shape == (n,), "numbers")
         _require((np.diff(numbers) > 0).all() and (numbers[:1] >= 0).all(), "the order of rows")
         _require(times.dtype == np.float64 and times.shape == (n,), "times")
-        _require(not np.isinf(times).any(), "times")
+        _require(not (np.abs(times) > 1e300).any(), "times")
+        check_ids(head.ids)
         of = arrays["of"] if len(head.lanes) > 1 else np.zeros(n, np.int32)
         _require(of.dtype == np.int32 and of.shape == (n,), "models")
-        _require(len(head.lanes) > 0 or n == 0, "models")
+        _require(((of >= 0) & (of < len(head.lanes))).all(), "models")
         lanes = []
-        counts = np.bincount(of, minlength=len(head.lanes))  # raises for numbers below 0
-        _require(len(counts) == len(head.lanes), "models")
+        counts = np.bincount(of, minlength=len(head.lanes))
         for k, (lane, classes, named) in enumerate(head.lanes):
             rows = arrays[f"rows.{k}"]
             _require(rows.dtype == np.float32 and rows.ndim == 2, "rows")
             _require(len(rows) == counts[k] and rows.shape[1] >= 4 * len(classes), "rows")
-            lanes.append(SentLane(lane, tuple(classes), rows, tuple(named)))
+            hash(key := tuple(classes))  # TypeError where one is no name
+            lanes.append(SentLane(lane, key, rows, tuple(named)))
         columns: dict[str, list[str | None]] = {}
         for name, texts in head.texts.items():
             places = arrays[f"column.{name}"]

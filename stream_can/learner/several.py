@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.dense import DeclaredClasses
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
+from stream_can.learner.sent import SentLane
 from stream_can.method.promise import names_in_sets
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
 from stream_can.multilabel.loop import outside
@@ -211,15 +212,18 @@ class Several(DeclaredClasses):
         m = self.corrector.m
         return Judged(LabelScores.from_sums(raw, m), LabelScores.from_sums(sent, m), None)
 
+    def require_sent(self, lane: SentLane) -> None:
+        """ValueError where rows that another process sent are none, whatever their classes."""
+        if lane.rows.shape[1] != 6 * len(lane.classes):
+            raise ValueError("the size of recent predictions")
+        _require_blobs(lane.rows)
+
     def load_blobs(self, data: NDArray[Any], of: Several) -> list[bytes]:
         """Restore rows, sent rows and receipts, float32 of shape (n, 6 m)."""
         n, m = len(data), self.corrector.m
         if data.dtype != np.float32 or data.shape != (n, 6 * m):
             raise ValueError("the size of recent predictions")
-        _require_rows(np.ascontiguousarray(data[:, : 4 * m]).view(np.float64))
-        receipts = data[:, 4 * m :]
-        if not (((receipts >= 0) & (receipts <= 1)) | np.isnan(receipts)).all():
-            raise ValueError("a receipt")
+        _require_blobs(data)
         every, width = data.astype("<f4").tobytes(), self.width
         return [every[at : at + width] for at in range(0, n * width, width)]
 
@@ -242,6 +246,15 @@ class Several(DeclaredClasses):
         if not right or not np.isin(np.frombuffer(known, np.int8), (-1, 0, 1)).all():
             raise ValueError("the labels of a recent prediction")
         return bytes(known)
+
+
+def _require_blobs(data: NDArray[np.float32]) -> None:
+    """Raise where rows, sent rows or receipts, shape (n, 6 m), are no probabilities."""
+    rows = 2 * data.shape[1] // 3
+    _require_rows(np.ascontiguousarray(data[:, :rows]).view(np.float64))
+    receipts = data[:, rows:]
+    if not (((receipts >= 0) & (receipts <= 1)) | np.isnan(receipts)).all():
+        raise ValueError("a receipt")
 
 
 def _require_rows(rows: Array) -> None:

@@ -333,6 +333,11 @@ class Sparse:
         sides = SparseScores.from_sums(raw), SparseScores.from_sums(sent)
         return Judged(*sides, Alarm.from_bytes(alarm))
 
+    def require_sent(self, lane: SentLane) -> None:
+        """ValueError where rows that another process sent are none."""
+        for _ in self._loaded(lane.rows):
+            pass
+
     def load_blobs(self, data: NDArray[Any], of: Sparse) -> list[bytes]:
         """Blobs, padded to the widest: float32 of shape (n, words)."""
         return list(self._loaded(data))

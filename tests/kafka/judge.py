@@ -280,7 +280,15 @@ def states_of(servers: str, topic: str) -> list[State]:
         index = read_index(record.value)
         lanes = {one.name: first[one.offset].value for one in index.lanes}
         begins = {one.model: first[one.offset].value for one in index.begins}
-        found.append(State(offset, index, read_memory(memories[index.memory]), lanes, begins))
+        found.append(
+            State(
+                offset,
+                index,
+                read_memory(b"".join(memories[at] for at in index.memory)),
+                lanes,
+                begins,
+            )
+        )
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -224,6 +224,11 @@ class Admin:
             elif error is not kafka_errors.UnknownTopicOrPartitionError:
                 raise classify(error(f"topic {topic['name']!r}"), RetryError)
         return found
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """The ids of topics: another one of the same name has another id."""
+        found = self._found({name: set() for name in names})
+        return {name: str(topic["topic_id"]) for name, topic in found.items()}
 
     def _make(self, new: Mapping[str, Any]) -> None:
         """Create topics; wait until all brokers know them."""

@@ -6,7 +6,7 @@ Nothing outside this folder imports kafka-python.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -77,6 +77,11 @@ class Client:
             name: accepts[name] for name, topic in own.items() if "WRITE" in topic.rights
         }
         return counts
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """See :meth:`Admin.topic_ids`."""
+        with Admin(self.options, self.group) as admin:
+            return admin.topic_ids(names)
 
     def look(self) -> None:
         """Check what only reading shows: the input's codecs, and the right to the transactional id.

@@ -1,0 +1,174 @@
+"""Nobody can end learning for good: whatever lies in its topics, or lies there no more."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from typing import Any
+
+import numpy as np
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+
+from stream_can.kafka.engine import States
+from stream_can.kafka.state import MARK_HEADER
+from stream_can.learner import read_sent
+from tests.kafka.broker.broker import Broker, Served
+from tests.kafka.streams import STAMP, App, caught_up, fill, label, state_of
+from tests.kafka.topics import create, delete, produce, read
+from tests.pages import ROOT
+from tests.programs import wait
+
+
+@pytest.mark.fast
+def test_mutated_batches_and_labels() -> None:
+    """TESTS of 10^5 and more: `python -m tests.kafka.mutated --count 100000`."""
+    command = [sys.executable, "-m", "tests.kafka.mutated", "--count", "6000"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert min(seen.values()) > 50
+
+
+def lone(app: App, n: int, id: Any) -> None:
+    """Labels whose prediction is nowhere."""
+    topic = app.given["labels"]
+    produce(app.servers, [(topic, i % 2, id(i), label("a"), [], STAMP + i) for i in range(n)])
+
+
+def test_labels_without_predictions_outgrow_a_record(broker: Served) -> None:
+    """Before, a record of the memory was larger than its topic takes, and nobody learned again."""
+    app = App(broker.bootstrap_servers, configs={"state": {"max.message.bytes": "20000"}})
+    lone(app, 6000, lambda i: uuid.UUID(int=(i + 1) << 64 | i).bytes)
+    fill(app, 200)
+    running = app.learner(), app.worker(learn=False)
+    caught_up(app, *running)
+    state = state_of(app)
+    assert state is not None
+    assert len(state.index.memory) > 2
+    for one in running:
+        one.stop()
+    fill(app, 100, seed=1, first=200)
+    again = app.worker()
+    caught_up(app, again)
+    again.stop()
+    app.verify()
+
+
+def test_ids_beyond_a_kilobyte_are_neither_held_nor_kept(broker: Served) -> None:
+    """Before, two labels with random keys of 600 kB ended learning."""
+    app = App(broker.bootstrap_servers)
+    fill(app, 100)
+    rng = np.random.default_rng(0)
+    lone(app, 4, lambda i: rng.bytes(600_000))
+    row = json.dumps({"probs": [0.25] * 4}).encode()
+    produce(app.servers, [(app.given["input"], 0, rng.bytes(1025), row, [], STAMP)])
+    running = app.worker()
+    caught_up(app, running)
+    learner = running.learning().learner
+    assert len(learner.to_bytes()) < 200_000
+    assert learner.waiting == 100
+    running.stop()
+    letters = [read(app.servers, f"{app.id}-dead-letters", p) for p in range(2)]
+    reasons = [
+        dict(one.headers)["__connect.errors.exception.message"] for of in letters for one in of
+    ]
+    assert reasons == [b"id: 600,000 bytes, expected at most 1,024"] * 4
+    assert sum(len(app.outputs(p)) for p in range(2)) == 101  # corrected all the same
+
+
+def test_what_retention_deleted_is_not_sought(broker: Served) -> None:
+    """Before, a learner that was away for longer than its topics keep could only be reset; and
+    workers in a backlog would have waited for what it will never learn."""
+    app = App(broker.bootstrap_servers, lead=50)
+    fill(app, 100)
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    fill(app, 40, seed=1, first=100)
+    alone = app.worker(learn=False)
+    wait("corrected", lambda: sum(len(app.outputs(p)) for p in range(2)) == 140)
+    alone.stop()
+    admin = KafkaAdminClient(bootstrap_servers=app.servers)
+    for kind in ("sent", "labels"):
+        ends = {TopicPartition(f"{app.id}-{kind}", p): -1 for p in range(2)}
+        admin.delete_records(ends)
+    admin.close()
+    fill(app, 300, seed=2, first=140)
+    again = app.worker()
+    caught_up(app, again)
+    assert again.corrector().n_labels == 100 + 300
+    role = again.worker.learns
+    assert role is not None
+    assert role.lost > 40
+    again.stop()
+    assert sum(len(app.outputs(p)) for p in range(2)) == 440
+
+
+@pytest.mark.parametrize("kind", ["labels", "sent"])
+def test_a_topic_that_is_made_again_is_read_from_its_beginning(
+    own_broker: Broker, kind: str
+) -> None:
+    """Before, the new one was skipped up to the offset in the old one, without a word."""
+    app = App(own_broker.bootstrap_servers)
+    fill(app, 100)
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    app.close()
+    delete(app.servers, f"{app.id}-{kind}")
+    keep = {"retention.ms": "-1"} | (
+        {"message.timestamp.type": "LogAppendTime"} if kind == "sent" else {}
+    )
+    create(app.servers, {f"{app.id}-{kind}": keep})
+    fill(app, 60, seed=1, first=100)
+    again = app.worker()
+    caught_up(app, again)
+    assert again.corrector().n_labels == 160
+    again.stop()
+
+
+def test_batches_that_cannot_be_played_are_left_out(broker: Served) -> None:
+    """Before, one of an engine whose ids are floats ended every learner."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    fill(app, 50)
+    running = app.worker()
+    caught_up(app, running)
+    learning = running.learning()
+    (first, *_) = (one for one in read(app.servers, f"{app.id}-sent", 0) if one.value)
+    good = read_sent(first.value)
+    headers = [(MARK_HEADER, learning.mark.encode())]
+    wrong = []
+    for ids in ([1.5], [True], [{"a": 1}], [b"x" * 2000]):
+        batch = good.part(0, 1)
+        batch.ids[:] = ids
+        wrong.append(batch.to_bytes())
+    nonsense = good.part(0, 1)
+    nonsense.lanes[0].rows[:] = np.nan
+    wrong.append(nonsense.to_bytes())
+    produce(app.servers, [(f"{app.id}-sent", 0, None, value, headers, STAMP) for value in wrong])
+    fill(app, 50, seed=1, first=50)
+    caught_up(app, running)
+    assert running.corrector().n_labels == 100
+    role = running.worker.learns
+    assert role is not None
+    assert role.left_out == len(wrong)
+    running.stop()
+    again = app.worker()
+    assert again.learning().learner.waiting == 100
+    again.stop()
+
+
+@pytest.mark.parametrize("id", [1.5, True, ("a",), b"x" * 1025])
+def test_an_engine_refuses_odd_ids(broker: Served, id: Any) -> None:
+    app = App(broker.bootstrap_servers, partitions=1)
+    running = app.learner()
+    wait("a state", lambda: state_of(app) is not None)
+    with (
+        States([app.servers], app.id) as states,
+        pytest.raises((TypeError, ValueError), match=r"ids?: "),
+    ):
+        states.newest().correct([[0.25] * 4], ids=[id])
+    running.stop()
