@@ -221,6 +221,14 @@ class Metrics:
                 self.history.add(time.time(), given_up=1)
             self._forget()
 
+    def left_out(self) -> None:
+        """Count a sent batch that cannot be played."""
+        self._made["left_out_batches"].inc()
+
+    def lost(self, offsets: int) -> None:
+        """Count offsets that topics no longer hold, though nobody has learned them."""
+        self._made["lost_records"].inc(offsets)
+
     def lags(self, lag: Mapping[tuple[str, int], int], of: int = 0) -> None:
         """Record the lag by (input, labels or sent, partition), from the partitions or the
         learner."""

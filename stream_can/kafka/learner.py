@@ -287,6 +287,7 @@ class Learns:
                 any_moved = True
                 if p in at and at[p] > was:
                     self.lost += at[p] - was
+                    self.metrics.lost(at[p] - was)
                 log.warning(
                     "%s-%d: offset %d, at which learning was, is not there; it goes on at %s",
                     topic, p, was, at.get(p, "no offset: the partition is gone"),
@@ -413,6 +414,7 @@ class Learns:
             self._fresh.require_sent(batch)
         except SnapshotMismatch as error:
             self.left_out += 1
+            self.metrics.left_out()
             log.warning(
                 "%s-%d offset %d: %s; left out", record.topic, record.partition, record.offset,
                 error,
