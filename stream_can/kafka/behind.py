@@ -28,9 +28,9 @@ class Behind:
     ----------
     ends
         Returns the next offsets of partitions.
-    before
-        Returns an offset of each partition from which on all records are at least as new as a time
-        in seconds.
+    following
+        Returns, for partitions and offsets, the time of what comes there, in seconds; None where
+        nothing has a time.
     wait
         ``label_wait``: a partition of which nothing was learned for this many seconds while others
         progressed is ignored; no process corrects it.
@@ -39,10 +39,10 @@ class Behind:
     def __init__(
         self,
         ends: Callable[[list[int]], Mapping[int, int]],
-        before: Callable[[list[int], float], Mapping[int, int | None]],
+        following: Callable[[Mapping[int, int]], Mapping[int, float | None]],
         wait: float,
     ) -> None:
-        self._ends, self._before, self._wait = ends, before, wait
+        self._ends, self._following, self._wait = ends, following, wait
         self._moved: dict[int, tuple[int, float]] = {}
         """For each partition the next offset to learn, and since when it has been that one."""
         self._known: Mapping[int, int] = {}
@@ -87,10 +87,7 @@ class Behind:
         slowest = min([recent, *(times.get(p, -math.inf) for p in left)])
         if recent - slowest <= EVEN_SECONDS:
             return slowest
-        before = self._before(left, recent)
-
-        def is_behind(p: int) -> bool:
-            offset = before.get(p)
-            return inputs[p] < (ends[p] if offset is None else offset)
-
-        return min([recent, *(times.get(p, -math.inf) for p in left if is_behind(p))])
+        following = self._following({p: inputs[p] for p in left})
+        # Of what has no time nobody knows whether it is late.
+        late = [p for p in left if (following.get(p) or -math.inf) < recent]
+        return min([recent, *(times.get(p, -math.inf) for p in late)])

@@ -37,6 +37,7 @@ from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import NEXT_HEADER, headers_by
 from stream_can.kafka.topics import topics_of
+from stream_can.learner.order import steady
 from stream_can.learner.sent import SentBatch
 from stream_can.messages.records import Output, Source, place
 
@@ -352,7 +353,7 @@ class Work:
             transaction.send_all(self.dead_letters, partition, made.dead_letters)
             self._send(partition, made.sent or NO_ROWS, last + 1, state)
         if made.sent is not None:
-            latest = np.nanmax(made.sent.times, initial=-math.inf)
+            latest = float(np.nanmax(steady(made.sent.times), initial=-math.inf))
             self._times[partition] = max(self._times.get(partition, latest), latest)
         self._open.add(partition)
         self._at[partition] = last + 1

@@ -47,6 +47,7 @@ from stream_can.kafka.state import (
     corrector_key,
     header_of,
     memory_key,
+    progress,
 )
 from stream_can.kafka.stored import newest_index, newest_state
 from stream_can.kafka.topics import topics_of
@@ -255,7 +256,7 @@ class Learns:
         if topic:
             self._input = Behind(
                 lambda partitions: readers.ends(topic, partitions),
-                lambda partitions, time: readers.before(topic, partitions, time),
+                lambda offsets: readers.following(topic, offsets),
                 self.settings.label_wait,
             )
         self._reader = Assigned(self.client.options)
@@ -462,7 +463,7 @@ class Learns:
 
     @staticmethod
     def _in_backlog(learning: TopicLearner) -> bool:
-        return is_backlog(max(learning.times.values(), default=0.0))
+        return is_backlog(max(progress(learning.times).values(), default=0.0))
 
     def _count(self, learning: TopicLearner, played: PlayedRecords) -> None:
         """Count what was learned."""
@@ -528,7 +529,8 @@ class Learns:
                     self.foreign += 1
                     continue
                 self._rows += len(batch)
-                when = float(batch.times[0]) if len(batch) else math.nan
+                known = batch.times[~np.isnan(batch.times)]
+                when = float(np.median(known)) if len(known) else math.nan
                 at = header_of(record.headers, NEXT_HEADER)
                 sent = SentRecord(
                     record.offset, batch, size_of(record), None if at is None else int(at)
@@ -555,7 +557,7 @@ class Learns:
         if self.settings.labels is not None and self._input is not None:
             inputs, times = learning.after(sent)
             until = self._input.until(
-                self._begun_at | inputs, times, near=0 if backlog else wait / 2
+                self._begun_at | inputs, progress(times), near=0 if backlog else wait / 2
             )
         if learning.learner.held > SOFT_HELD and until < math.inf:
             return sent, {}, until

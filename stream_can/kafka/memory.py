@@ -19,6 +19,7 @@ from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import (
+    LAST_TIMES,
     Begin,
     Index,
     LanePlace,
@@ -257,7 +258,7 @@ class TopicLearner:
 
     def after(
         self, sent: Mapping[int, Sequence[SentRecord]]
-    ) -> tuple[dict[int, int], dict[int, float]]:
+    ) -> tuple[dict[int, int], dict[int, list[float]]]:
         """``inputs`` and ``times`` after these batches."""
         inputs, times = dict(self.inputs), dict(self.times)
         for p, found in sent.items():
@@ -267,9 +268,8 @@ class TopicLearner:
             inputs |= {p: places[-1]} if places else {}
             its = np.concatenate([one.batch.times for one in found])
             if len(its):  # batches without rows have no time
-                known = its[~np.isnan(its)].max(initial=-math.inf)
-                latest = math.inf if known == -math.inf else float(known)
-                times[p] = max(times.get(p, -math.inf), latest)
+                known: list[float] = its[~np.isnan(its)][-LAST_TIMES:].tolist()
+                times[p] = [*times.get(p, ()), *known][-LAST_TIMES:]
         return inputs, times
 
     def _note(

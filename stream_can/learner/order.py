@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from stream_can.learner.lane import Name
 from stream_can.learner.late import LateLabel
 from stream_can.learner.sent import Events, SentBatch, SentLane
 
-__all__ = ["in_order", "merged", "places_in_order"]
+__all__ = ["in_order", "merged", "places_in_order", "steady"]
+
+BEHIND = 8
+"""Number of rows or labels behind one that its time is held against."""
 
 
 def in_order(
@@ -23,9 +28,10 @@ def in_order(
 ) -> Events:
     """Merge partitions by time: the same offsets always give the same order.
 
-    Each partition keeps its own order: the key of a row or label is the latest time seen so far in
-    its partition, even where its own is earlier or missing. At equal keys rows come before labels,
-    then lower partitions first, then the order within the partition.
+    A time that is ahead counts as that of the rows or labels behind it, see :func:`steady`. Each
+    partition keeps its own order: the key of a row or label is the latest time seen so far in its
+    partition, even where its own is earlier or missing. At equal keys rows come before labels, then
+    lower partitions first, then the order within the partition.
 
     Parameters
     ----------
@@ -36,14 +42,13 @@ def in_order(
 
     Returns
     -------
-    One batch, and the labels between its rows.
+    One batch, with the times that count, and the labels between its rows.
     """
     batches = [(p, one) for p in sorted(sent) for one in sent[p]]
     every = [(p, one) for p in sorted(labels) for one in labels[p]]
-    row_keys = _row_keys(sent)
-    label_keys = np.concatenate(
-        [np.empty(0), *(_latest([_times(labels[p])]) for p in sorted(labels))]
-    )
+    row_times = _row_times(sent)
+    row_keys = _keys(row_times)
+    label_keys = _keys([steady(_times(labels[p])) for p in sorted(labels)])
     rows = np.argsort(row_keys, kind="stable")  # partitions are concatenated
     order = np.argsort(label_keys, kind="stable")
     due = np.searchsorted(row_keys[rows], label_keys[order], side="right").tolist()
@@ -51,7 +56,25 @@ def in_order(
         msgspec.structs.replace(every[k][1], due=n)
         for k, n in zip(order.tolist(), due, strict=True)
     ]
-    return Events(merged([one for _, one in batches], rows, number), told)
+    one = merged([one for _, one in batches], rows, number)
+    return Events(replace(one, times=np.concatenate([np.empty(0), *row_times])[rows]), told)
+
+
+def steady(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Times of a partition, each no later than the median of the up to 8 known ones behind it.
+
+    A clock that is ahead then moves nothing but its own rows. Of an even number the lower of the
+    two in the middle counts; NaN, unknown, stays.
+    """
+    n = len(times)
+    if not n:
+        return times
+    behind = np.concatenate([times[1:], np.full(BEHIND, np.nan)])
+    windows = np.sort(sliding_window_view(behind, BEHIND), axis=1)  # NaN comes last
+    known = BEHIND - np.isnan(windows).sum(axis=1)
+    medians = windows[np.arange(n), np.maximum(known - 1, 0) // 2]
+    found: NDArray[np.float64] = np.where(medians < times, medians, times)
+    return found
 
 
 def places_in_order(
@@ -65,24 +88,23 @@ def places_in_order(
         for one, says in zip(sent[p], known[p], strict=True)
         for number in one.numbers.tolist()
     ]
-    return [found[i] for i in np.argsort(_row_keys(sent), kind="stable").tolist()]
+    return [found[i] for i in np.argsort(_keys(_row_times(sent)), kind="stable").tolist()]
 
 
-def _row_keys(sent: Mapping[int, Sequence[SentBatch]]) -> NDArray[np.float64]:
-    """Keys of all rows, partitions concatenated."""
-    keys = [_latest([one.times for one in sent[p]]) for p in sorted(sent)]
-    return np.concatenate([np.empty(0), *keys])
+def _row_times(sent: Mapping[int, Sequence[SentBatch]]) -> list[NDArray[np.float64]]:
+    """The times that count, by partition."""
+    every = ([np.empty(0), *(one.times for one in sent[p])] for p in sorted(sent))
+    return [steady(np.concatenate(times)) for times in every]
+
+
+def _keys(times: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """The latest time so far in each partition, partitions concatenated."""
+    latest = [np.maximum.accumulate(np.where(np.isnan(one), -np.inf, one)) for one in times]
+    return np.concatenate([np.empty(0), *latest])
 
 
 def _times(labels: Iterable[LateLabel]) -> NDArray[np.float64]:
     return np.array([np.nan if one.time is None else one.time for one in labels], np.float64)
-
-
-def _latest(times: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Running maximum of the times of a partition."""
-    every = np.concatenate([np.empty(0), *times])
-    latest: NDArray[np.float64] = np.maximum.accumulate(np.where(np.isnan(every), -np.inf, every))
-    return latest
 
 
 def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -> SentBatch:

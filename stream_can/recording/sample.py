@@ -72,7 +72,7 @@ def make_sample() -> dict[str, bytes]:
     flights = _read()
     past = flights.where(np.flatnonzero(flights.labels >= 0))
     train = past.where(np.flatnonzero(past.time < TRAINED_UNTIL))
-    after = (past.time >= TRAINED_UNTIL) & (past.time < STREAMED_FROM)
+    after = (past.time >= TRAINED_UNTIL) & (past.known < STREAMED_FROM)
     validation = past.where(np.flatnonzero(after)[::4])
     stream = flights.where(np.flatnonzero(flights.time >= STREAMED_FROM)[::EVERY])
     sizes = flights.values.max(axis=0) + 1

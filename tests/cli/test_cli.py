@@ -372,6 +372,16 @@ def test_a_reader_that_goes_away(file):
     assert done.stderr.strip() == "141"
 
 
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [("repaly", "did you mean replay?"), ("nonsense", "there are sample, replay, ")],
+)
+def test_an_unknown_command_is_named(name, says):
+    """Before, one was asked to install scikit-learn, and then kafka-python."""
+    _, err = stream_can(name, code=1)
+    assert f"no command {name!r}; {says}" in err
+
+
 def test_help():
     for command, words in {
         "replay": "--label-delay",

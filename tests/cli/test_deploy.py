@@ -182,7 +182,11 @@ def kinds():
     yield "three kept", "a.csv", dense, KEPT, one[1]
     yield "three fitted", "a.csv", dense, ["--validation", "validation.csv"], one[1]
     yield "lines", "my lines.jsonl", by_name, [], None
-    yield "lines fitted", "a.jsonl", by_name, ["--validation", "validation.csv"], None
+    yield "lines fitted", "a.jsonl", by_name, ["--validation", "validation.csv"], one[1]
+    yield "lines kept", "a.jsonl", by_name, KEPT, one[1]
+    yield "lines asked", "a.jsonl", by_name, ["--ask", "0.5"], one[1]
+    yield "a tab", "a.jsonl", objects(P, y, ["a\tb", "b", "c"]), [], one[1]
+    yield "behind --", "-x.csv", dense, ["--validation=validation.csv", "--", "-x.csv"], one[1]
     yield "a dash", "a.csv", csv(P, y, ["-a", "b", "c"]), [], one[1]
     yield "many", "a.csv", csv(many, of_many, MANY), [], {"probs": [1 / 40] * 40}
     yield "columns", "a.csv", with_m, ["--segments", "m"], of_m
@@ -206,7 +210,9 @@ def test_every_next_command_runs_as_printed(tmp_path, monkeypatch, file, content
     monkeypatch.chdir(tmp_path)
     Path(file).write_text(content + "\n")
     Path("validation.csv").write_text(csv(*told(np.random.default_rng(1), 3), ABC))
-    out, _ = stream_can("replay", file, "--label-delay", "5", *options)
+    monkeypatch.setenv("STREAM_CAN_LABEL_DELAY", "5")
+    last = options[-1:] == ["-x.csv"]  # behind --
+    out, _ = stream_can("replay", *([] if last else [file]), *options)
     assert "Use it" in out
     (following,) = [line[6:] for line in out.splitlines() if line.startswith("Next: ")]
     *before, last = following.split(" && ")
@@ -215,7 +221,7 @@ def test_every_next_command_runs_as_printed(tmp_path, monkeypatch, file, content
     if message is None:
         written = run_sh(last)
         assert "pipe" in last
-        if file.endswith(".jsonl"):
+        if "<" in last:
             assert written.count("\n") == 3000
             answer = json.loads(written.splitlines()[-1])  # every label before it was learned
             field = "scores" if "several" in options else "probs"
@@ -238,7 +244,7 @@ def test_a_server_that_cannot_start_yet_is_installed_first(monkeypatch):
 
 def test_validation_rows_are_deployed_in_a_state():
     ways = deployment(["a", "b"], {}, fitted=True)
-    assert ways["first"] == "stream-can replay ... --state corrector.state"
+    assert ways["first"] == "stream-can replay --state corrector.state ..."
     assert ways["pipe"] == "stream-can pipe --state corrector.state < lines.jsonl"
 
 
@@ -248,3 +254,18 @@ def test_sets_are_deployed(tmp_path, monkeypatch):
     Path("lines.jsonl").write_text(json.dumps({"probs": [0.3, 0.7]}) + "\n")
     assert json.loads(run_sh(ways["pipe"]))["set"][0] == "b"
     assert "--sets 0.8" in ways["run"]
+
+
+def test_what_a_folder_holds_already_is_not_taken_for_the_next_state(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("corrector.state", "corrector-2.state", "stream_can.sqlite"):
+        Path(name).touch()
+    ways = deployment(["a", "b"], {}, recorded=Path("a.jsonl"))
+    assert ways["next"] == "stream-can pipe --classes a,b --state corrector-3.state < a.jsonl"
+    assert ways["serve"] == "stream-can serve --classes a,b --state stream_can-2.sqlite"
+
+
+def test_standard_input_cannot_be_replayed_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ways = deployment(["a", "b"], {}, fitted=True, recorded=Path("-"))
+    assert ways["next"].startswith("save the recording to a file, and replay that with --state")

@@ -465,6 +465,13 @@ def judge_states(
     verdict.correctors = plain.correctors
 
 
+def steady(times: list[float]) -> Iterator[float]:
+    """Each no later than the median of the up to 8 known ones behind it, the lower of two."""
+    for i, time in enumerate(times):
+        behind = sorted(one for one in times[i + 1 : i + 9] if not math.isnan(one))
+        yield min(time, behind[(len(behind) - 1) // 2]) if behind else time
+
+
 def between(
     before: State,
     state: State,
@@ -480,16 +487,19 @@ def between(
         start, stop = before.memory.sent.get(p, 0), state.memory.sent.get(p, 0)
         assert start <= stop
         latest = -math.inf
-        for record in records:
-            if not start <= record.offset < stop:
-                continue
-            if dict(record.headers).get("stream-can-mark") != state.index.mark.encode():
-                continue
-            batch = read_sent(record.value)
+        mine = [
+            (record, read_sent(record.value))
+            for record in records
+            if start <= record.offset < stop
+            and dict(record.headers).get("stream-can-mark") == state.index.mark.encode()
+        ]
+        times = [min(t, record.timestamp / 1000) for record, b in mine for t in b.times.tolist()]
+        count = steady(times)
+        for record, batch in mine:
             places = batch.places()
             for i, id in enumerate(batch.ids):
                 lane = batch.lanes[batch.of[i]]
-                time = min(batch.times[i], record.timestamp / 1000)
+                time = next(count)
                 latest = latest if math.isnan(time) else max(latest, time)
                 columns = {c: texts[i] for c, texts in batch.columns.items()} or None
                 p_, receipt = lane.raw[places[i]], lane.receipts[places[i]].copy()
@@ -503,15 +513,19 @@ def between(
         start, stop = before.memory.labels.get(p, 0), state.memory.labels.get(p, 0)
         assert start <= stop
         latest = -math.inf
+        told = []
         for record in records:
             if not start <= record.offset < stop:
                 continue
             one = read_label(record)
             is_dead = (s.labels, p, record.offset) in dead
             assert is_dead == (one is None and record.value is not None), record
-            if one is None:
-                continue
-            latest = latest if one.time is None else max(latest, one.time)
+            if one is not None:
+                told.append((record, one))
+        count = steady([math.nan if one.time is None else one.time for _, one in told])
+        for record, one in told:
+            time = next(count)
+            latest = latest if math.isnan(time) else max(latest, time)
             yield Event(latest, 1, p, (record.offset, 0), one)  # type: ignore[arg-type]
 
 

@@ -32,13 +32,12 @@ def java(script: str) -> list[str]:
 
 
 def write(folder: Path) -> None:
-    """Make a folder of scripts; the broker's writes its log, as the tarball's does."""
+    """Make a folder of scripts; what they log is as little as the tarball's."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "log4j.properties").write_text(LOG4J["log4j.properties"])
     for script in CLASSES:
         words = java(script)
-        if script == "kafka-server-start.sh":
-            words.insert(1, f"-Dlog4j.configuration=file:{folder}/log4j.properties")
+        words.insert(1, f"-Dlog4j.configuration=file:{folder}/log4j.properties")
         words = [f"'{word}'" for word in words]
         (folder / script).write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n')
         (folder / script).chmod(0o755)

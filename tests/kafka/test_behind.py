@@ -39,16 +39,15 @@ class Input:
     def __init__(self, *times: list[float]) -> None:
         self.times = times
         self.inputs = dict.fromkeys(range(len(times)), 0)
-        self.behind = Behind(self._ends, self._before, WAIT)
+        self.behind = Behind(self._ends, self._following, WAIT)
         self.asked = 0
 
     def _ends(self, partitions: list[int]) -> dict[int, int]:
         self.asked += 1
         return {p: len(self.times[p]) for p in partitions}
 
-    def _before(self, partitions: list[int], time: float) -> Mapping[int, int | None]:
-        late = {p: [i for i, one in enumerate(self.times[p]) if one >= time] for p in partitions}
-        return {p: found[0] if found else None for p, found in late.items()}
+    def _following(self, offsets: Mapping[int, int]) -> Mapping[int, float | None]:
+        return {p: next(iter(self.times[p][at:]), None) for p, at in offsets.items()}
 
     def until(self, near: float = NEAR) -> float:
         learned = {p: self.times[p][:n] for p, n in self.inputs.items()}

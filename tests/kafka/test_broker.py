@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -34,10 +35,16 @@ def test_it_keeps_its_topics_until_they_are_to_go(tmp_path: Path) -> None:
     try:
         assert f"127.0.0.1:{port}" in broker("start", f"--port={port}")
         topics("--create --topic predictions --partitions 2")
-        assert "make broker-stop" in broker("start", f"--port={port}", code=1)
-        broker("stop")
+        said = broker("start", f"--port={port}", code=1)
+        assert f"127.0.0.1:{port} already: `make broker-stop` ends it" in said
+        assert "stopped" in broker("stop")
+        with socket.create_server(("127.0.0.1", port)):
+            assert f"port {port} is in use" in broker("start", f"--port={port}", code=1)
         broker("start", f"--port={port}")
         assert "predictions" in topics("--list").split()
+        (folder / "app.toml").write_text("mine")  # where the page's commands run
     finally:
-        broker("stop", "--delete")
-    assert not folder.exists()
+        said = broker("stop", "--delete")
+    assert "deleted" in said
+    assert broker("stop") == ""
+    assert {path.name for path in folder.iterdir()} == {"kafka", "app.toml"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kafka import TopicPartition
@@ -22,6 +22,8 @@ QUICK = {"request_timeout_ms": 5_000, "fetch_max_wait_ms": 500}
 """Fetch time-out; short, because a restore waits for these reads and a leader may hang."""
 NEAR = 100
 """Offsets at most this far apart are read in one range."""
+FEW = 9
+"""Records that are looked at to tell the time of what comes next."""
 STILL_SECONDS = 30
 """Seconds without a new record after which reading a range is abandoned."""
 
@@ -108,13 +110,19 @@ class Readers:
             found = ends_of(self._reader("read_committed"), tps)
         return {tp.partition: end for tp, end in found.items()}
 
-    def before(self, topic: str, partitions: Iterable[int], time: float) -> dict[int, int | None]:
-        """First offset of each partition at a time, in seconds, or later; None without one."""
-        at = max(0, int(1000 * time))
-        asked = {TopicPartition(topic, partition): at for partition in partitions}
-        with errors_as(RetryError):
-            found = self._reader("read_committed").offsets_for_times(asked, timeout_ms=5_000)
-        return {tp.partition: one and one.offset for tp, one in found.items()}
+    def following(self, topic: str, offsets: Mapping[int, int]) -> dict[int, float | None]:
+        """Time of what comes at an offset of each partition, in seconds: the median of the first
+        records there, as few clocks may be wrong; None where none has a time.
+
+        (Trap: a search by time finds the first record that is as late, also one whose clock is
+        ahead.)
+        """
+        found = dict[int, float | None]()
+        for partition, offset in offsets.items():
+            records = self.read(topic, partition, offset, offset + FEW)
+            times = sorted(one.timestamp for one in records if one.timestamp >= 0)
+            found[partition] = times[(len(times) - 1) // 2] / 1000 if times else None
+        return found
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
         """First available and next offset of an existing partition."""

@@ -18,6 +18,7 @@ import fcntl
 import functools
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -446,13 +447,20 @@ def main() -> None:
     brokers = [folder / version for version in VERSIONS]
     if options.action == "stop":
         for directory in brokers:
-            stop(directory)
-        if options.delete:
-            shutil.rmtree(folder, ignore_errors=True)
+            if running(directory) is not None:
+                stop(directory)
+                print(f"stopped Apache Kafka {directory.name}")
+            if options.delete and directory.exists():
+                shutil.rmtree(directory, ignore_errors=True)
+                print(f"deleted {directory}: its topics are gone")
         return
     for directory in brokers:
         if running(directory) is not None:
-            sys.exit(f"a broker runs in {directory}: `make broker-stop` ends it")
+            at = re.findall(r"PLAIN://([^,]*)", (directory / "server.properties").read_text())
+            sys.exit(f"a broker serves on {at[0]} already: `make broker-stop` ends it")
+    with socket.socket() as probe:
+        if probe.connect_ex(("127.0.0.1", options.port)) == 0:
+            sys.exit(f"port {options.port} is in use: `make broker PORT=...` takes another one")
     from tests.kafka import scripts
 
     scripts.write(folder / "kafka" / "bin")
