@@ -7,7 +7,7 @@ paths in the file are relative to it.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from cyclopts import App
 from stream_can.app.loading import PREFIX, injected, refuse_unknown, settings_of
 from stream_can.app.settings import SettingsError
 
-__all__ = ["own_variables", "with_settings"]
+__all__ = ["hide_others", "with_settings"]
 
 COMMANDS = "pipe", "replay", "compare"
 OWN = "config", "file"
@@ -69,31 +69,38 @@ def with_settings(app: App, arguments: Sequence[str], env: Mapping[str, str]) ->
         option = "--" + name.replace("_", "-")
         if option not in said:
             more += _option(name, option, value, is_switch=known[name] is bool)
-    return [command, *more, *typed]  # of what was typed "--" may be a part
+    end = typed.index("--") if "--" in typed else len(typed)  # no options come behind it
+    return [command, *typed[:end], *more, *typed[end:]]
 
 
-def own_variables(env: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
-    """The environment without variables that are options of pipe or replay alone: one set for these
-    is no mistake of another command.
+def hide_others(app: App, arguments: Sequence[str], env: MutableMapping[str, str]) -> None:
+    """Remove variables that are options of pipe or replay, and not of the command that runs: one
+    that is set for these is no mistake of the other.
 
     Parameters
     ----------
+    app
+        All commands.
+    arguments
+        The command line.
     env
-        Usually ``os.environ``.
-    own
-        Names of the command's own settings.
+        ``os.environ``, changed.
     """
-    from stream_can.cli.commands import app  # which imports this
+    if arguments and arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
+        # The third of these would import scikit-learn.
+        theirs = {name for command in COMMANDS[:2] for name in _variables(app, command)}
+        for name in theirs - _variables(app, arguments[0]):
+            env.pop(name, None)
 
-    theirs = {
+
+def _variables(app: App, command: str) -> set[str]:
+    """The environment variables of a command's options."""
+    return {
         PREFIX + name.removeprefix("--").replace("-", "_").upper()
-        for command in COMMANDS[:2]  # the third would import scikit-learn
         for one in app[command].assemble_argument_collection()
         for name in one.names
         if name.startswith("--")
     }
-    mine = {PREFIX + name.upper() for name in own}
-    return {name: text for name, text in env.items() if name in mine or name not in theirs}
 
 
 def _config_of(typed: Sequence[str]) -> str | None:

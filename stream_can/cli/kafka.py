@@ -12,7 +12,6 @@ from cyclopts import Parameter
 
 from stream_can import kafka
 from stream_can.app.logs import set_up_logging
-from stream_can.cli.config import own_variables
 from stream_can.cli.given import given_of
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
@@ -38,7 +37,7 @@ def run(config: Config = None, *, given: Settings = NOTHING) -> int:
     in capitals). An option wins over the variable, and that one over the file.
     """
     try:
-        settings = kafka.load(config, vars(given), own_variables(os.environ, vars(NOTHING)))
+        settings = kafka.load(config, vars(given), os.environ)
     except kafka.SettingsError as error:
         print(f"stream-can run: {error}", file=sys.stderr)
         return 2
@@ -59,7 +58,7 @@ def learn(
     others wait until it ends.
     """
     try:
-        settings = kafka.load(config, vars(given), own_variables(os.environ, vars(NOTHING)))
+        settings = kafka.load(config, vars(given), os.environ)
     except kafka.SettingsError as error:
         print(f"stream-can learn: {error}", file=sys.stderr)
         return 2
@@ -82,7 +81,7 @@ def backfill(
     """
     if snapshot is None and not start_group:
         raise StreamCANError("say where to keep what was learned: --snapshot FILE or --start-group")
-    settings = kafka.load(config, vars(given), own_variables(os.environ, vars(NOTHING)))
+    settings = kafka.load(config, vars(given), os.environ)
     if snapshot is not None and settings.has_lanes:
         raise StreamCANError(
             "--snapshot: each model and version has a corrector of its own; --start-group begins"

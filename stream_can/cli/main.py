@@ -48,10 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from stream_can.cli.arguments import COMMAND_LINE
         from stream_can.cli.commands import app
-        from stream_can.cli.config import with_settings
+        from stream_can.cli.config import hide_others, with_settings
 
         _require_command([*app], arguments)
         COMMAND_LINE.set(shlex.join(["stream-can", *arguments]))
+        hide_others(app, arguments, os.environ)
         arguments = with_settings(app, arguments, os.environ)
         code = app(arguments, result_action="return_value", exit_on_error=True)
         sys.stdout.flush()

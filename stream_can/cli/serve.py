@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from stream_can.app.settings import SettingsError
-from stream_can.cli.config import own_variables
 from stream_can.cli.given import given_of
 from stream_can.serve import load, options, serve
 
@@ -32,7 +31,7 @@ def serve_command(
     in capitals). An option wins over the variable, and that one over the file.
     """
     try:
-        settings = load(config, vars(given), own_variables(os.environ, vars(NOTHING)))
+        settings = load(config, vars(given), os.environ)
     except SettingsError as error:
         print(f"stream-can serve: {error}", file=sys.stderr)
         return 2

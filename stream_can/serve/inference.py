@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from stream_can.errors import StreamCANError
 from stream_can.messages.fields import put
+from stream_can.messages.naming import LONGEST
 from stream_can.serve.service import MOST_MESSAGES
 from stream_can.serve.settings import ServeSettings
 
@@ -23,6 +24,8 @@ Size = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 NUMBERS = {"FP64": np.float64, "FP32": np.float32}
 ROW, ROWS = list[float], list[list[float]]
 IDS = "ids"
+LONGEST_ID = 1000
+"""Maximum length of a request's id, to which the number of the row is added."""
 
 
 class BadRequest(StreamCANError):
@@ -101,6 +104,13 @@ class Inference:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             why = str(error).replace("`$.", "`")
             raise BadRequest(f"not a request of the protocol, in JSON: {why}") from None
+        # They stand in the message of each row.
+        for what, text, most in (
+            ("id", asked.id, LONGEST_ID), ("model", model, LONGEST),
+            ("version", version, LONGEST),
+        ):  # fmt: skip
+            if text is not None and len(text) > most:
+                raise BadRequest(f"{what}: {len(text):,} characters, expected at most {most:,}")
         named = settings.model is not None
         if not named and model != settings.application_id:
             raise BadRequest(f"model {model!r}: here is {settings.application_id!r}")

@@ -169,12 +169,23 @@ def test_a_lane_whose_name_is_damaged_is_refused_by_the_file(tmp_path):
     assert (code, "state.sqlite" in said) == (3, True), said
 
 
-def test_ids_of_labels_without_a_prediction_are_bounded_in_bytes(tmp_path):
+def test_ids_beyond_a_kilobyte_are_refused_or_not_kept(tmp_path):
+    """Before, one request multiplied its id by its rows: 3 GB for a body of 144 kB."""
     with Server(tmp_path, recent_mb=1) as server:
-        for i in range(60):
-            server.label({"id": f"{i}" + "x" * (1 << 20), "label": "cat"})
-        server.stop()
-        assert server.state.stat().st_size < 20 << 20
+        answer = server.client.post("/labels", json={"id": "x" * 1025, "label": "cat"})
+        assert (answer.status_code, answer.json()) == (
+            422, {"error": "id: 1,025 bytes, expected at most 1,024"},
+        )  # fmt: skip
+        server.correct({"id": "x" * 1025, "probs": PROBS})  # whose label finds nothing
+        rows = {"name": "p", "shape": [1000, 3], "datatype": "FP64", "data": [PROBS] * 1000}
+        for path, id, says in (
+            ("stream_can", "x" * 1001, "id: 1,001 characters, expected at most 1,000"),
+            ("m" * 60_000, "a", "model: 60,000 characters, expected at most 200"),
+        ):
+            url = f"/v2/models/{path}/infer"
+            answer = server.client.post(url, json={"id": id, "inputs": [rows]})
+            assert answer.status_code == 400, answer.text
+            assert says in answer.json()["error"]
 
 
 def test_a_label_that_taught_nothing_is_not_said_to_have(tmp_path):
