@@ -63,7 +63,8 @@ def mixed(app: App, n: int, seed: int = 0) -> Counter[str]:
 def latest(running: Running) -> float:
     """The time of the latest prediction that was learned."""
     learning = running.worker.learns.learning if running.worker.learns else None
-    return -math.inf if learning is None else max(learning.times.values(), default=-math.inf)
+    times = {} if learning is None else learning.times
+    return max((of[-1] for of in times.values() if of), default=-math.inf)
 
 
 def let_go(app: App, running: Running, sent: Counter[str]) -> None:

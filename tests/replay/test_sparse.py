@@ -147,7 +147,7 @@ def test_the_command_line_says_whether_it_helps_and_goes_on_in_the_pipe(tmp_path
     assert found["corrected"]["log_loss"] < found["raw"]["log_loss"]
     assert (found["rows"], found["learned"]) == (900, 895)
     assert found["verdict"].startswith("Use it")
-    command = shlex.split(out[out.index("stream-can pipe") :].split(" < ")[0])[1:]
+    command = shlex.split(out[out.index("stream-can pipe") :].splitlines()[0])[1:]
     line = json.dumps({"id": 1, "probs": ROWS[0]}) + "\n"
     said, _ = stream_can(*command, input=line)
     assert json.loads(said)["probs"] != ROWS[0]
