@@ -28,10 +28,10 @@ def in_order(
 ) -> Events:
     """Merge partitions by time: the same offsets always give the same order.
 
-    A time that is ahead counts as that of the rows or labels behind it, see :func:`steady`. Each
-    partition keeps its own order: the key of a row or label is the latest time seen so far in its
-    partition, even where its own is earlier or missing. At equal keys rows come before labels, then
-    lower partitions first, then the order within the partition.
+    A time counts as no later than the median of the up to 8 known ones behind it in its partition.
+    Each partition keeps its own order: the key of a row or label is the latest time seen so far in
+    its partition, even where its own is earlier or missing. At equal keys rows come before labels,
+    then lower partitions first, then the order within the partition.
 
     Parameters
     ----------
