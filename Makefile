@@ -29,7 +29,7 @@ help:  ## list the targets
 
 setup: .venv/ready  ## the virtual environment with the package, compiled
 
-# The compiler works while pip fetches what the tests need: on two cores half a minute less.
+# The compiler works while pip, which takes longer, fetches what the tests need.
 .venv/ready: pyproject.toml setup.py constraints.txt $(COMPILED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stream_can needs Python 3.11 or newer; make PYTHON=python3.x")'
 	test -x $(PY) || $(PYTHON) -m venv .venv

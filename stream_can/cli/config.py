@@ -43,13 +43,7 @@ def with_settings(app: App, arguments: Sequence[str], env: Mapping[str, str]) ->
     if not arguments or arguments[0] not in COMMANDS:
         return list(arguments)
     command, *typed = arguments
-    known = {
-        name.removeprefix("--").replace("-", "_"): one.hint
-        for one in app[command].assemble_argument_collection()
-        for name in one.names
-        if name.startswith("--")
-    }
-    known = {name: hint for name, hint in known.items() if name not in OWN}
+    known = {name: hint for name, hint in _options_of(app, command).items() if name not in OWN}
     values: dict[str, Any] = {}
     if (path := _config_of(typed)) is not None:
         values = settings_of(path)
@@ -86,17 +80,19 @@ def hide_others(app: App, arguments: Sequence[str], env: MutableMapping[str, str
     env
         ``os.environ``, changed.
     """
+    if not any(name.startswith(PREFIX) for name in env):
+        return
     if arguments and arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
         # The third of these would import scikit-learn.
-        theirs = {name for command in COMMANDS[:2] for name in _variables(app, command)}
-        for name in theirs - _variables(app, arguments[0]):
-            env.pop(name, None)
+        theirs = {name for command in COMMANDS[:2] for name in _options_of(app, command)}
+        for name in theirs - _options_of(app, arguments[0]).keys():
+            env.pop(PREFIX + name.upper(), None)
 
 
-def _variables(app: App, command: str) -> set[str]:
-    """The environment variables of a command's options."""
+def _options_of(app: App, command: str) -> dict[str, Any]:
+    """The options of a command as settings, and the type of each."""
     return {
-        PREFIX + name.removeprefix("--").replace("-", "_").upper()
+        name.removeprefix("--").replace("-", "_"): one.hint
         for one in app[command].assemble_argument_collection()
         for name in one.names
         if name.startswith("--")

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "STATE", "deployment", "free_name", "is_lines", "next_command", "options", "written_names",
+    "STATE", "deployment", "free_name", "is_lines", "next_command", "options", "serve_command",
+    "written_names",
 ]  # fmt: skip
 
 LONG = 200
@@ -84,8 +85,7 @@ def deployment(
         "--input", "predictions", "--output", "corrected", "--labels", "labels",
     ]  # fmt: skip
     found["run"] = f"stream-can run {shlex.join([*topics, *served])}"
-    kept_file = options({"state": free_name(SERVED)}) if SERVED.exists() else []
-    found["serve"] = f"stream-can serve {shlex.join([*served, *kept_file])}"
+    found["serve"] = serve_command(served)
     # What a state has learned the recording must not teach again; and a server begins with one
     # corrector, not with those of several models.
     taught = state is not None or (labelled and ask is not None)
@@ -114,6 +114,12 @@ def next_command(pipe: str, serve: str, first: str | None = None) -> str:
     if not pipe and importlib.util.find_spec("uvicorn") is None:
         words.append("pip install 'stream_can[serve]'")
     return " && ".join([*words, pipe or serve])
+
+
+def serve_command(words: Sequence[str]) -> str:
+    """The command of a server with these options, and with a file of its own."""
+    state = options({"state": free_name(SERVED)}) if SERVED.exists() else []
+    return f"stream-can serve {shlex.join([*words, *state])}"
 
 
 def with_state(command: str, state: Path) -> str:

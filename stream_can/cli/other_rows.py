@@ -11,7 +11,14 @@ from rich.table import Table
 
 from stream_can import snapshot
 from stream_can.cli.arguments import argument_errors
-from stream_can.cli.deploy import STATE, free_name, is_lines, next_command, options
+from stream_can.cli.deploy import (
+    STATE,
+    free_name,
+    is_lines,
+    next_command,
+    options,
+    serve_command,
+)
 from stream_can.cli.recorded import RATES, made_from
 from stream_can.cli.terminal import print_json, progress_bar, text_console
 from stream_can.errors import StreamCANError
@@ -149,8 +156,7 @@ def _deployment(
     resume = f"stream-can pipe {shlex.join([*begins, *given, *kept])}"
     pipe = f"stream-can pipe {shlex.join([*begins, *given, *labelled, *kept])}"
     from_file = f"{pipe} < {shlex.quote(str(file) if is_lines(file) else 'lines.jsonl')}"
-    served = [*kind.options, *options(kind.served(classes)), *options(settings)]
-    serve = f"stream-can serve {shlex.join(served)}"
+    serve = serve_command([*kind.options, *options({**kind.served(classes), **settings})])
     # A server begins with no state of such rows; and what a state has learned the recording must
     # not teach again.
     following = resume if state is not None else from_file if is_lines(file) else ""

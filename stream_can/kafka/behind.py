@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Behind", "is_backlog"]
+import numpy as np
+
+from stream_can.learner.order import steady
+
+__all__ = ["LAST_TIMES", "Behind", "is_backlog", "progress"]
 
 BACKLOG_SECONDS = 10.0
 """Predictions older than this many seconds, by their own times, count as backlog."""
@@ -14,6 +19,33 @@ ENDS_SECONDS = 10.0
 """Seconds after which known ends of partitions are asked for again."""
 EVEN_SECONDS = 1.0
 """Partitions whose times differ by no more count as behind as far as they are, unasked."""
+
+
+LAST_TIMES = 9
+"""Number of times by which a partition's progress is told."""
+
+
+LEAP_SECONDS = 30.0
+"""The last row may be so much later than those before it, or as 4 of their largest steps."""
+
+
+def progress(times: Mapping[int, Sequence[float]]) -> dict[int, float]:
+    """How far each partition is, by its last row times: the latest of them. One that is ahead of
+    those behind it counts as they do, and a last one that leaps does not count yet, so that few
+    wrong clocks move nothing. ``inf`` where rows have no times."""
+    return {p: _latest(of) for p, of in times.items()}
+
+
+def _latest(times: Sequence[float]) -> float:
+    if not times:
+        return math.inf
+    every: list[float] = steady(np.array(times)).tolist()
+    *before, last = every
+    if len(before) < 2:
+        return max([*before, last])
+    latest = max(before)
+    step = max(b - a for a, b in itertools.pairwise(before))
+    return max(latest, last) if last <= latest + max(LEAP_SECONDS, 4 * step) else latest
 
 
 def is_backlog(latest: float) -> bool:

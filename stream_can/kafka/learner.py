@@ -27,7 +27,7 @@ from stream_can.app.start import Start
 from stream_can.app.tally import Tally
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import refusals
-from stream_can.kafka.behind import Behind, is_backlog
+from stream_can.kafka.behind import Behind, is_backlog, progress
 from stream_can.kafka.client.accepts import OVERHEAD_BYTES
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
@@ -47,7 +47,6 @@ from stream_can.kafka.state import (
     corrector_key,
     header_of,
     memory_key,
-    progress,
 )
 from stream_can.kafka.stored import newest_index, newest_state
 from stream_can.kafka.topics import topics_of
@@ -239,7 +238,9 @@ class Learns:
         begin = time.monotonic()
         self.client.transaction.close()
         self.client.transaction.open()
-        learning = self._restore()
+        topics = [name for name in (self.settings.sent_topic, self.settings.labels) if name]
+        ids = self.client.topic_ids(topics)
+        learning = self._restore(ids)
         start = self.start
         self._tally = Tally(
             start.segments, lambda name: len(learning.models.classes().get(name, start.classes)),
@@ -260,7 +261,7 @@ class Learns:
                 self.settings.label_wait,
             )
         self._reader = Assigned(self.client.options)
-        moved = self._go_on_within_topics(learning)
+        moved = self._go_on_within_topics(learning, ids)
         self._read_all(learning)
         self._due = self._next_poll = 0.0
         self._rows = 0
@@ -271,15 +272,14 @@ class Learns:
             time.monotonic() - begin,
         )  # fmt: skip
 
-    def _go_on_within_topics(self, learning: TopicLearner) -> bool:
+    def _go_on_within_topics(self, learning: TopicLearner, ids: Mapping[str, str]) -> bool:
         """Move positions to what the topics hold; return whether any moved.
 
         Retention may have deleted what nobody has learned, while no learner ran; or a topic was
         deleted and made again. The workers must not wait for what cannot be learned any more.
         """
         s, readers = self.settings, self.client.readers
-        names = [name for name in (s.sent_topic, s.labels) if name is not None]
-        ids, any_moved = self.client.topic_ids(names), False
+        any_moved = False
         for topic, at in ((s.sent_topic, learning.sent), (s.labels, learning.labels)):
             if topic is None or topic not in ids:  # the reader says that it does not exist
                 continue
@@ -324,7 +324,7 @@ class Learns:
         """Whether the application has a state."""
         return newest_index(self.client.readers, self.state_topic) is not None
 
-    def _restore(self) -> TopicLearner:
+    def _restore(self, ids: Mapping[str, str]) -> TopicLearner:
         readers, s = self.client.readers, self.settings
         stored = newest_state(readers, self.state_topic)
         if stored is None:
@@ -334,7 +334,7 @@ class Learns:
         spans, memory = readers.spans(s.sent_topic), stored.memory
         first = {p: begin for p, (begin, _) in spans.items()}
         batches = {}
-        id = self.client.topic_ids([s.sent_topic]).get(s.sent_topic, "")
+        id = ids.get(s.sent_topic, "")
         if memory.topics.get(s.sent_topic, id) != id:  # another topic: none of those batches
             first = dict(memory.sent)
         for p, end in memory.sent.items():

@@ -16,10 +16,10 @@ from stream_can.app.models import LearnerModels
 from stream_can.app.reader import Reader
 from stream_can.app.start import Start
 from stream_can.errors import StreamCANError
+from stream_can.kafka.behind import LAST_TIMES
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import (
-    LAST_TIMES,
     Begin,
     Index,
     LanePlace,

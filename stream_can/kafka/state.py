@@ -7,8 +7,6 @@ the offset of its index, which comes last.
 
 from __future__ import annotations
 
-import itertools
-import math
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -20,13 +18,11 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.lane import Name
-from stream_can.learner.order import steady
 from stream_can.messages.records import Header
 
 __all__ = [
     "CORRECTORS",
     "INDEX",
-    "LAST_TIMES",
     "MARK_HEADER",
     "MEMORY",
     "NEXT_HEADER",
@@ -41,7 +37,6 @@ __all__ = [
     "header_of",
     "headers_by",
     "memory_key",
-    "progress",
     "read_index",
     "read_memory",
 ]  # fmt: skip
@@ -110,33 +105,6 @@ class Index(msgspec.Struct):
         return snapshot.encode(msgspec.to_builtins(self), {})
 
 
-LAST_TIMES = 9
-"""Number of times by which a partition's progress is told."""
-
-
-LEAP_SECONDS = 30.0
-"""The last row may be so much later than those before it, or as 4 of their largest steps."""
-
-
-def progress(times: Mapping[int, Sequence[float]]) -> dict[int, float]:
-    """How far each partition is, by its last row times: the latest of them. One that is ahead of
-    those behind it counts as they do, and a last one that leaps does not count yet, so that few
-    wrong clocks move nothing. ``inf`` where rows have no times."""
-    return {p: _latest(of) for p, of in times.items()}
-
-
-def _latest(times: Sequence[float]) -> float:
-    if not times:
-        return math.inf
-    every: list[float] = steady(np.array(times)).tolist()
-    *before, last = every
-    if len(before) < 2:
-        return max([*before, last])
-    latest = max(before)
-    step = max(b - a for a, b in itertools.pairwise(before))
-    return max(latest, last) if last <= latest + max(LEAP_SECONDS, 4 * step) else latest
-
-
 class Play(NamedTuple):
     """Recent rows that were played together between two states."""
 
@@ -162,7 +130,8 @@ class Memory(NamedTuple):
     plays: Sequence[Play]
     """The last plays, as far as they contain recent predictions."""
     times: dict[int, list[float]]
-    """The last known row times of each partition of sent batches, in seconds; see `progress`."""
+    """The last known row times of each partition of sent batches, in seconds; see
+    :func:`stream_can.kafka.behind.progress`."""
     topics: dict[str, str]
     """Ids of the topics to which the offsets belong, by name."""
 

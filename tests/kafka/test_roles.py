@@ -163,7 +163,7 @@ def test_what_was_learned_can_be_forgotten(broker: Served) -> None:
     assert before is not None
     assert len(before.lanes) > 1
     with pytest.raises(DeniedError, match=r"--reset"):
-        Learns(app.settings("1", raw="was"), start_of(app.settings("1")), Metrics())._restore()
+        Learns(app.settings("1", raw="was"), start_of(app.settings("1")), Metrics())._restore({})
     anew = Running(Worker(app.settings("anew"), corrects=False, reset=True))
 
     def newest() -> Any:
