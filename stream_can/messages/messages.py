@@ -27,7 +27,8 @@ from stream_can.messages.forms import BadMessage, Forms, Largest, ListedForms
 from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
 from stream_can.method.checks import all_fine, bad_rows, within
 from stream_can.method.classes import ClassIndex, json_name
-from stream_can.method.rows import divided, rounded
+from stream_can.method.normalise import divided
+from stream_can.method.rows import rounded
 from stream_can.sparse.corrector import shortened
 
 if TYPE_CHECKING:

@@ -62,6 +62,20 @@ def all_fine(P):
     return bad < 0
 
 
+def sums(P):
+    """Sum each row of P, shape (n, m), as the check of its sum does."""
+    cdef Py_buffer view
+    cdef double *target
+    P = opened(P, &view)
+    cdef Py_ssize_t i, n = P.shape[0], m = P.shape[1]
+    out = np.empty(n)
+    target = memory(out)
+    for i in range(n):
+        target[i] = sum_of(<const double *>view.buf + i * m, m)
+    PyBuffer_Release(&view)
+    return out
+
+
 def bad_rows(P, names=None):
     """Find the rows of P, shape (n, m), that are no probability vectors: {row: reason}."""
     cdef Py_buffer view

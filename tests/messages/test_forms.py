@@ -13,7 +13,8 @@ from stream_can import Corrector
 from stream_can.messages.fields import Fields
 from stream_can.messages.forms import Forms
 from stream_can.messages.messages import Messages
-from stream_can.method.rows import divided, rounded
+from stream_can.method.normalise import divided
+from stream_can.method.rows import rounded
 from tests.messages.task import Record, Task
 
 pytestmark = pytest.mark.fast

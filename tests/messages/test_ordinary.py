@@ -210,6 +210,45 @@ def test_batches_teach_and_answer_the_same(tmp_path: Path, options: dict[str, An
     assert outputs[0][0].count(b"\n") == 1500
 
 
+class Pieces(io.BytesIO):
+    """Input that comes in pieces of any size."""
+
+    def __init__(self, data: bytes, rng: random.Random, sizes: list[int]) -> None:
+        super().__init__(data)
+        self.rng, self.sizes = rng, sizes
+
+    def read1(self, _: int | None = -1) -> bytes:
+        return super().read1(self.rng.choice(self.sizes))
+
+
+@pytest.mark.parametrize("normalise", ["rounded", "always"])
+def test_bits_do_not_depend_on_what_comes_in_the_same_read(tmp_path: Path, normalise: str) -> None:
+    """Rows of few digits whose sums are within the tolerance, nearly or not, beside others."""
+    rng, lines = random.Random(3), []
+    for i in range(2000):
+        row = [round(rng.random() / 3, 3) for _ in CLASSES]
+        row[-1] = round(max(0, rng.choice([1, 1, 1.001, 0.999, 1.002]) - sum(row[:-1])), 3)
+        if rng.random() < 0.3:
+            row = (np.random.default_rng(i).dirichlet([1] * 4) * rng.choice([1, 1, 1.0009])).tolist()
+        probs: Any = row if rng.random() < 0.8 else dict(zip(map(str, CLASSES), row, strict=True))
+        lines.append(json.dumps({"id": i, "probs": probs}).encode())
+        if rng.random() < 0.3:
+            lines.append(b'{"id":%d,"label":"a"}' % max(0, i - 3))
+        if rng.random() < 0.05:
+            lines.append(rng.choice([b"", b"{", b'{"probs":[1]}', b'{"probs":[0.5,0.5,0.5,0.5]}']))
+    data, found = b"\n".join([*lines, b""]), set()
+    for sizes in ([1 << 17], [1], [50, 200], [7, 5000]):
+        state, out, said = tmp_path / f"{sizes}", io.BytesIO(), io.TextIOWrapper(io.BytesIO())
+        with redirect_stderr(said):
+            pipe(
+                CLASSES, stdin=Pieces(data, rng, sizes), stdout=out, state=state,
+                fields=Fields(normalise=normalise),  # type: ignore[arg-type]
+            )  # fmt: skip
+        found.add((out.getvalue(), state.read_bytes()))
+    assert len(found) == 1
+    assert out.getvalue().count(b"\n") > 1000
+
+
 def test_a_class_may_be_written_in_more_ways_than_are_remembered(tmp_path: Path) -> None:
     """All in one batch, and the first of them again at its end."""
     texts = ["1", *("1." + "0" * k for k in range(1, 300)), "1"]

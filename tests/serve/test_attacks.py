@@ -10,12 +10,15 @@ import contextlib
 import json
 import os
 import random
+import re
 import resource
+import select
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -240,3 +243,123 @@ def test_a_new_file_changes_no_settings(tmp_path):
     with Server(tmp_path, sets=0.9) as server:
         server.correct({"id": 1, "probs": PROBS})
     assert "settings of the corrector change" not in server.log.read_text()
+
+
+def held(server):
+    """Memory that a server takes, in MB."""
+    return int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+@contextlib.contextmanager
+def flood(server, n, data):
+    """So many connections that send these bytes, as far as they are read, and read nothing."""
+    connections = []
+    try:
+        for _ in range(n):
+            one = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+            connections.append(one)
+            one.setblocking(False)
+        waiting = {one: memoryview(data) for one in connections}
+        while waiting:
+            _, ready, _ = select.select([], list(waiting), [], 1)
+            if not ready:
+                break
+            for one in ready:
+                try:
+                    waiting[one] = waiting[one][one.send(waiting[one]) :]
+                except (BrokenPipeError, ConnectionResetError):
+                    waiting[one] = waiting[one][:0]
+                if not waiting[one]:
+                    del waiting[one]
+        yield
+    finally:
+        for one in connections:
+            one.close()
+
+
+HEAD = b"POST /correct HTTP/1.1\r\nHost: localhost\r\n"
+FLOODS = {
+    "requests that wait": (60, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n" * 6000),
+    "headers": (400, HEAD + b"aa:bb\r\n" * 9000),
+    "heads": (900, HEAD + b"a: " + b"b" * 60_000),
+    "heads behind a request": (300, HEAD.replace(b"POST", b"GET") + b"\r\n"
+                               + HEAD + b"a: " + b"b" * 200_000),
+    "trailers": (4, HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"a: b\r\n" * 2_000_000),
+    "a trailer": (4, HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\na:" + b"b" * 12_000_000),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FLOODS)
+def test_what_is_not_answered_yet_is_bounded(tmp_path, what, monkeypatch):
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
+    with Server(tmp_path) as server:
+        assert raw(server, request(GOOD)).startswith(b"HTTP/1.1 200")
+        before = held(server)
+        with flood(server, *FLOODS[what]):
+            assert raw(server, request(GOOD)).startswith((b"HTTP/1.1 200", b"HTTP/1.1 503"))
+            assert held(server) - before < 100
+        # What is held is let go.
+        deadline = time.monotonic() + PATIENCE
+        while not raw(server, request(GOOD)).startswith(b"HTTP/1.1 200"):
+            assert time.monotonic() < deadline
+        assert "Traceback" not in server.log.read_text()
+
+
+def answers(connection):
+    """Status of each answer, until the server hangs up."""
+    said = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.recv(65536):
+            said += piece
+    return [int(code) for code in re.findall(rb"HTTP/1\.1 (\d+)", said)]
+
+
+def test_answers_before_come_before_a_refusal(tmp_path):
+    """A connection ends, in order, behind what was asked rightly."""
+    one = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
+    bad = {
+        b"no http\r\n\r\n": 400,
+        one + b"a: b\r\n" * 200 + b"\r\n": 431,
+        one + b"a: " + b"b" * 400_000: 431,
+        (one + b"\r\n") * 200: 503,
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nnone": 400,
+    }
+    with Server(tmp_path) as server:
+        for last, code in bad.items():
+            with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as here:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    here.sendall((one + b"\r\n") * 2 + last)
+                found = answers(here)
+            assert found[:2] == [200, 200], last[:40]
+            assert found[-1] == code, last[:40]
+            assert set(found[2:-1]) <= {200}
+        # A chunk for each byte is small, and no trailer.
+        body = b"".join(b"1\r\n%c\r\n" % byte for byte in GOOD + b" " * 50_000)
+        chunked = HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + body + b"0\r\n\r\n"
+        assert raw(server, chunked).startswith(b"HTTP/1.1 200")
+
+
+def test_a_body_is_never_a_request(tmp_path):
+    """Where Upgrade is cut by a packet, or stands in a second request, too."""
+    inner = request(GOOD)
+    outer = request(inner, path=b"/labels", Upgrade="h2c", Connection="Upgrade, HTTP2-Settings")
+    with Server(tmp_path) as server:
+        whole = raw(server, request(GOOD, Upgrade="h2c", Connection="Upgrade, HTTP2-Settings"))
+        assert whole.startswith(b"HTTP/1.1 200")  # as Java and curl ask
+        for cut in range(40, outer.index(b"\r\n\r\n") + 4):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as here:
+                here.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                head = outer.index(b"\r\n\r\n") + 4
+                with contextlib.suppress(OSError):
+                    for piece in (outer[:cut], outer[cut:head], outer[head:]):
+                        here.sendall(piece)
+                        # What came before is read once another is answered.
+                        assert raw(server, request(GOOD)).startswith(b"HTTP/1.1 200")
+                    here.shutdown(socket.SHUT_WR)
+                assert 200 not in answers(here), cut
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as here:
+            here.sendall(request(GOOD) + outer)
+            assert answers(here) == [200, 400]
+        # Credentials in a trailer are none.
+        trailer = HEAD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\nHost: evil\r\n\r\n"
+        assert raw(server, trailer % (len(GOOD), GOOD)).startswith(b"HTTP/1.1 200")
