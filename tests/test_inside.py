@@ -245,6 +245,39 @@ def labels():
 corrector.learn_many(ROWS[:5], labels())
 assert corrector.n_labels == 10
 """,
+    "forks while other threads call learners and alarms": """
+from stream_can import Learner
+from stream_can.trust import Alarm
+learners, alarms = [Learner(Corrector(M), recent_mb=0.2) for _ in range(2)], [Alarm() for _ in range(2)]
+ended = threading.Event()
+def learn(learner, alarm):
+    for i in range(10**9):
+        learner.correct_many(range(20), ROWS[:20])
+        learner.label(3, 1)
+        alarm.learn_one(ROWS[i % 1000], ROWS[i % 1000], 1)
+        if ended.is_set():
+            return
+threads = [threading.Thread(target=learn, args=both) for both in zip(learners, alarms)]
+for thread in threads:
+    thread.start()
+def first_calls():
+    for learner, alarm in zip(learners, alarms):
+        copied = copy.deepcopy(learner)
+        assert copied.live[None, None].corrector.n_predictions % 20 == 0
+        alarm.learn_one(ROWS[0], ROWS[0], 1)
+        learner.correct(5, ROWS[0])
+for _ in range(20):
+    child(first_calls)
+ended.set()
+for thread in threads:
+    thread.join()
+child(first_calls)
+for learner in learners:
+    learner.correct_many(range(20), ROWS[:20])
+    twin = pickle.loads(pickle.dumps(learner))
+    assert twin.to_bytes() == learner.to_bytes()
+    assert twin.label(7, 2) == learner.label(7, 2) == "learned"
+""",
     "a fork while another thread is in process_many": """
 thread = threading.Thread(target=corrector.process_many, args=[P])
 thread.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Self
@@ -46,7 +45,7 @@ from stream_can.method.asking import LabelRequests
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.sparse import SparseCorrector
 from stream_can.trust.alarm import Alarm, Episode
-from stream_can.trust.locking import one_at_a_time
+from stream_can.trust.locking import Locked, one_at_a_time
 
 __all__ = ["Corrected", "Learner", "Live", "Outcome"]
 
@@ -98,7 +97,7 @@ def kind_of(corrector: Correctors) -> Kind:
     return Several(corrector) if isinstance(corrector, MultiLabelCorrector) else Dense(corrector)
 
 
-class Learner:
+class Learner(Locked):
     """A corrector with memory: it keeps rows and receipts until their labels arrive.
 
     Predictions are passed with an id; a label with the same id finds its prediction, however late,
@@ -147,6 +146,8 @@ class Learner:
     'repeated'
     """
 
+    _rank = 0
+
     def __init__(
         self,
         corrector: Correctors,
@@ -165,7 +166,7 @@ class Learner:
         kind = kind_of(corrector)
         if ask is not None:
             LabelRequests(ask)  # refuses what is no share
-        self._lock = threading.RLock()
+        super().__init__()
         self._default = kind
         self._start: Kind | None = kind
         """Adapter of the initial corrector, until a model begins."""
@@ -1016,6 +1017,9 @@ class Learner:
         """Serialise correctors, kept predictions, scores, requests and held labels, versioned and
         checksummed."""
         return saved.joined(self.state(), self._recent().to_bytes())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_bytes, (self.to_bytes(),)
 
     @one_at_a_time
     def state(self, *, without: Collection[Name] = ()) -> State:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
@@ -18,7 +17,7 @@ from stream_can.errors import InvalidPrediction, SnapshotMismatch
 from stream_can.method.checks import bad_rows
 from stream_can.method.rows import as_float64
 from stream_can.scores import RowScores, score_rows
-from stream_can.trust.locking import one_at_a_time
+from stream_can.trust.locking import Locked, one_at_a_time
 
 __all__ = ["Alarm", "Episode"]
 
@@ -100,7 +99,7 @@ class AlarmHead(msgspec.Struct):
     episodes: list[Episode]
 
 
-class Alarm:
+class Alarm(Locked):
     r"""Detects that a classifier has become worse, with a guaranteed rate of false alarms.
 
     Raw rows and sent rows have two tests each, at a quarter of ``level``. Both may be evaluated
@@ -152,10 +151,12 @@ class Alarm:
     True
     """
 
+    _rank = 1
+
     def __init__(self, level: float = 0.01) -> None:
         if not 0 < level < 1:
             raise ValueError(f"level: {level}, expected a share above 0 and below 1")
-        self._lock = threading.RLock()
+        super().__init__()
         self.level = float(level)
         self.n = 0
         """Number of labels."""
