@@ -13,6 +13,7 @@ StreamCANError
 ├── pipe.container.NoContainer              the input of a pipe is no Avro container file
 ├── app.settings.SettingsError (ValueError) a setting of `stream-can run` or `serve`
 ├── kafka.refusals.RefusedOutput            what the output topic would not take: a dead letter
+├── serve.service.TooMany                   a request of more rows than are read at once
 ├── app.server.NoPort                       a port cannot be had
 ├── app.labelling.requests.NotOpen          a label request that was answered already
 ├── app.labelling.requests.NotWritten       a label cannot be written now
@@ -36,7 +37,8 @@ StreamCANError
 
 Within the package, and caught there: kafka.client.guards.DamagedBatch, a batch whose bytes have
 changed, pipe.lines.StopReading, which ends a read that waits,
-serve.app.HttpProblem, an answer.
+serve.app.HttpProblem, an answer,
+serve.protocol.Refusal, which ends a connection's parser.
 """
 
 from typing import ClassVar

@@ -152,7 +152,7 @@ def test_no_other_k_is_taken_anywhere(call, k):
     [
         (
             {"half_life": 0},
-            "half_life: 0, expected a number > 0: events",
+            "half_life: 0, expected a number >= 0.001: events",
         ),
         ({"half_life": 10**400}, "half_life: 1000"),
         ({"half_life": np.float32("nan")}, "half_life: nan"),
@@ -170,7 +170,7 @@ def test_errors_say_name_value_and_what_is_expected(setting, message):
 def test_kafka_refuses_a_setting_with_the_same_words():
     given = {"bootstrap_servers": "a:1", "application_id": "a", "input": "i", "output": "o"}
     given["classes"] = "x,y"
-    with pytest.raises(SettingsError, match=r"half_life: -1\.0, expected a number > 0: events"):
+    with pytest.raises(SettingsError, match=r"half_life: -1\.0, expected a number >= 0\.001: events"):
         load(None, given | {"half_life": "-1"}, {})
     with pytest.raises(SettingsError, match="uncertainty: 'sure', expected one of"):
         load(None, given | {"uncertainty": "sure"}, {})

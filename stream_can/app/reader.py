@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -333,11 +333,14 @@ class Reader:
 
     # -- labels ----------------------------------------------------------------------------------
 
-    def labels(self, records: Sequence[Source]) -> ReadLabels:
-        """Read labels; a record without a value is skipped."""
+    def labels(
+        self, records: Sequence[Source], require_few: Callable[[int], None] | None = None
+    ) -> ReadLabels:
+        """Read labels; a record without a value is skipped. ``require_few`` is called with the
+        number of rows that they carry as it grows, and may raise."""
         if (ordinary := self._ordinary_labels(records)) is not None:
             return ReadLabels(ordinary, [*range(len(records))], [])
-        found = ReadLabels([], [], [])
+        found, rows = ReadLabels([], [], []), 0
         for i, record in enumerate(records):
             if record.value is None:
                 continue
@@ -347,6 +350,9 @@ class Reader:
                 found.bad.append((i, error))
                 continue
             if late is not None:
+                rows += late.row is not None
+                if require_few is not None and late.row is not None:
+                    require_few(rows)
                 found.labels.append(late)
                 found.places.append(i)
         return found

@@ -66,7 +66,7 @@ class CorrectorKeywords(TypedDict, total=False):
     half_life: Annotated[
         float,
         _is(5000, "events after which what was learned counts half, inf for never", loop=True,
-            gt=0),
+            ge=0.001),
     ]  # fmt: skip
     uncertainty: Annotated[
         Literal["topk_entropy", "entropy", "margin", "any_topk_entropy"],
@@ -111,7 +111,7 @@ class CorrectorKeywords(TypedDict, total=False):
         Annotated[
             float,
             _is(None, "share of the labelled rows whose prediction set is to hold the label, such"
-                " as 0.9: rows then have sets", gt=0, lt=1),
+                " as 0.9: rows then have sets", ge=1e-6, lt=1),
         ]
         | None
     )  # fmt: skip

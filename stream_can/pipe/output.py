@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
+import os
 import select
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, BinaryIO
 
 import msgspec
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["complain", "letter_of", "naming", "write_all", "write_lines"]
+__all__ = ["complain", "letter_of", "letters_file", "naming", "write_all", "write_lines"]
 
 
 def letter_of(unit: str, number: int, data: bytes, error: StreamCANError) -> bytes:
@@ -25,6 +26,31 @@ def letter_of(unit: str, number: int, data: bytes, error: StreamCANError) -> byt
     except UnicodeDecodeError:
         letter["input_base64"] = base64.b64encode(data).decode()
     return msgspec.json.encode(letter) + b"\n"
+
+
+class TextFile:
+    """A standard error that takes text alone, as a file of bytes."""
+
+    @staticmethod
+    def write(data: memoryview) -> int:
+        """Write complete lines."""
+        sys.stderr.write(bytes(data).decode())
+        return len(data)
+
+
+def letters_file(path: str | os.PathLike[str] | None, stack: ExitStack) -> Any:
+    """Open the file of dead letters until the stack ends; without a path, standard error.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened; or it is a named pipe that nobody reads, for which nothing waits.
+    """
+    if path is None:
+        return getattr(sys.stderr, "buffer", TextFile)
+    number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    os.set_blocking(number, True)
+    return stack.enter_context(os.fdopen(number, "ab", buffering=0))
 
 
 def write_all(file: BinaryIO, data: bytes) -> None:

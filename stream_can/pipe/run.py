@@ -17,7 +17,7 @@ from stream_can.messages.codecs.codec import Codec
 from stream_can.messages.fields import Fields, fields_of
 from stream_can.messages.messages import JSON, Formats, Messages
 from stream_can.pipe.lines import Stop, read_lines
-from stream_can.pipe.output import complain, write_lines
+from stream_can.pipe.output import complain, letters_file, write_lines
 from stream_can.pipe.statefile import locked, open_state
 from stream_can.pipe.work import BadLine, HowRead, Run, Saver
 from stream_can.sparse.corrector import SETTINGS
@@ -160,9 +160,7 @@ def pipe(
         except OSError as error:
             return complain(error, 1)
         try:
-            letters = sys.stderr.buffer
-            if dead_letters is not None:
-                letters = stack.enter_context(open(dead_letters, "ab", buffering=0))
+            letters = letters_file(dead_letters, stack)
             saver = Saver(kept, path, save_every)
             how = HowRead(messages, labelled, stops=errors == "fail")
             if container is None:

@@ -23,6 +23,9 @@ except ImportError:
 
 __all__ = ["FrameTable"]
 
+DAMAGED = pl.exceptions.PolarsError, pl.exceptions.PanicException
+"""What polars raises where a file cannot be read; a panic is no Exception."""
+
 
 class FrameTable:
     """A csv, parquet or feather file."""
@@ -43,7 +46,7 @@ class FrameTable:
                 if form == "csv" and duplicated and base in scan.collect_schema():
                     raise InvalidRecording(f"{self._name}: two columns have the header {base!r}")
             self.first = scan.head(1).collect().row(0, named=True)
-        except (pl.exceptions.PolarsError, OSError) as error:
+        except (*DAMAGED, OSError) as error:
             raise InvalidRecording(f"{self._name}: not a readable {form} file: {error}") from None
 
     def _scan(self, types: dict[str, Any]) -> pl.LazyFrame:
@@ -106,7 +109,7 @@ class FrameTable:
                     ],
                 )
                 first += len(part)
-        except pl.exceptions.PolarsError as error:
+        except DAMAGED as error:
             reason = str(error).splitlines()[0]
             raise InvalidRecording(f"{self._name}: after row {first}: {reason}") from None
 

@@ -25,8 +25,9 @@ def _read_errors(name: str) -> Iterator[None]:
         yield
     except InvalidRecording:
         raise
-    except (zipfile.BadZipFile, ValueError, EOFError) as error:
-        raise InvalidRecording(f"{name}: not a readable npz file: {error}") from None
+    except Exception as error:  # zipfile, zlib and numpy raise various errors
+        why = str(error) or type(error).__name__
+        raise InvalidRecording(f"{name}: not a readable npz file: {why}") from None
 
 
 class NpzTable:

@@ -6,7 +6,9 @@ functions of numpy that they name are replaced by safe ones; anything else is re
 
 from __future__ import annotations
 
+import io
 import pickle
+import pickletools
 import struct
 from typing import IO, Any
 
@@ -14,6 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = ["read_objects"]
+
+
+PUTS = "PUT", "BINPUT", "LONG_BINPUT"
+"""Opcodes that put a value in a place, up to which an unpickler takes memory."""
 
 
 class _Array:
@@ -65,7 +71,11 @@ class _Plain(pickle.Unpickler):
 def read_objects(file: IO[bytes], name: str) -> NDArray[Any]:
     """Read an array of plain values, shape (n,); ValueError where it holds others."""
     try:
-        array = _Plain(file).load()
+        data = file.read()
+        for code, place, _ in pickletools.genops(data):
+            if code.name in PUTS and int(place) > len(data):
+                raise pickle.UnpicklingError("it names a place far beyond its end")
+        array = _Plain(io.BytesIO(data)).load()
         values = array.values if isinstance(array, _Array) else None
         if not isinstance(values, list):
             raise pickle.UnpicklingError("no array")

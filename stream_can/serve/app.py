@@ -28,7 +28,6 @@ from urllib.parse import unquote
 import msgspec
 
 from stream_can.app.port import pages
-from stream_can.method.state import FEW_ROWS
 from stream_can.serve.inference import BadRequest, Inference, metadata
 from stream_can.serve.openapi import description
 from stream_can.serve.protocol import Bounded
@@ -37,6 +36,7 @@ from stream_can.serve.service import (
     Answers,
     Refused,
     Service,
+    TooMany,
     Unavailable,
 )
 from stream_can.version import __version__
@@ -129,6 +129,8 @@ class App:
             answer = await self._answer(scope, receive)
         except HttpProblem as problem:
             answer = problem.answer
+        except TooMany as error:
+            answer = HttpAnswer(413, _write({"error": str(error)}))
         except Refused as error:
             answer = HttpAnswer(422, _write({"error": str(error)}))
         except BadRequest as error:
@@ -177,7 +179,7 @@ class App:
             statuses = await self.service.labels(found)
             counts = {name: statuses.count(name) for name in self.service.statuses}
             return HttpAnswer(200, _write({**counts, "statuses": statuses}))
-        if path.startswith("/v2"):
+        if path == "/v2" or path.startswith("/v2/"):
             # Split before decoding: a name may contain a slash or a percent sign.
             parts = [unquote(part) for part in scope["raw_path"].decode("latin-1").split("/")[2:]]
             return await self._inference(path, parts, method, headers, receive)
@@ -244,11 +246,7 @@ class App:
 
     async def _corrected(self, messages: Sequence[bytes]) -> Answers:
         service = self.service
-        if len(messages) > FEW_ROWS and len(messages) > service.most:
-            raise HttpProblem(
-                413,
-                f"{len(messages)} messages, and of so many classes {service.most} are read at once",
-            )
+        service.require_few(len(messages))
         alone = len(self.connections) < 2
         found = service.correct(messages) if alone else await service.correct_together(messages)
         if self._durable:
@@ -271,7 +269,8 @@ class App:
         if self._token is None:
             # A DNS name that points here makes a browser treat it as the same origin.
             name = host.lower()
-            if name and name not in self._names and name.rpartition(":")[0] not in self._names:
+            own, _, port = name.rpartition(":")
+            if name and name not in self._names and not (own in self._names and port.isdecimal()):
                 raise HttpProblem(403, f"Host {host[:100]!r}: expected this machine's own name")
         elif path not in OPEN and not hmac.compare_digest(_secret(headers), self._token):
             raise HttpProblem(

@@ -208,6 +208,13 @@ class Database:
                 f"state {self.path}: was moved away or deleted while its server runs; put it back,"
                 " or start again without it"
             ) from None
+        except OSError as error:
+            raise CannotWrite(f"state {self.path}: {error.strerror}") from None
+        if not self._wal.exists():
+            raise CannotWrite(
+                f"state {self.path}: {self._wal.name} was moved away or deleted while its server"
+                " runs; put it back, or stop the server, which writes all it has learned"
+            )
         try:
             # With FULL a commit survives a crash of the machine, otherwise only of the process.
             run(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")

@@ -20,12 +20,12 @@ from stream_can.app.start import Start
 from stream_can.app.tally import Tally
 from stream_can.errors import StreamCANError
 from stream_can.messages.records import Record
-from stream_can.method.state import rows_at_once
+from stream_can.method.state import FEW_ROWS, rows_at_once
 from stream_can.serve.settings import LABELS, ServeSettings
 
 __all__ = [
-    "MOST_MESSAGES", "Answers", "NoBrokers", "Refused", "Service", "Status", "Unavailable",
-    "records",
+    "MOST_MESSAGES", "Answers", "NoBrokers", "Refused", "Service", "Status", "TooMany",
+    "Unavailable", "records",
 ]  # fmt: skip
 
 MOST_MESSAGES = 10_000
@@ -39,6 +39,10 @@ Status = str
 
 class Refused(StreamCANError):
     """A request was rejected as a whole; the message names its unreadable messages."""
+
+
+class TooMany(StreamCANError):
+    """A request has more rows than are read at once."""
 
 
 class Unavailable(StreamCANError):
@@ -138,6 +142,13 @@ class Service(ABC):
     def most(self) -> int:
         """Maximum number of messages processed together."""
         return min(MOST_MESSAGES, rows_at_once(self._widest))
+
+    def require_few(self, rows: int) -> None:
+        """Raise TooMany where so many rows are not processed together."""
+        if rows > FEW_ROWS and rows > self.most:
+            raise TooMany(
+                f"{rows} messages, and of so many classes {self.most} are read at once"
+            )
 
     async def correct_together(self, messages: Sequence[bytes]) -> Answers:
         """:meth:`correct`, batched with requests of the same turn of the loop."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from itertools import islice, takewhile
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
@@ -216,7 +217,8 @@ class Store(Database):
         """
         run, number = self._db.execute, self._number + 1
         row = self._row(events, notes)
-        gone = [old for old, last in self._newest.items() if last < self._oldest][:MOST_DELETED]
+        begins = takewhile(lambda one: one[1] < self._oldest, self._newest.items())
+        gone = [old for old, _ in islice(begins, MOST_DELETED)]
         with self.writing(sync):
             run("INSERT INTO commits VALUES (?, ?, ?, ?)", row)
             run("INSERT OR REPLACE INTO about VALUES ('commits', ?)", (number,))

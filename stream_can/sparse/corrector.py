@@ -607,7 +607,7 @@ class SparseCorrector:
         of the labels; and their mean probabilities in recent rows, not listed counting as 0.
         """
         arrays, numbers = self._model.dump(), self._model.numbers()
-        M, L = arrays["cells"][:, 0], arrays["cells"][:, 3]
+        M, L = arrays["cells"][:, [0, 3]].astype(np.float64).T
         rows = float(numbers["rows"] * numbers["scale"])
         return arrays["ids"], L / max(float(L.sum()), 1e-300), M / max(rows, 1e-300)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector, LabelRequests, Learner
+from stream_can.pipe import pipe
 from stream_can.pipe.statefile import PipeState
 from stream_can.pipe.work import Saver
 from tests import forks
@@ -799,3 +801,23 @@ def test_a_state_that_is_no_file_or_whose_lock_is_a_link_is_refused(tmp_path):
     assert (code, out) == (1, [])
     assert "state.lock" in err
     assert other.read_bytes() == b"of somebody else"
+
+
+def test_dead_letters_into_a_named_pipe_that_nobody_reads(tmp_path):
+    """It waited for a reader, and no signal ended it."""
+    os.mkfifo(tmp_path / "fifo")
+    code, out, err = run(b'{"probs": 1}\n', dead_letters=str(tmp_path / "fifo"))
+    assert (code, out) == (1, [])
+    assert "No such device or address" in err
+    reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    code, _, err = run(b'{"probs": 1}\n', dead_letters=str(tmp_path / "fifo"))
+    assert code == 0
+    assert b'"line":1' in os.read(reader, 1000)
+    os.close(reader)
+
+
+def test_dead_letters_where_standard_error_is_text(monkeypatch):
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
+    assert pipe(["a", "b"], stdin=io.BytesIO(b"{}\n"), stdout=io.BytesIO()) == 0
+    assert '"line":1' in said.getvalue()

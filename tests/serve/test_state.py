@@ -257,8 +257,27 @@ def test_a_file_that_vanishes_is_missed(tmp_path):
         away.rename(server.state)
         wait("it is back", lambda: server.client.get("/readyz").status_code == 200)
         assert server.label({"id": 1, "label": "dog"}) in (["learned"], ["repeated"])
+        # Its path may end in what is no folder, or go round; what it holds is written at its end.
+        for make, said in (
+            (lambda path: path.write_text(""), "Not a directory"),
+            (lambda path: path.symlink_to(path), "symbolic links"),
+        ):
+            folder, aside = server.state.parent, server.state.parent.with_name("aside")
+            folder.rename(aside)
+            make(folder)
+            status, found = server.post("/labels", '{"id": 2, "label": "dog"}')
+            folder.unlink()
+            aside.rename(folder)
+            assert status == 503
+            assert said in found["error"]
+            wait("it is back", lambda: server.client.get("/readyz").status_code == 200)
+        wal = server.state.with_name(server.state.name + "-wal")
+        wal.unlink()
+        status, said = server.post("/labels", '{"id": 2, "label": "dog"}')
+        assert status == 503
+        assert "state.sqlite-wal was moved away or deleted" in said["error"]
         server.stop()
-    assert labels_in(server.state) == 2
+    assert labels_in(server.state) >= 2
 
 
 def test_a_changed_setting_is_in_force(tmp_path):
