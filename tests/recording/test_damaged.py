@@ -69,5 +69,5 @@ def test_a_place_that_no_pickle_has_takes_no_memory() -> None:
         with pytest.raises(ValueError, match="a place far beyond its end"):
             read_objects(io.BytesIO(data), "label")
     labels = np.array([10**9, "a" * 9, None], object)
-    data = pickle.dumps(labels, 2)
+    data = pickle.dumps(labels, 3)
     assert read_objects(io.BytesIO(data), "label").tolist() == labels.tolist()
