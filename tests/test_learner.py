@@ -456,6 +456,18 @@ def test_a_state_needs_the_batches_of_what_it_keeps():
         again.take_events()
 
 
+def test_labels_given_up_before_their_prediction_are_counted():
+    learner = Learner(Corrector(["a", "b"]), label_wait=10)
+    learner.label(1, "a", time=0.0)
+    learner.label(2, "a", time=0.0)
+    learner.correct(1, [0.5, 0.5], time=5.0)  # in time
+    learner.correct(3, [0.5, 0.5], time=20.0)  # gives up 2
+    assert learner.early_labels == 0
+    learner.correct_many([2, 2, 4], [[0.5, 0.5]] * 3, times=[21.0] * 3)
+    learner.correct(2, [0.5, 0.5], time=22.0)
+    assert learner.early_labels == 1
+
+
 def test_a_label_without_its_prediction_counts_once():
     learner = Learner(Corrector(CLASSES))
     assert [learner.label("x", "a"), learner.label("x", "b")] == ["unknown", "repeated"]

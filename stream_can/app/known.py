@@ -61,6 +61,8 @@ class Known(NamedTuple):
 
     changed: int = 0
     """Labels that contradicted an earlier one of their prediction."""
+    early: int = 0
+    """Labels that were given up before their prediction came."""
     foreign: int = 0
     """Records of sent batches that belong to something else and were skipped."""
 

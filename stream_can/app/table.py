@@ -166,6 +166,8 @@ LEARNED = (
         lambda known: None if known.newest is None else age(known.newest), ("partition",)),
     Row("changed_labels", Gauge, "Labels that said otherwise than the first of their prediction",
         lambda known: known.changed, ("partition",)),
+    Row("early_labels", Gauge, "Labels given up by this process before their prediction came",
+        lambda known: known.early, ("partition",)),
     Row("lanes", Gauge, "Models and versions that are known",
         lambda known: None if known.lanes is None else len(known.lanes), ("partition",)),
     Row("lanes_dropped", Gauge, "Those given up because there were more than max_lanes",

@@ -31,7 +31,7 @@ from stream_can.kafka.behind import Behind, is_backlog, progress
 from stream_can.kafka.client.accepts import OVERHEAD_BYTES
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
-from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
+from stream_can.kafka.client.guards import DeniedError, FencedError, RebuildError, RetryError
 from stream_can.kafka.memory import PlayedRecords, SentRecord, TopicLearner, require_identity
 from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
@@ -63,6 +63,8 @@ log = logging.getLogger(__name__)
 
 QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1500}
 """Session time-out: how soon another process takes over. Brokers allow no less by default."""
+TURNS = 10
+"""How often a start from nothing takes over, where the current learner does so in between."""
 MOST_ROWS, LARGE = 500, 20
 """Rows of a state in a backlog; and the most times as many, where states are large or rows wait."""
 MOST_BYTES_A_SECOND = 1 << 20
@@ -367,6 +369,16 @@ class Learns:
         skipped.
         """
         self.check()
+        for left in reversed(range(TURNS)):
+            try:
+                self._begin_anew()
+                return
+            except FencedError:  # by the current learner, which took its id back in between
+                self.client.transaction.close()
+                if not left:
+                    raise
+
+    def _begin_anew(self) -> None:
         before = newest_index(self.client.readers, self.state_topic)
         if before is None:
             return

@@ -165,7 +165,7 @@ class TopicLearner:
         plays, batch_of = _plays(memory, batches, first)
         learner = Learner.from_state(
             state, batch_of, recent_mb=settings.recent_mb, ask=settings.ask,
-            max_lanes=settings.max_lanes,
+            max_lanes=settings.max_lanes, label_wait=settings.label_wait,
             under=lambda name, one: start.under(one.to_bytes(), name[0] or ""), whole=False,
         )  # fmt: skip
         self = cls(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import (
     Annotated,
@@ -141,6 +142,11 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if re.fullmatch(r"[\w.-]+(?<!-learner)", self.application_id, re.ASCII) is None:
+            raise ValueError(
+                f"application_id: {self.application_id!r}, expected letters, digits, '.', '_' and"
+                " '-', and not -learner at its end, as topics and the learner are named by it"
+            )
         if bool(self.input) != bool(self.output):
             raise ValueError("input and output: give both, or neither where servers alone correct")
         if not self.input and self.id is None:

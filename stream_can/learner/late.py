@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Annotated, Any
 
@@ -159,6 +160,10 @@ class LoneLabels:
     def __init__(self) -> None:
         self._labels: OrderedDict[tuple[int, Name | None], Any] = OrderedDict()
         self._bytes = 0
+        self._missing: dict[int, None] = {}
+        """Python's hashes of ids, where this object was told of a label, oldest first."""
+        self.early = 0
+        """Number of these labels whose prediction came later."""
 
     def get(self, id: Id, lane: Name | None) -> Any:
         """The label known of this id for exactly this lane, or for no lane in particular."""
@@ -167,8 +172,18 @@ class LoneLabels:
     def put(self, id: Id, lane: Name | None, label: Any) -> None:
         """Remember a label; drop the oldest beyond the bounds."""
         self.restore(hash_of(id), lane, label)
+        self._missing[hash(id)] = None
+        if len(self._missing) > MOST_LONE:
+            del self._missing[next(iter(self._missing))]
         while len(self._labels) > MOST_LONE or self._bytes > MOST_LONE_BYTES:
             self._bytes -= LONE_BYTES + bytes_of(self._labels.popitem(last=False)[1])
+
+    def count_early(self, ids: Iterable[Id | None]) -> None:
+        """Count the labels whose predictions come now."""
+        if self._missing:
+            for early in self._missing.keys() & map(hash, ids):
+                del self._missing[early]
+                self.early += 1
 
     def restore(self, hashed: int, lane: Name | None, label: Any) -> None:
         """Remember a label that a snapshot holds."""

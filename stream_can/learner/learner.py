@@ -618,6 +618,7 @@ class Learner(Locked):
         if latest > self._clock:
             self._clock = max(self._clock, min(latest, self._until))
         self._number += last - first
+        self._lone.count_early(ids[first:last])
         seen += entries
         lane.predict(numbers, entries)
         self._order += named
@@ -1091,6 +1092,7 @@ class Learner(Locked):
         recent_mb: float | None = None,
         ask: float | Literal["as before"] | None = "as before",
         max_lanes: int | None = None,
+        label_wait: float | None = None,
         under: Callable[[Name, Any], Any] | None = None,
         whole: bool = True,
         **settings: Any,
@@ -1106,8 +1108,8 @@ class Learner(Locked):
             contain every kept prediction; others are skipped.
         classes, **settings, recent_mb, ask
             As for :meth:`from_bytes`.
-        max_lanes
-            Replaces the state's.
+        max_lanes, label_wait
+            Replace the state's.
         under
             Called with each model and version and its corrector; its result replaces the corrector,
             for example under other settings.
@@ -1127,7 +1129,7 @@ class Learner(Locked):
                 begin if under is None else under(ONLY, begin),
                 recent_mb=head.recent_mb if recent_mb is None else recent_mb,
                 ask=head.ask if ask == "as before" else ask,
-                label_wait=head.label_wait,
+                label_wait=head.label_wait if label_wait is None else label_wait,
                 max_lanes=head.max_lanes if max_lanes is None else max_lanes,
             )
             stored: dict[Lane, Kind] = {}
@@ -1397,6 +1399,12 @@ class Learner(Locked):
         """Number of labels that contradicted an earlier one of their prediction; they teach
         nothing."""
         return self._changed
+
+    @property
+    def early_labels(self) -> int:
+        """Number of labels that were learned without their prediction, which came later; since this
+        object was made."""
+        return self._lone.early
 
     @property
     def dropped(self) -> int:

@@ -349,7 +349,7 @@ class LocalService(Service):
         newest = None if self._newest is None else int(1000 * self._newest)
         return Known(
             first, None, newest, learner.sets, lanes, self.settings.max_lanes, learner.dropped,
-            learner.changed_labels,
+            learner.changed_labels, learner.early_labels,
         )  # fmt: skip
 
     def _episodes(self) -> dict[LaneName, Any]:

@@ -72,7 +72,7 @@ def revoke_right(chaos: Chaos) -> None:
     concerned = [
         name
         for name in chaos.workers
-        if right[0] != "TRANSACTIONAL_ID" or right[1] in (f"{app.id}-{name}", f"{app.id}-learner")
+        if right[0] != "TRANSACTIONAL_ID" or right[1] in (f"{app.id}/{name}", f"{app.id}-learner")
     ]
     insist("revoked", lambda: take_away(app.servers, USER, *right))
     restarts = right in needed_to_start(app) or right in learners(app)

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
+from stream_can import Learner
 from stream_can.kafka.engine import States
 from stream_can.kafka.state import MARK_HEADER
 from stream_can.learner import read_sent
@@ -206,3 +207,38 @@ def test_wrong_clocks_cost_their_own_rows_alone(broker: Served) -> None:
     """Before, one row in 250 that was five minutes ahead let two labels in three find nothing."""
     app = App(broker.bootstrap_servers, partitions=4)
     assert outage(app, lambda i: 300 if i % 125 == 7 else 0) <= 0
+
+
+def test_the_end_of_a_transaction_is_no_record_to_wait_for(broker: Served) -> None:
+    """Whoever writes the input in transactions leaves an offset behind the last row that no row
+    has. Before, labels waited for what comes there: 0 of 50 were learned after 101 s."""
+    app = App(broker.bootstrap_servers)
+    topic, rng = app.given["input"], random.Random(0)
+    producer = KafkaProducer(bootstrap_servers=app.servers, transactional_id=f"{app.id}-upstream")
+    producer.init_transactions()
+    producer.begin_transaction()
+    labels = []
+    for i in range(100):
+        key, value, truth = app.predict(rng, i)
+        stamp = STAMP + (600 * i if i % 2 else i)  # one partition ends a minute before the other
+        producer.send(topic, value, key, None, i % 2, stamp)
+        labels.append((app.given["labels"], 0, key, label(truth), [], STAMP + 50_000 + i))
+    producer.commit_transaction()
+    producer.close()
+    produce(app.servers, labels)
+    running = app.worker()
+    wait("all labels", lambda: running.corrector().n_labels == 100)
+    running.stop()
+
+
+def test_another_wait_for_labels_is_in_force(broker: Served) -> None:
+    app = App(broker.bootstrap_servers)
+    fill(app, 20)
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    again = app.worker(label_wait=120)
+    wait("learns", lambda: again.worker.learns is not None and again.worker.learns.learning)
+    state = again.learning().learner.state()
+    assert Learner.from_state(state, [], whole=False)._wait == 120
+    again.stop()

@@ -152,7 +152,9 @@ def test_partitions_are_added_while_it_runs(broker: Served) -> None:
     assert app.verify() == 40
 
 
-def test_what_was_learned_can_be_forgotten(broker: Served) -> None:
+def test_what_was_learned_can_be_forgotten(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also beside one that learns, and where settings changed that no state outlives."""
     app = App(broker.bootstrap_servers, model="model", version="version")
     running = app.worker()
@@ -164,7 +166,20 @@ def test_what_was_learned_can_be_forgotten(broker: Served) -> None:
     assert len(before.lanes) > 1
     with pytest.raises(DeniedError, match=r"--reset"):
         Learns(app.settings("1", raw="was"), start_of(app.settings("1")), Metrics())._restore({})
-    anew = Running(Worker(app.settings("anew"), corrects=False, reset=True))
+    worker = Worker(app.settings("anew"), corrects=False, reset=True)
+    role = worker.learns
+    assert role is not None
+    write, between = role._write, [Learns(app.settings("2"), start_of(app.settings("2")), Metrics())]
+
+    def taken_back(*given: Any) -> None:
+        """As the one that learns may do, at once: before, it ended the other in half of the
+        cases."""
+        if between:
+            between.pop().client.transaction.open()
+        write(*given)
+
+    monkeypatch.setattr(role, "_write", taken_back)
+    anew = Running(worker)
 
     def newest() -> Any:
         found = newest_index(readers, f"{app.id}-state")

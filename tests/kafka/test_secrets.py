@@ -32,7 +32,7 @@ def test_nothing_that_a_worker_prints_or_serves(our_broker: Broker, tmp_path: Pa
     app = App(our_broker.bootstrap_servers, labels=False, http_port=port, http_host="127.0.0.1")
     for kind in ("in", "out", "state", "sent", "dead-letters"):
         allow(app.servers, "alice", "TOPIC", f"{app.id}-{kind}", "ALL")
-    for name in (app.id, f"{app.id}-0", f"{app.id}-learner"):
+    for name in (app.id, f"{app.id}/0", f"{app.id}-learner"):
         for what in ("GROUP", "TRANSACTIONAL_ID"):
             allow(app.servers, "alice", what, name, "ALL")
     key, value, _ = prediction(random.Random(0), 0)

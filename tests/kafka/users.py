@@ -62,7 +62,7 @@ def take_away(servers: str, user: str, kind: str, name: str, right: str) -> None
 
 def rights(app: App, *instances: str) -> list[Right]:
     """Those of docs/operations.md, for a process that corrects and may learn."""
-    ids = [("TRANSACTIONAL_ID", f"{app.id}-{name}", "WRITE") for name in instances or "0"]
+    ids = [("TRANSACTIONAL_ID", f"{app.id}/{name}", "WRITE") for name in instances or "0"]
     topics = [("in", "READ"), ("out", "WRITE"), ("dead-letters", "WRITE"), ("state", "READ"),
               ("sent", "WRITE"), ("state", "DESCRIBE_CONFIGS"),
               ("sent", "DESCRIBE_CONFIGS")]  # fmt: skip

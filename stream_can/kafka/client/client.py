@@ -58,7 +58,7 @@ class Client:
         )
         self.group = application_id
         self.input = input
-        identity = f"{application_id}-{instance}"
+        identity = f"{application_id}/{instance}"  # no application has a slash in its name
         self._shared_id = transactional_id is not None
         self.member = Member(self.options, application_id, identity, input)
         self.transaction = Transaction(self.options, application_id, transactional_id or identity)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from kafka import TopicPartition
@@ -24,6 +26,8 @@ NEAR = 100
 """Offsets at most this far apart are read in one range."""
 FEW = 9
 """Records that are looked at to tell the time of what comes next."""
+END = 1 << 63
+"""Beyond every offset."""
 STILL_SECONDS = 30
 """Seconds without a new record after which reading a range is abandoned."""
 
@@ -112,16 +116,19 @@ class Readers:
 
     def following(self, topic: str, offsets: Mapping[int, int]) -> dict[int, float | None]:
         """Time of what comes at an offset of each partition, in seconds: the median of the first
-        records there, as few clocks may be wrong; None where none has a time.
+        records there, as few clocks may be wrong; None where none has a time, ``inf`` where
+        there is no record, as behind the last transaction of whoever writes.
 
         (Trap: a search by time finds the first record that is as late, also one whose clock is
         ahead.)
         """
         found = dict[int, float | None]()
         for partition, offset in offsets.items():
-            records = self.read(topic, partition, offset, offset + FEW)
+            every = self._read(topic, partition, offset, END, "read_committed")
+            records = list(islice(every, FEW))
             times = sorted(one.timestamp for one in records if one.timestamp >= 0)
-            found[partition] = times[(len(times) - 1) // 2] / 1000 if times else None
+            latest = times[(len(times) - 1) // 2] / 1000 if times else None
+            found[partition] = latest if records else math.inf
         return found
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
