@@ -56,6 +56,10 @@ CLIENT = {
 UNREADABLE = [b"", b"{", b'{"probs":[NaN,1]}', b'{"probs":[1,2,3,4]}', b"\xff\xfe", b"[" * 10_000]
 LABEL_DELAY = 1.0
 """Seconds from a prediction to its label."""
+FUTURE_SHARE = 1 / 250
+"""Share of the predictions whose clock is five minutes ahead."""
+FEWEST_TAKEOVERS = 3
+"""With fewer, a run shows little of what one process leaves to the next: it is no test."""
 STUCK_SECONDS = 75.0
 """Trap: kafka-python's producer can wait for a batch for ever, past its own delivery time-out."""
 
@@ -202,6 +206,8 @@ class Writer(threading.Thread):
         self, producer: KafkaProducer, kind: str, partition: int, key: bytes, value: bytes
     ) -> None:
         stamp = int(time.time() * 1000) + self.skew[kind]
+        if kind == "input" and self.rng.random() < FUTURE_SHARE:
+            stamp += 300_000
         topic = self.app.given[kind]
         future = producer.send(topic, value, key, partition=partition, timestamp_ms=stamp)
         self.moved = time.monotonic() if not self.open else self.moved
@@ -290,6 +296,12 @@ class Chaos:
             for process in self.workers.values():
                 process.kill()
                 process.wait()
+
+    @property
+    def takeovers(self) -> int:
+        """How often a process went on with what another had learned."""
+        logs = [log.read_text() for log in self.directory.glob("*.log")]
+        return sum(text.count("learning from state") for text in logs) - 1
 
     def reads(self) -> dict[str, Any]:
         """How the judge reads messages that are not JSON."""
@@ -481,6 +493,8 @@ def main() -> None:
         chaos.disk = disk
         chaos.script = [chaos.kill_worker, *chaos.around]
         compared = chaos.run(options.seconds)
+        takeovers = chaos.takeovers
+        assert takeovers >= FEWEST_TAKEOVERS, f"no test: {takeovers} takeovers of what was learned"
     except BaseException:
         options.keep = True
         print(f"logs and data are in {directory}", file=sys.stderr)
@@ -505,9 +519,12 @@ def main() -> None:
     columns = " with columns" if options.segments else " with lanes" if options.lanes else ""
     columns += " in Avro" if options.avro else " with sets" if options.sets else ""
     columns += " with several labels" if options.several else ""
+    found = checked.labels["learned"] + checked.labels["learned late"]
+    share = found / max(1, found + checked.labels["given up"])
     print(
         f"{options.version} seed {options.seed}{columns}: exact, {compared} records,"
-        f" {checked.states} states, labels: {dict(checked.labels)}; {done};"
+        f" {checked.states} states, {takeovers} takeovers, labels: {dict(checked.labels)},"
+        f" {share:.1%} found their prediction; {done};"
         f" caught up {chaos.behind:.0f} s after the last"
     )
 
