@@ -9,18 +9,18 @@ from stream_can.method.paths import split
 from tests.oracle import mixed, without
 from tests.strategies import receipt_of
 
-LARGE = ("fitted", "fitted+can", "segmented", "segmented+can")
-"""Paths that may hold a matrix, which is kept in single precision."""
+SINGLE = ("matrix", "full", "fitted", "segmented")
+"""Bases that hold, or may hold, a matrix."""
 
-SENT = ["anchor", "mixture", "tempered", "moving", "segmented mixture", "segmented tempered",
-        "calibrated"]  # fmt: skip
+SENT = ["anchor", "mixture", "tempered", "moving", "plain", "raw", "segmented mixture",
+        "segmented tempered", "calibrated"]  # fmt: skip
 
 
 def near_a_jump(oracle, p, y=None, segments=None):
     """Whether rounding may decide: CAN at its threshold, a tie, or (with a label) a guard."""
     p = np.asarray(p, float) / np.asarray(p, float).sum()
     for name in {split(path)[0] for path in oracle.paths}:
-        within = 1e-6 if name in ("matrix", "fitted", "segmented") else 1e-9
+        within = 1e-6 if name in SINGLE else 1e-9
         gap = oracle.uncertainty_of(oracle.base_row(name, p, segments)) - oracle.threshold
         tie = oracle.kind == "margin" and oracle.threshold == 1 and gap == 0  # it stays one
         exact = oracle.threshold == 0 or tie
@@ -31,15 +31,15 @@ def near_a_jump(oracle, p, y=None, segments=None):
         return True
     if any(0 < abs(sure - 5) < 1e-9 for sure in (oracle.top, oracle.agree - oracle.top)):
         return True
-    explained = oracle.explain(p, segments)
+    judged = oracle.judged(p, segments)
     lasts = [oracle.last, oracle.last_with] if oracle.columns else [oracle.last]
     mixes = oracle.n and not oracle.alone
     if mixes and any(abs(last.u[0]) < 1e-12 for last in lasts):  # 0 but for rounding
-        others = oracle.other_rows(explained)
+        others = oracle.other_rows(judged)
         mixtures = [others[1], others[oracle.own]] if oracle.columns else others[1]
         if (np.array(mixtures) < 0.01 / len(p)).any():  # the tempered one has a floor
             return True
-    if near_another_bin(oracle, explained, oracle.silent & False, segments):
+    if near_another_bin(oracle, judged, oracle.silent & False, segments):
         return True
     if y is None:
         return False
@@ -49,22 +49,22 @@ def near_a_jump(oracle, p, y=None, segments=None):
     behind = n_j - e + np.sqrt(e)
     if (abs(behind)[unheard] < 1e-9).any():
         return True
-    return near_another_bin(oracle, explained, unheard & (behind < 0), segments)
+    return near_another_bin(oracle, judged, unheard & (behind < 0), segments)
 
 
-def near_another_bin(oracle, explained, silent, segments):
+def near_another_bin(oracle, judged, silent, segments):
     """Whether rounding may decide the class or the bin of top, or whether s is calibrated.
 
     A tie stays one, and so does a top of 1/3: it is rounded before it falls into a bin.
     """
     if oracle.alone:
         return False
-    precise = not any("matrix" in path or path in LARGE for path in oracle.paths)
+    precise = not any(split(path)[0] in SINGLE for path in oracle.paths)
     within = 1e-9 if precise else 1e-6
     if oracle.n == 0 and oracle.frozen is None:
         within = 1e-12  # nothing is learned yet
-    rows = {path: without(r, silent) for path, r in explained.items()}
-    s = mixed(oracle.shares(segments), oracle.other_rows(rows, silent))
+    rows = {path: without(r, silent) for path, r in judged.items()}
+    s = mixed(oracle.shares_of_learned(segments), oracle.other_rows(rows, silent))
     second, top = np.sort(np.append(s, 0.0))[-2:]
     if 0 < top - second < within or abs(1 - top - 1e-9) < 5e-4 * within:
         return True
@@ -122,7 +122,8 @@ def same_inside(oracle, corrector, tolerance):
 
 def names_of(oracle):
     """The rows of a receipt, in its order."""
-    there = {"moving": oracle.moves, "calibrated": not oracle.alone}
+    there = {"moving": oracle.moves, "raw": oracle.says_raw}
+    there |= dict.fromkeys(("plain", "calibrated"), not oracle.alone)
     return [name for name in SENT if there.get(name, bool(oracle.columns) or "seg" not in name)]
 
 
@@ -133,12 +134,24 @@ def same_counts(oracle, corrector, tolerance):
     assert ("Q" in state) == (oracle.frozen is not None and oracle.ref is not None)
     if not oracle.alone:
         close(state["bins"], oracle.bins, tolerance, "bins")
+    if not oracle.alone:
+        close(state["late.rows"], [*oracle.A, oracle.N_A], tolerance, "late.rows")
+        close(state["late.labels"], [*oracle.B, oracle.N_B], tolerance, "late.labels")
+        close(state["late.rows.squares"], [oracle.N2_A], tolerance)
+        close(state["late.labels.squares"], [oracle.N2_B], tolerance)
+        close(state["squares"], [*oracle.squares, oracle.N], tolerance, "squares")
     if oracle.moves:
         close(state["V"], [*oracle.V, oracle.N_V], tolerance, "V")
         same_chain(oracle.moving, [state["Q.moving"]], state["W.moving"], m, tolerance)
     if "Q" in state:
         experts = [state[name] for name in ("Q", "Q.500", "Q.50")]
-        same_chain(oracle.chain, experts, state["W"], m, tolerance)
+        weights = [*state["W"], *state["W.rival"]]
+        same_chain(oracle.chain, experts, weights, m, tolerance)
+        rival = oracle.chain.rival
+        for third, name in enumerate(("rival.low", "rival.middle", "rival.high")):
+            close(state[name], [*rival.H[:, third], rival.N], tolerance, name)
+        close(state["cells"], rival.p0, 1e-12, "cells")
+        close(state["edges"], rival.edges, tolerance, "edges")
         close(state["D"], [oracle.D, oracle.N_D], tolerance, "D")
 
 
@@ -154,7 +167,7 @@ def calibration_of(P, y):
 
 
 def tolerance_of(settings):
-    return 1e-6 if any("matrix" in path for path in settings["paths"]) else 1e-9
+    return 1e-6 if any(split(path)[0] in SINGLE for path in settings["paths"]) else 1e-9
 
 
 def corrector_of(m, settings, columns, limit):

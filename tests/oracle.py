@@ -12,6 +12,7 @@ from stream_can.method.paths import FITTED_PATHS, PATHS, anchor, split
 MATRIX_LIMIT = 256
 MOST_LOG_B, MOST_T, MOST_C = 2, 3, 6
 SEGMENTED_PATHS = ("segmented", "segmented+can")
+NO_CAN = ("centred", "shared", "full")
 
 
 def normalised(r):
@@ -76,27 +77,43 @@ def text_of(value):
     raise ValueError(f"{value!r} is no value of a column")
 
 
+def top_of(r):
+    """The class of a row and its largest probability, rounded to single precision."""
+    j = int(r.argmax())
+    return j, float(np.float32(r[j]))
+
+
 class Chain:
     """Experts of a class mix, slow to fast; each starts from the one before it, the first from ref.
 
-    Expert 0 leaves a row alone. `strengths` are in rows a class, `half_lives` in rows.
+    Expert 0 leaves a row alone. `strengths` are in rows a class, `half_lives` in rows. A `rival`
+    is one expert more, the last, which leaves a row alone too, and begins with half the weight.
+    With a `factor` of each class no mix is further from ref than that.
     """
 
     KEPT = 0.997
 
-    def __init__(self, m, strengths, half_lives):
+    def __init__(self, m, strengths, half_lives, rival=None, factor=None):
         K = len(strengths)
         self.strengths, self.g = np.array(strengths), 2 ** (-1 / np.array(half_lives))
         self.Q, self.N, self.W = np.zeros((K, m)), np.zeros(K), np.full(K + 1, 1 / (K + 1))
+        self.rival, self.factor = rival, factor
+        if rival is not None:
+            self.W = np.append(self.W / 2, 1 / 2)
 
     def row(self, v, ref):
         """The row, the posteriors r_0..r_K that it is mixed from, and their likelihoods l."""
         base, posteriors, likelihoods = ref, [v], [1.0]
         for Q, N, s in zip(self.Q, self.N, self.strengths * len(v), strict=True):
             base = (Q + s * base) / (N + s)
+            if self.factor is not None:
+                base = normalised(np.clip(base, ref / self.factor, ref * self.factor))
             r = v * base / ref
             likelihoods.append(r.sum())
             posteriors.append(normalised(r) if r.any() else r)
+        if self.rival is not None:
+            likelihoods.append(self.rival.likelihood(v))
+            posteriors.append(v)
         likelihoods = np.array(likelihoods)
         return mixed(self.shares(likelihoods), posteriors), posteriors, likelihoods
 
@@ -108,7 +125,7 @@ class Chain:
         """Count a row, after it is made: the first its own posterior, the others that before."""
         K = len(self.N)
         counted = np.array([posteriors[max(i - 1, 1)] for i in range(1, K + 1)])
-        self.W = self.KEPT * self.shares(likelihoods) + (1 - self.KEPT) / (K + 1)
+        self.W = self.KEPT * self.shares(likelihoods) + (1 - self.KEPT) / len(self.W)
         self.Q = self.g[:, None] * self.Q + counted
         self.N = self.g * self.N + 1
 
@@ -118,6 +135,39 @@ class Chain:
     def discount(self, d):
         """Of the counts; the weights are beliefs."""
         self.Q, self.N = d * self.Q, d * self.N
+
+
+class Cells:
+    """The rival of a chain: rows fall into cells otherwise than those of validation did.
+
+    A cell is the class j of a row and in which third of validation's rows its top is.
+    """
+
+    STRENGTH, EACH, HALF_LIFE = 200.0, 30.0, 300  # rows, rows a class, rows
+
+    def __init__(self, R):
+        n, m = R.shape
+        self.s = max(self.STRENGTH, self.EACH * m)
+        tops = np.sort([top_of(v)[1] for v in R])
+        self.edges = [(tops[n * i // 3 - 1] + tops[n * i // 3]) / 2 for i in (1, 2)]
+        counts = np.zeros((m, 3))
+        for v in R:
+            counts[self.cell(v)] += 1
+        self.p0 = (counts + 0.5) / (n + 1.5 * m)
+        self.H, self.N = np.zeros((m, 3)), 0.0
+
+    def cell(self, v):
+        j, top = top_of(v)
+        return j, sum(top >= edge for edge in self.edges)
+
+    def likelihood(self, v):
+        p0 = self.p0[self.cell(v)]
+        return (self.H[self.cell(v)] + self.s * p0) / (self.N + self.s) / p0
+
+    def observe(self, v):
+        g = 2 ** (-1 / self.HALF_LIFE)
+        self.H, self.N = g * self.H, g * self.N + 1
+        self.H[self.cell(v)] += 1
 
 
 class Value:
@@ -135,7 +185,7 @@ class Base:
     """Temperature, vector or (sparse) matrix scaling, fitted online by Newton steps.
 
     u = (log b, t1, t2) or (log b), as long as `precisions`; `shared` are the features that go with
-    t, in the order of u.
+    t, in the order of u. What b stretches is what x says beyond `start`: log q_train, or 0.
     """
 
     def __init__(self, name, m, g, a=5.0, exponent=0.25, precisions=(10.0,), noise=0.0):
@@ -151,10 +201,11 @@ class Base:
         J = sorted(range(self.m), key=lambda j: (-p[j], j))[:5]
         return [(j, max(p[j], 0.01 / self.m) ** self.exponent) for j in J]
 
-    def row(self, p, shared=()):
-        if self.name == "raw":
-            return p
-        z = math.exp(self.u[0]) * logs(p)
+    def row(self, p, shared=(), start=0.0):
+        return p if self.name == "raw" else softmax(self.logits(p, shared, start))
+
+    def logits(self, p, shared, start):
+        z = start + math.exp(self.u[0]) * (logs(p) - start)
         for t, f in zip(self.u[1:], shared, strict=True):
             z = z + t * f
         if self.name in ("vector", "matrix"):
@@ -162,14 +213,14 @@ class Base:
         if self.name == "matrix":
             for j, w in self.top_five(p):
                 z = z + w * self.A[j].astype(np.float64)
-        return softmax(z)
+        return z
 
-    def learn(self, p, y, silent, shared=()):
+    def learn(self, p, y, silent, shared=(), start=0.0):
         if self.name == "raw":
             return
-        r, g, a = without(self.row(p, shared), silent), self.g, self.a
+        r, g, a = without(self.row(p, shared, start), silent), self.g, self.a
         right = self.believed(r[y])
-        F = np.array([math.exp(self.u[0]) * logs(p), *shared])
+        F = np.array([math.exp(self.u[0]) * (logs(p) - start), *shared])
         E = F @ r
         centred = F - E[:, None]
         self.Q = g * self.Q + right * (r * centred) @ centred.T
@@ -177,7 +228,7 @@ class Base:
         curvature = self.Q + self.Lambda + 1e-9 * np.eye(len(self.u))
         bounds = [MOST_LOG_B] + [MOST_T] * (len(self.u) - 1)
         self.u = np.clip(self.u - np.linalg.solve(curvature, gradient), np.negative(bounds), bounds)
-        if self.name == "temperature":
+        if self.name in ("temperature", "shared"):
             return
         d = right * (r - np.eye(self.m)[y])
         self.H = g * self.H + right * r * (1 - r)
@@ -227,6 +278,75 @@ class Base:
             setattr(self, name, np.pad(array, [(0, 1)] * array.ndim))
 
 
+class Full(Base):
+    """Vector scaling and a whole matrix, whose curvature is a Kronecker product: H by C.
+
+    phi is x beyond `start`, centred over the classes and scaled. What has m x m numbers is kept in
+    single precision.
+    """
+
+    PRIOR, RIDGE, LEAST_SPREAD = 20.0, 0.3, 1e-4
+
+    def __init__(self, m, g, noise):
+        super().__init__("vector", m, g, precisions=(10.0, 3.0, 3.0), noise=noise)
+        self.begin()
+
+    def begin(self):
+        """Of the inputs nothing is known."""
+        self.spread, self.n_spread = 1.0, 1.0
+        self.C, self.n_C = np.zeros((self.m, self.m), np.float32), 0.0
+        self.P = np.eye(self.m).astype(np.float32) * np.float32(1 / (1 + self.RIDGE))
+        self.n, self.n_then = 0, 0
+
+    def phi(self, p, start):
+        y = logs(p) - start
+        return (y - y.mean()) / math.sqrt(max(self.spread / self.n_spread, self.LEAST_SPREAD))
+
+    def logits(self, p, shared, start):
+        A = self.A.astype(np.float64)
+        return super().logits(p, shared, start) + A @ self.phi(p, start)
+
+    def learn(self, p, y, silent, shared=(), start=0.0):
+        g, a, phi = self.g, self.PRIOR, self.phi(p, start)
+        r = without(self.row(p, shared, start), silent)
+        super().learn(p, y, silent, shared, start)
+        right = self.believed(r[y])
+        d, h = right * (r - np.eye(self.m)[y]), right * r * (1 - r)
+        s = self.P.astype(np.float64) @ phi
+        q = phi @ s
+        kept = 1 - (1 - g) * a / (self.H + a)
+        A = kept[:, None] * self.A.astype(np.float64) - np.outer(d / (self.H + a + h * q), s)
+        self.A = np.clip(A, -MOST_C, MOST_C).astype(np.float32)
+        self.A[silent] = 0
+        x = logs(p) - start
+        self.spread = g * self.spread + ((x - x.mean()) ** 2).mean()
+        self.n_spread = g * self.n_spread + 1
+        self.C = (g * self.C.astype(np.float64) + np.outer(phi, phi)).astype(np.float32)
+        self.n_C = g * self.n_C + 1
+        self.n += 1
+        if self.n >= 20 and (self.n >= 1.25 * self.n_then or self.n >= self.n_then + 500):
+            C = self.C.astype(np.float64) / self.n_C
+            self.P = np.linalg.inv(C + self.RIDGE * np.eye(self.m)).astype(np.float32)
+            self.n_then = self.n
+
+    def discount(self, d):
+        a = self.PRIOR
+        A = self.A.astype(np.float64) * (d * (self.H + a) / (d * self.H + a))[:, None]
+        super().discount(d)
+        self.A = A.astype(np.float32)
+        if d == 0:
+            self.begin()
+            return
+        self.spread, self.n_spread = d * self.spread, d * self.n_spread
+        self.C, self.n_C = (d * self.C.astype(np.float64)).astype(np.float32), d * self.n_C
+        self.n, self.n_then = math.floor(d * self.n), math.floor(d * self.n_then)
+
+    def add_class(self):
+        super().add_class()
+        self.C, self.P = (np.pad(array, [(0, 1)] * 2) for array in (self.C, self.P))
+        self.P[-1, -1] = 1 / (1 + self.RIDGE)
+
+
 class Oracle:
     """What a Corrector does, row by row; classes are 0..m-1.
 
@@ -239,7 +359,8 @@ class Oracle:
     CAP = 1.5
     FITTED_MIX = (20, 5, 2), (1000, 500, 50)
     MOVING_MIX = (2,), (50,)
-    MOVING, CALIBRATED = 0.02, 0.5  # prior weights
+    MOVING, PLAIN, RAW, CALIBRATED = 0.02, 0.01, 0.5, 0.5  # prior weights
+    STALE_HALF_LIVES = 50, 200  # of rows, of labels
     BINS = 15
 
     def __init__(
@@ -267,11 +388,17 @@ class Oracle:
         self.pseudo_count, self.prior_strength = pseudo_count, prior_strength
         self.train_counts = np.zeros(m) if train_counts is None else np.asarray(train_counts, float)
         self.L = np.zeros(m)
-        precisions = {"vector": (10.0, 3.0, 3.0), "matrix": (10.0, 3.0, 3.0)}
+        like = {"centred": "temperature"}
+        precisions = {
+            "vector": (10.0, 3.0, 3.0), "matrix": (10.0, 3.0, 3.0), "shared": (10.0, 3.0, 3.0, 3.0)
+        }  # fmt: skip
         self.bases = {
-            name: Base(name, m, self.g, precisions=precisions.get(name, (10.0,)), noise=label_noise)
-            for name in ("raw", "temperature", "vector", "matrix")
-        }
+            name: Base(like.get(name, name), m, self.g, precisions=precisions.get(name, (10.0,)),
+                       noise=label_noise)
+            for name in ("raw", "temperature", "vector", "matrix", "centred", "shared")
+        }  # fmt: skip
+        if "full" in self.paths:
+            self.bases["full"] = Full(m, self.g, label_noise)
         if self.columns:
             named = {split(path)[0] for path in self.paths}
             if self.alone or "vector" not in named:
@@ -282,13 +409,17 @@ class Oracle:
             self.bases["segmented"] = Base(
                 like, m, self.g, precisions=precisions, noise=label_noise
             )
-        self.S = {name: np.zeros(m) for name in (*self.bases, "fitted")}
+        self.S = {name: np.zeros(m) for name in (*self.bases, "fitted") if name not in NO_CAN}
         self.frozen = None
         # the shared features and the guards
         self.M, self.N = np.zeros(m), 0.0
         self.N_j, self.n_j = np.zeros(m), np.zeros(m)
         self.heard, self.silent = np.zeros(m, bool), np.zeros(m, bool)
         self.agree, self.differ, self.top = 0, 0, 0.0
+        # of the last rows and of the last labels: what was predicted, how many, and their squares
+        self.A, self.N_A, self.N2_A = np.zeros(m), 0.0, 0.0
+        self.B, self.N_B, self.N2_B = np.zeros(m), 0.0, 0.0
+        self.squares = np.zeros(m)
         # the second mixture
         self.last = Base("temperature", m, self.g, noise=label_noise)
         self.last_with = Base("temperature", m, self.g, noise=label_noise)
@@ -303,7 +434,9 @@ class Oracle:
     def start_paths(self):
         """The weights w, which are 0 for the segmented paths, and w', both without evidence."""
         own = np.array([path not in SEGMENTED_PATHS for path in self.paths])
-        self.w0, self.w0_with = np.where(own, 0.001, 0.0), np.full(len(self.paths), 0.001)
+        few = np.isin(self.paths, ("centred", "shared")) & (self.frozen is None)
+        self.w0_with = np.where(few, 0.2, 0.001)
+        self.w0 = np.where(own, self.w0_with, 0.0)
         for w0 in (self.w0, self.w0_with):
             first = self.paths.index(anchor(self.paths))
             w0[first] += 1 - w0.sum()
@@ -315,6 +448,10 @@ class Oracle:
         pi = [1 / 2, *pair]
         if self.moves:
             pi.append(self.MOVING)
+        if not self.alone:
+            pi.append(self.PLAIN)
+        if self.says_raw:
+            pi.append(self.RAW)
         self.own = len(pi)  # rows without columns: they come first
         if self.columns:
             pi += pair
@@ -336,6 +473,11 @@ class Oracle:
         return not self.alone and self.frozen is None
 
     @property
+    def says_raw(self):
+        """Whether there is a row "raw": after `fit` the anchor was validated."""
+        return not self.alone and self.frozen is None
+
+    @property
     def kappa(self):
         return self.m if self.pseudo_count is None else self.pseudo_count
 
@@ -354,12 +496,19 @@ class Oracle:
 
     # ---- bases and paths
 
+    def start_of(self, name):
+        """The mix that a base is centred on, as logarithms; 0 where it is not."""
+        return 0.0 if name in ("raw", "temperature") else np.log(self.q_train)
+
     def shared(self, name, segments=None):
-        """f1 and f2, for the bases that have weights t for them, and what a row's values say."""
-        if name not in ("vector", "matrix", "segmented"):
+        """The features that a base has weights t for, and what a row's values say."""
+        if name in ("raw", "temperature", "centred"):
             return ()
         f1, f2 = np.log((self.M + 1) / (self.N + self.m)), np.log(self.q_train)
-        return (f1, f2) if name != "segmented" else (f1, f2, *self.features(segments))
+        two = (f1 - f2, f2)
+        if name == "shared":
+            return (*two, np.log((self.N_j + 1) / (self.M + 1)))
+        return two if name != "segmented" else (*two, *self.features(segments))
 
     def given(self, segments):
         """A (column, text), or None, for each column."""
@@ -380,13 +529,16 @@ class Oracle:
 
     def base_row(self, name, p, segments=None):
         if name != "fitted":
-            return self.bases[name].row(p, self.shared(name, segments))
-        r = self.frozen.row(p)
+            return self.bases[name].row(p, self.shared(name, segments), self.start_of(name))
+        r = self.frozen_row(p)
         if self.ref is None:
             return r
         fitted, _, _ = self.chain.row(r, self.ref)
         f = self.believed()
         return f * fitted + (1 - f) * r
+
+    def frozen_row(self, p):
+        return self.frozen.row(p, start=self.start_of("fitted"))
 
     def believed(self):
         """f: 0 where rows are sharper or flatter than validation rows of such classes were."""
@@ -394,11 +546,13 @@ class Oracle:
 
     def observe_fitted(self, p):
         """The class mix behind `fitted`, and its guard, count a row."""
-        r, g = self.frozen.row(p), 2 ** (-1 / 300)
+        r, g = self.frozen_row(p), 2 ** (-1 / 300)
         fitted, *made = self.chain.row(r, self.ref)
         self.chain.observe(*made)
         self.D = g * self.D + (r**2).sum() - fitted @ self.sharp
         self.N_D = g * self.N_D + 1
+        if self.chain.rival is not None:
+            self.chain.rival.observe(r)
 
     @property
     def mean_anchor(self):
@@ -429,28 +583,57 @@ class Oracle:
         p = normalised(np.asarray(p, float))
         return {path: self.path_row(path, p, segments) for path in self.paths}
 
+    def judged(self, p, segments=None):
+        """What is sent is made of these: the paths, and the raw row in any case."""
+        return {"raw": normalised(np.asarray(p, float)), **self.explain(p, segments)}
+
     # ---- the row that is sent
 
-    def sent_rows(self, rows, silent=(), segments=None):
+    def sent_rows(self, rows, silent=(), segments=None, fresh=None):
         """All rows of a receipt, the largest probability of their mixture s, and its class."""
-        found = self.other_rows(rows, silent)
-        s = mixed(self.shares(segments), found)
+        found = self.other_rows(rows, silent, fresh)
+        s = mixed(self.shares_of_learned(segments), found)
         j = int(s.argmax())
         top = float(np.float32(s[j]))
         if not self.alone:
             found.append(self.calibrated(s, j, top))
         return np.array(found), top, j
 
-    def other_rows(self, rows, silent=()):
-        """Anchor, mixture, tempered, moving; with columns mixture' and tempered' behind them."""
+    def other_rows(self, rows, silent=(), fresh=None):
+        """Anchor, mixture, tempered, moving, plain, raw; then mixture' and tempered' of columns.
+
+        `fresh` is f of the mix, that of now unless it is given.
+        """
+        f = self.freshness() if fresh is None else fresh
         first = rows[anchor(self.paths)]
-        found = [first, *self.pair(rows, self.w, self.last, silent)]
+        mixture, tempered = self.pair(rows, self.w, self.last, silent)
+        back = first
         if self.moves:
             moving, _, _ = self.moving.row(first, self.mean_anchor)
-            found.append(without(moving, silent))
+            back = without(moving, silent)
+        found = [first, self.guarded(f, mixture, back), self.guarded(f, tempered, back)]
+        if self.moves:
+            found.append(back)
+        if not self.alone:
+            found.append(tempered)
+        if self.says_raw:
+            found.append(rows["raw"])
         if self.columns:
             found += self.pair(rows, self.w_with, self.last_with, silent)
         return found
+
+    def guarded(self, f, r, back):
+        return f * r + (1 - f) * back if f < 1 else r
+
+    def freshness(self):
+        """f: 0 where the last rows are others than those that had the last labels."""
+        if self.alone or min(self.N_A, self.N_B) <= 20:
+            return 1.0
+        off = (self.A / self.N_A - self.B / self.N_B) ** 2
+        variance = np.maximum(self.squares / self.N - (self.M / self.N) ** 2, 0)
+        share = self.N2_A / self.N_A**2 + self.N2_B / self.N_B**2
+        T = (off / ((variance + 0.001 / self.m) * share)).mean()
+        return float(np.clip((8 - T) / 4, 0, 1))
 
     def pair(self, rows, weights, last, silent):
         """A mixture of the paths, and that tempered."""
@@ -484,7 +667,7 @@ class Oracle:
         return np.append((1 - c) * self.shares(segments), c)
 
     def shares(self, segments=None):
-        """The weights of the others in s: of all rows but the calibrated one."""
+        """The weights of the others, mixed: of all rows but the calibrated one."""
         if self.alone:
             return np.array([1.0, 0.0, 0.0])
         own, log_own = self.group(slice(self.own))
@@ -495,6 +678,15 @@ class Oracle:
         S = min((0.0 if value is None else value.S for value in kept), default=0.0)
         share = 1 / (1 + np.exp(min(700.0, -min(log_with - log_own, self.CAP) - S)))
         return np.append((1 - share) * own, share * with_)
+
+    def shares_of_learned(self, segments=None):
+        """Those in the row that is calibrated: raw is left out, unless it holds all."""
+        shares = self.shares(segments)
+        if self.says_raw:
+            others = np.where(np.arange(len(shares)) == self.own - 1, 0.0, shares)
+            if others.sum() > 0:
+                return normalised(others)
+        return shares
 
     def group(self, part):
         """The weights within a group of rows, and the logarithm of what they are shares of."""
@@ -549,7 +741,7 @@ class Oracle:
             return self.explain(p)[self.paths[0]]
         p = normalised(np.asarray(p, float))
         trust = self.trust(p.argmax())
-        sent, _, _ = self.sent_rows(self.explain(p, segments), segments=segments)
+        sent, _, _ = self.sent_rows(self.judged(p, segments), segments=segments)
         learned = mixed(self.weights_of(segments), sent)
         return trust * learned + (1 - trust) * self.unlearned(p)
 
@@ -559,7 +751,7 @@ class Oracle:
         rows = {name: self.base_row(name, p, segments) for name in names}
         first = self.path_row(anchor(self.paths), p, segments)
         for name, r in rows.items():
-            if self.uncertainty_of(r) < self.threshold:
+            if name not in NO_CAN and self.uncertainty_of(r) < self.threshold:
                 S = self.g * self.S[name] + r
                 self.S[name] = S if self.g == 1 else np.where(S < 1e-300, 0.0, S)  # decayed
         if self.frozen is not None and self.ref is not None:
@@ -569,11 +761,14 @@ class Oracle:
         self.M, self.N = self.g * self.M + p, self.g * self.N + 1
         self.N_j, self.n_j = self.g * self.N_j, self.g * self.n_j
         self.N_j[p.argmax()] += 1
+        g = 2 ** (-1 / self.STALE_HALF_LIVES[0])
+        self.A, self.N_A, self.N2_A = g * self.A + p, g * self.N_A + 1, g**2 * self.N2_A + 1
+        self.squares = self.g * self.squares + p**2
 
     def process(self, p, segments=None):
         """The row sent and its receipt: what it was mixed from, before the guards, and top."""
         out = self.correct(p, segments)
-        sent, top, _ = self.sent_rows(self.explain(p, segments), segments=segments)
+        sent, top, _ = self.sent_rows(self.judged(p, segments), segments=segments)
         self.observe(p, segments)
         return out, np.append(sent, top).astype(np.float32)
 
@@ -586,6 +781,9 @@ class Oracle:
             self.learn_row(normalised(np.asarray(p, float)), y, receipt, segments)
         self.L = self.g * self.L + np.eye(self.m)[y]
         self.refresh_prior()
+        if p is not None:
+            p, g = normalised(np.asarray(p, float)), 2 ** (-1 / self.STALE_HALF_LIVES[1])
+            self.B, self.N_B, self.N2_B = g * self.B + p, g * self.N_B + 1, g**2 * self.N2_B + 1
 
     def learn_row(self, p, y, receipt, segments):
         j = p.argmax()
@@ -598,9 +796,9 @@ class Oracle:
             e = self.expected()
             self.silent = ~self.heard & (self.n_j < e - np.sqrt(e))
 
-        explained = self.explain(p, segments)
-        rows = {path: without(r, self.silent) for path, r in explained.items()}
-        now, *top_now = self.sent_rows(rows, self.silent, segments)
+        judged = self.judged(p, segments)
+        rows = {path: without(r, self.silent) for path, r in judged.items()}
+        now, *top_now = self.sent_rows(rows, self.silent, segments, fresh=1.0)
         sent, top, k = self.as_sent(receipt, y) or (now[:, y], *top_now)
         back = self.unlearned(p)
         if self.frozen is not None:
@@ -664,7 +862,7 @@ class Oracle:
         """Each base on what it says now; then the values, on what the base vector said."""
         expected = without(self.base_row("vector", p), self.silent)
         for name, base in self.bases.items():
-            base.learn(p, y, self.silent, self.shared(name, segments))
+            base.learn(p, y, self.silent, self.shared(name, segments), self.start_of(name))
         self.value_labels += 1
         for key in self.given(segments):
             if key is None:
@@ -693,7 +891,8 @@ class Oracle:
         if self.m == 2:  # from three classes on all share their bins
             self.bins = self.bins[:, : self.BINS] + self.bins[:, self.BINS :]
         self.m += 1
-        for name in ("train_counts", "L", "M", "V", "N_j", "n_j", "heard", "silent"):
+        for name in ("train_counts", "L", "M", "V", "N_j", "n_j", "heard", "silent", "A", "B",
+                     "squares"):  # fmt: skip
             setattr(self, name, np.pad(getattr(self, name), (0, 1)))
         self.S = {name: np.pad(sums, (0, 1)) for name, sums in self.S.items()}
         for part in (*self.bases.values(), self.last, self.last_with, self.moving):
@@ -717,8 +916,9 @@ class Oracle:
             value.discount(d)
         new.S = {name: d * sums for name, sums in new.S.items()}
         for name in ("M", "N", "N_j", "n_j", "agree", "differ", "top", "odds", "bins", "V", "N_V",
-                     "recent"):  # fmt: skip
+                     "recent", "A", "N_A", "B", "N_B", "squares"):  # fmt: skip
             setattr(new, name, d * getattr(new, name))
+        new.N2_A, new.N2_B = d**2 * new.N2_A, d**2 * new.N2_B
         new.n = math.floor(d * new.n)
         return new
 
@@ -737,8 +937,9 @@ class Oracle:
         w, w_with, n = self.w, self.w_with, self.n
         self.start()
         self.w, self.w_with, self.n, self.bins = w, w_with, n, bins
-        if not self.alone:  # of a row "moving" nothing is known
+        if not self.alone:  # of the rows "moving" and "raw" nothing is known
             self.odds = np.insert(odds, 3, 0.0)
+            self.odds = np.insert(self.odds, 5, 0.0)
 
     # ---- validation data
 
@@ -752,7 +953,7 @@ class Oracle:
         self.frozen = self.four_passes(P, y, orders, *kind)
         self.ref = None
         if n >= 500:
-            self.follow_mix(np.array([self.frozen.row(p) for p in P]), np.asarray(y))
+            self.follow_mix(np.array([self.frozen_row(p) for p in P]), np.asarray(y))
         for i in orders[0]:
             self.step_bases(P[i], y[i], None if segments is None else segments[i])
             self.L = self.g * self.L + np.eye(m)[y[i]]
@@ -767,13 +968,15 @@ class Oracle:
         squares = (R**2).sum(axis=1)
         sums, counts = np.bincount(y, squares, m), np.bincount(y, minlength=m)
         self.sharp = (sums + 5 * squares.mean()) / (counts + 5)
-        self.chain, self.D, self.N_D = Chain(m, *self.FITTED_MIX), 0.0, 0.0
+        rival = Cells(R)
+        factor = 1 + counts / 5
+        self.chain, self.D, self.N_D = Chain(m, *self.FITTED_MIX, rival, factor), 0.0, 0.0
 
     def four_passes(self, P, y, orders, name, a):
         base = Base(name, self.m, 1.0, 4.0 * a, 0.5, (40.0,))
         for order in orders:
             for i in order:
-                base.learn(P[i], y[i], self.silent)
+                base.learn(P[i], y[i], self.silent, start=self.start_of("fitted"))
         return base
 
     def ladder(self, P, y, orders):
@@ -790,7 +993,8 @@ class Oracle:
                     P, y, [[i for i in order if fold[i] != f] for order in orders], *kind
                 )
                 for i in np.flatnonzero(fold == f):
-                    loss[i] = -math.log(max(base.row(P[i])[y[i]], 1e-6))
+                    row = base.row(P[i], start=self.start_of("fitted"))
+                    loss[i] = -math.log(max(row[y[i]], 1e-6))
             if held is None or (held[1] - loss).mean() > (held[1] - loss).std() / math.sqrt(n):
                 held = (kind, loss)
         return held[0]

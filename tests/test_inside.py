@@ -248,7 +248,8 @@ assert corrector.n_labels == 10
     "forks while other threads call learners and alarms": """
 from stream_can import Learner
 from stream_can.trust import Alarm
-learners, alarms = [Learner(Corrector(M), recent_mb=0.2) for _ in range(2)], [Alarm() for _ in range(2)]
+learners = [Learner(Corrector(M), recent_mb=0.2) for _ in range(2)]
+alarms = [Alarm() for _ in learners]
 ended = threading.Event()
 def learn(learner, alarm):
     for i in range(10**9):

@@ -170,7 +170,9 @@ def test_errors_say_name_value_and_what_is_expected(setting, message):
 def test_kafka_refuses_a_setting_with_the_same_words():
     given = {"bootstrap_servers": "a:1", "application_id": "a", "input": "i", "output": "o"}
     given["classes"] = "x,y"
-    with pytest.raises(SettingsError, match=r"half_life: -1\.0, expected a number >= 0\.001: events"):
+    with pytest.raises(
+        SettingsError, match=r"half_life: -1\.0, expected a number >= 0\.001: events"
+    ):
         load(None, given | {"half_life": "-1"}, {})
     with pytest.raises(SettingsError, match="uncertainty: 'sure', expected one of"):
         load(None, given | {"uncertainty": "sure"}, {})

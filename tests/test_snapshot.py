@@ -84,7 +84,7 @@ WRONG_ARRAYS = {
     "huge": ({"labels": np.full(3, 1e308)}, "labels holds a number"),
     "steep": ({"u.vector": np.array([2.5, 0, 0])}, "u.vector holds a number"),
     "negative": ({"counts": np.array([1, 1, -2])}, "counts holds a number"),
-    "weights": ({"weights": np.zeros(8)}, "weights does not sum to 1"),
+    "weights": ({"weights": np.zeros(11)}, "weights does not sum to 1"),
 }
 
 
@@ -179,7 +179,7 @@ def test_other_classes_or_paths_are_refused():
         Corrector.from_bytes(data, ["a", "x", "c"])
     with pytest.raises(SnapshotMismatch, match="3 classes, expected 4"):
         Corrector.from_bytes(data, 4)
-    with pytest.raises(SnapshotMismatch, match="8 paths, expected 1"):
+    with pytest.raises(SnapshotMismatch, match="11 paths, expected 1"):
         Corrector.from_bytes(data, paths=["can"])
     with pytest.raises(
         SnapshotMismatch, match=r"train_counts differ at 0: it has 5\.0, expected 6\.0"

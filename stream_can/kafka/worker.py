@@ -189,7 +189,9 @@ class Worker:
 
         def counted(known: Known) -> Known:
             return known._replace(
-                dropped=learner.dropped, foreign=learns.foreign, changed=learner.changed_labels,
+                dropped=learner.dropped,
+                foreign=learns.foreign,
+                changed=learner.changed_labels,
                 early=learner.early_labels,
             )
 

@@ -25,7 +25,8 @@ MOST_C = 6.0
 """Bounds of log b, the t of shared features, and the entries of c and A."""
 
 MATRIX_LIMIT = 256
-"""Number of classes above which ``matrix`` (2 m^2 numbers) must be requested by name."""
+"""Number of classes above which ``matrix`` (2 m^2 numbers) and ``full`` (3 m^2 numbers, m^2
+multiplications a row) must be requested by name."""
 
 
 class Base(NamedTuple):
@@ -33,9 +34,11 @@ class Base(NamedTuple):
 
     name: str
     features: int = 0
-    """Number of weighted features: 0 changes nothing, 1 is b, 3 is b and the two shared ones."""
+    """Number of weighted features: 0 changes nothing, 1 is b, 3 is b and the two shared ones, 4
+    has that of how often a class is the likeliest."""
     arrays: str = ""
-    """Its arrays, by name in the state: log b and t, curvatures, c, H, A, G."""
+    """Its arrays, by name in the state: log b and t, curvatures, c, H, A, G; of a whole matrix its
+    inputs' moments C, precision P, spread s and numbers of labels n."""
     optional: tuple[str, ...] = ()
     """Full names of optional arrays."""
     learns: bool = True
@@ -44,23 +47,34 @@ class Base(NamedTuple):
     """Number of classes above which it is not a default."""
     segmented: bool = False
     """Whether it has two more features per column, and A if the base matrix is in use."""
+    centred: bool = False
+    """Whether it stretches what a row says beyond the training prior, not the row itself."""
+    can: bool = True
+    """Whether a path goes on with CAN."""
 
     @property
-    def paths(self) -> tuple[str, str]:
+    def paths(self) -> tuple[str, ...]:
         """Without and with CAN."""
-        return (self.name, "can" if self.name == "raw" else f"{self.name}+can")
+        with_can = "can" if self.name == "raw" else f"{self.name}+can"
+        return (self.name, with_can) if self.can else (self.name,)
 
 
-FITTED_OPTIONAL = ("c.fitted", "A.fitted", "ref", "Q", "Q.500", "Q.50", "W", "sharp", "D")
+FITTED_OPTIONAL = (
+    "c.fitted", "A.fitted", "ref", "Q", "Q.500", "Q.50", "W", "W.rival", "sharp", "D", "held",
+    "cells", "edges", "rival.low", "rival.middle", "rival.high",
+)  # fmt: skip
 BASES = {
     base.name: base
     for base in (
         Base("raw", learns=False),
         Base("temperature", 1, "uK"),
-        Base("vector", 3, "uKcH"),
-        Base("matrix", 3, "uKcHAG", most_classes=MATRIX_LIMIT),
-        Base("fitted", 1, "u", FITTED_OPTIONAL, learns=False),
-        Base("segmented", 3, "uKcH", ("A.segmented", "G.segmented"), segmented=True),
+        Base("vector", 3, "uKcH", centred=True),
+        Base("matrix", 3, "uKcHAG", most_classes=MATRIX_LIMIT, centred=True),
+        Base("centred", 1, "uK", centred=True, can=False),
+        Base("shared", 4, "uK", centred=True, can=False),
+        Base("full", 3, "uKcHACPsn", most_classes=MATRIX_LIMIT, centred=True, can=False),
+        Base("fitted", 1, "u", FITTED_OPTIONAL, learns=False, centred=True),
+        Base("segmented", 3, "uKcH", ("A.segmented", "G.segmented"), segmented=True, centred=True),
     )
 }
 """All bases. ``fitted`` exists after ``fit``, ``segmented`` where columns are declared."""

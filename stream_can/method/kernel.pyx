@@ -20,7 +20,8 @@ from stream_can.method.calibrated cimport (
 )
 from stream_can.method.checks cimport memory, memory32, open_rows
 from stream_can.method.class_mix cimport (
-    Chain, counted, fold_mix, follow_mix, inverse_mean, observe_mix,
+    Cells, Chain, cell_likelihood, count_cell, counted, fold_mix, follow_mix, inverse_mean,
+    observe_mix,
 )
 from stream_can.method.judging cimport one_sided, share_back, trusted
 from stream_can.method.lock cimport Lock, a_fork_waits, enter_rows, leave_rows
@@ -33,6 +34,7 @@ from stream_can.method.values cimport (
     Slots, Values, features_of, judge_values, smallest_odds, values_learn,
 )
 from stream_can.method.vectormath cimport *
+from stream_can.method.whole cimport Whole, add_whole, find_phi, learn_whole
 
 
 import numpy as np
@@ -42,7 +44,7 @@ from stream_can.method.bases import BASES, MOST_C, MOST_LOG_B, MOST_T
 from stream_can.method.paths import anchor, split
 from stream_can.method.rows import as_float64
 from stream_can.method.state import MOST_EVENTS as most_events
-from stream_can.method.sums import EXPERTS, MOVING_EXPERTS
+from stream_can.method.sums import EXPERTS, LATE_LABELS_HALF_LIFE, MOVING_EXPERTS, THIRDS
 from stream_can.method.sums import parts as parts_of_sums
 from stream_can.method.uncertain import UNCERTAINTIES
 
@@ -55,7 +57,7 @@ cpdef enum Mode:
 
 cdef enum:
     TOP = 5                             # the classes that speak in a matrix base
-    MOST_KNOWN = 12                     # of a label: what seven rows gave it, their top, its set
+    MOST_KNOWN = 14                     # of a label: what nine rows gave it, their top, its set
     OF_SET = 4                          # of its set: what the row sent gave it, theta, the row
     TAIL = 3                            # of a receipt, behind the row sent: theta, the row
 
@@ -74,11 +76,19 @@ cdef double[2] LIMITS = [MOST_LOG_B, MOST_T]
 cdef double MOST_ODDS = 1.5             # of the rows with columns against those without
 # Of the sum of what comes back before agreement alone is held to be a choice.
 cdef double SPARE = 5.0
-cdef double MOVING_PRIOR = 0.02         # pi of the row that follows the class mix
+cdef double MOVING_PRIOR = 0.02         # pi of the row that follows the class mix,
+cdef double PLAIN_PRIOR = 0.01          # of the tempered one where the mix is not stale,
+cdef double RAW_PRIOR = 0.5             # and of the row as it came
+cdef double FEW_LATE = 20               # so many rows and labels tell whether a mix is stale,
+cdef double FRESH_BELOW = 8             # which is not believed in from here on,
+cdef double FRESH_RANGE = 4             # and wholly so much below
+cdef double LEAST_VARIANCE = 0.001      # of a class in the rows, times m
 cdef double ROWS_GROWTH = 2.0 ** 0.001  # of the weight of rows in what sets believe in
 cdef double NOT_COUNTED = -1            # the row's number where a set was made and not counted,
 cdef double NOT_FAIR = -2               # and where its label teaches no sets
 cdef double LEAST_FLAT = 0.04           # how much flatter rows are before the guard of the mix acts
+cdef double RIVAL_ROWS = 200            # of validation, that the cells of the rival weigh,
+cdef double RIVAL_ROWS_OF_CLASS = 30    # or so many a class
 cdef double MOST_FLAT = 0.08            # and where nothing of the mix is left
 
 
@@ -95,8 +105,11 @@ cdef struct Base:
     Py_ssize_t part     # which of the sums its confident rows go into
     double exponent
     bint learns
-    bint shares         # has the shared features f1, f2
+    bint centred        # stretches y and not x
+    bint shares         # has the shared features f1 - f2 and f2
+    bint counts         # and f3
     int n_t             # and features of the columns behind them
+    Whole *whole        # has a whole matrix; NULL else
     bint uncertain      # of the row at hand
     Py_ssize_t path     # where its own row goes among the paths, -1 for nowhere
     Py_ssize_t can      # where the row after CAN goes
@@ -107,6 +120,7 @@ cdef struct Base:
 cdef struct Row:        # the row at hand
     double *p           # divided by its sum
     double *x           # its logarithms
+    double *y           # and what they say beyond the training prior, x - f2
     double *residual
     const long long *slots      # of the values of its columns, NULL where it gives none
     double *top         # to find the largest in
@@ -117,11 +131,12 @@ cdef struct Row:        # the row at hand
 
 
 cdef struct Features:   # shared by all classes
-    double *f1          # log of the mean prediction
+    double *f1          # log of the mean prediction, less f2
     double *f2          # log of the training prior
+    double *f3          # log of how often a class is the likeliest, against the mean prediction
     double *values      # of the columns: slow and fast of each
     double *work        # for the step of a base that has them
-    double widest       # |z| without the part of f1, which grows with N
+    double widest       # |z| without the part of N, which grows
     bint stale          # f1 is older than M
     bint wide           # sums of logits may leave the range of exp
 
@@ -145,12 +160,17 @@ cdef struct Mixture:    # of the paths, as it is and at a temperature of its own
 cdef struct Second:     # the second mixture: what is sent is mixed from these
     Mixture of[2]       # mixtures without and with columns
     int n               # 2 with columns
-    int n_sent          # the rows: anchor, mixture, tempered, [moving], [mixture and tempered with
-    int n_without       # columns], calibrated; how many of them know no columns,
-    int moving          # and which is that of the moving mix, 0 without it
-    double prior[7]     # pi
-    double *odds[7]     # G; NULL for the anchor
-    double final[7]     # the weight of each in its group; of the calibrated row against all others
+    int n_sent          # the rows: anchor, mixture, tempered, [moving], plain, [raw], [mixture and
+    int n_without       # tempered with columns], calibrated; how many of them know no columns,
+    int moving          # and which is that of the moving mix, 0 without it,
+    int plain
+    int raw             # and 0 without it
+    double prior[9]     # pi
+    double *odds[9]     # G; NULL for the anchor
+    double final[9]     # the weight of each in its group; of the calibrated row against all others
+    double *came        # the row "raw" of the row at hand
+    double *guarded[2]  # mixture and tempered, as they are sent where the mix is stale
+    double fresh        # f: how far what labels taught of the mix is believed in
     double *recent      # decayed log loss before and after, and their weight
 
 
@@ -162,10 +182,26 @@ cdef struct Moving:     # the class mix without labels: behind the fitted base, 
     const double *sharp     # mean |r|^2 of the validation rows of each class; NULL without a guard
     double *D           # decayed sum of how much flatter rows are, then their number
     double flatter      # and of the row at hand
+    Cells cells         # of the rival of the chain behind the fitted base
+    Py_ssize_t of_cells[3]
+    Py_ssize_t of_rival
     Py_ssize_t of_Q[3]  # which part of sums each is
     Py_ssize_t of_V
     Py_ssize_t of_W
     Py_ssize_t of_D
+
+
+cdef struct Late:       # what was predicted of late, of all rows and of those with labels
+    double *rows        # decayed sum of the last rows, then their number; NULL of a single path
+    double *labels      # and over the last labels
+    double *rows_squares        # sum of the squares of their weights
+    double *labels_squares
+    double *squares     # decayed sum of the rows' squares, then their number
+    double kept         # what rows keep of theirs,
+    double kept_labels  # and labels
+    Py_ssize_t of_rows  # which part of sums each is
+    Py_ssize_t of_rows_squares
+    Py_ssize_t of_squares
 
 
 cdef struct Guards:
@@ -277,13 +313,15 @@ cdef class Model:
     cdef Moving moving
     cdef Calibrated top
     cdef Guards guards
+    cdef Late late
+    cdef Whole whole
     cdef Part *parts
     cdef Py_ssize_t of_mean, of_predicted   # which parts those are
     cdef double g                       # what a decayed sum keeps at each event
     cdef double threshold, pseudo_count, a, curvature_b, floor
     cdef double kept, wrong             # (1-eps) and eps/m: of a label, kept u + wrong
     cdef int kind
-    cdef bint logs, tops, shares, guarded
+    cdef bint logs, tops, centred, shares, counts_best, guarded
     cdef object prior_row               # the array behind q
     cdef object keep                    # every array that a pointer goes into
 
@@ -313,8 +351,8 @@ cdef class Model:
         self.values, self.n_columns = values, 0 if values is None else len(values.columns)
         self.slots = NULL if values is None else &values.slots
         self.second.n = 1 if values is None else 2
-        n_features = 3 + 2 * self.n_columns
-        work = np.zeros((12 + 3 * self.second.n + 2 * self.n_bases, width))
+        n_features = max(4, 3 + 2 * self.n_columns)
+        work = np.zeros((19 + 3 * self.second.n + 2 * self.n_bases, width))
         more = np.zeros((2 * n_features + 1) * m + n_features * (n_features + 1))
         prior, silent = np.empty(m), np.empty(m, np.int64)
         logs = np.log(np.maximum(train, 1e-300))
@@ -323,7 +361,12 @@ cdef class Model:
         rows = iter(work)
         self.row.p, self.row.x = pointer(next(rows), width), pointer(next(rows), width)
         self.row.top, self.row.residual = pointer(next(rows), width), pointer(next(rows), width)
-        self.features.f1 = pointer(next(rows), width)
+        self.row.y = pointer(next(rows), width)
+        self.features.f1, self.features.f3 = pointer(next(rows), width), pointer(next(rows), width)
+        self.whole.phi, self.whole.Pphi = pointer(next(rows), width), pointer(next(rows), width)
+        self.second.came = pointer(next(rows), width)
+        self.second.guarded[0] = pointer(next(rows), width)
+        self.second.guarded[1] = pointer(next(rows), width)
         self.features.values = pointer(more, len(more))
         self.features.work = self.features.values + 2 * self.n_columns * m
         for i in range(self.second.n):
@@ -351,18 +394,25 @@ cdef class Model:
         for i, name in enumerate(names):
             base = &self.bases[i]
             about = BASES[name]
-            alone, can = about.paths
+            alone, can = about.paths[0], about.paths[1] if about.can else None
             base.path = paths.index(alone) if alone in paths else -1
             base.can = paths.index(can) if can in paths else -1
             base.r = pointer(next(rows), width)
             base.normalised = pointer(next(rows), width)
             base.learns, base.shares = about.learns, about.features > 1 and shared_features
+            base.centred = about.centred
             base.exponent = exponent if about.learns else 0.5
+            base.counts = about.features == 4
+            self.counts_best = self.guarded or self.counts_best or base.counts
             self.shares = self.shares or base.shares
+            self.centred = self.centred or base.centred
             self.logs = self.logs or about.features > 0
             if base.can >= 0:
                 base.S = pointer(state[f"S.{name}"], m)
             base.n_t = 2 * self.n_columns if about.segmented else 0
+            if "P" in about.arrays:
+                base.whole = &self.whole
+                self.lay_out_whole(state)
             n_features = about.features + base.n_t
             if about.features > 0:
                 base.u = pointer(state[f"u.{name}"], n_features)
@@ -370,7 +420,7 @@ cdef class Model:
                     base.K = pointer(state[f"K.{name}"], n_features * (n_features + 1) // 2)
             if f"c.{name}" in state:
                 base.c = pointer(state[f"c.{name}"], m)
-            if f"A.{name}" in state:
+            if f"A.{name}" in state and base.whole == NULL:
                 base.A = pointer32(state[f"A.{name}"], m * m)
                 self.tops = True
             if base.learns and base.c != NULL:
@@ -388,10 +438,10 @@ cdef class Model:
         self.lay_out_sent(state, rows)
         if miss > 0:
             self.lay_out_sets(state, miss, half_life)
-        # |z| without the part of f1, which grows with N
-        self.features.widest = -exp(LARGEST_LOG_B) * log(self.floor)
-        self.features.widest += LARGEST_T * float(-logs.min())
-        self.features.widest += 30
+        furthest = float(-logs.min())
+        self.features.widest = exp(LARGEST_LOG_B) * (furthest - log(self.floor))
+        self.features.widest += (1 + 2 * LARGEST_T) * furthest + 30
+        self.features.wide = self.features.widest > 690
         self.refresh()
 
     cdef void refresh(self) noexcept nogil:
@@ -416,6 +466,12 @@ cdef class Model:
         order = {part.array: i for i, part in enumerate(layout)}
         self.of_mean, self.of_predicted = order["mean"], order["predicted"]
         self.moving.of_V, self.moving.of_D = order.get("V", -1), order.get("D", -1)
+        self.moving.of_rival = order.get("W.rival", -1)
+        for i, name in enumerate(THIRDS):
+            self.moving.of_cells[i] = order.get(name, -1)
+        self.late.of_rows = order.get("late.rows", -1)
+        self.late.of_rows_squares = order.get("late.rows.squares", -1)
+        self.late.of_squares = order.get("squares", -1)
         self.moving.of_W = order.get("W", order.get("W.moving", -1))
         for i, name in enumerate(EXPERTS if "Q" in order else MOVING_EXPERTS):
             self.moving.of_Q[i] = order.get(name, -1)
@@ -431,6 +487,17 @@ cdef class Model:
             self.parts[i].array, self.parts[i].size = pointer(array, len(array)), len(array)
             self.parts[i].decay = self.g if part.decay is None else part.decay
             self.parts[i].counted = part.counted
+        return 0
+
+    cdef int lay_out_whole(self, dict state) except -1:
+        """Set up the whole matrix of the base full."""
+        cdef Py_ssize_t m = self.m
+        square = np.empty(m * m)
+        self.whole.A, self.whole.C = (
+            pointer32(state["A.full"], m * m), pointer32(state["C.full"], m * m))
+        self.whole.P, self.whole.s = pointer32(state["P.full"], m * m), pointer(state["s.full"], 3)
+        self.whole.n, self.whole.square = integers(state["n.full"], 2), pointer(square, m * m)
+        self.keep = (*self.keep, square)
         return 0
 
     cdef int lay_out_mix(self, dict state, rows) except -1:
@@ -453,6 +520,13 @@ cdef class Model:
             return 0
         self.moving.ref = pointer(state["ref"], m)
         self.moving.frozen, chain.row = workspace(rows), self.fitted.r
+        chain.ref, chain.held = self.moving.ref, pointer(state["held"], m)
+        chain.rival = pointer(state["W.rival"], 1)
+        for i, name in enumerate(THIRDS):
+            self.moving.cells.counts[i] = pointer(state[name], m + 1)
+        self.moving.cells.prior = pointer(state["cells"], 3 * m)
+        self.moving.cells.edges = pointer(state["edges"], 2)
+        self.moving.cells.strength = max(RIVAL_ROWS, RIVAL_ROWS_OF_CLASS * m)
         if "sharp" in state:
             self.moving.sharp, self.moving.D = pointer(state["sharp"], m), pointer(state["D"], 2)
         return 0
@@ -462,12 +536,21 @@ cdef class Model:
         cdef Second *of = &self.second
         cdef double tail = 0.25 if of.n == 1 else 0.125
         pi, odds = [0.5, tail, tail], [None, *state["odds"].reshape(2, 1)]
+        of.fresh = 1
         if self.guarded:
             if "V" in state:
                 of.moving = 3
                 pi.append(MOVING_PRIOR)
                 odds.append(state["odds.moving"])
+            of.plain = len(pi)
+            pi.append(PLAIN_PRIOR)
+            odds.append(state["odds.plain"])
+            if "V" in state:
+                of.raw = len(pi)
+                pi.append(RAW_PRIOR)
+                odds.append(state["odds.raw"])
             of.n_without = len(pi)
+            self.lay_out_late(state)
             if of.n == 2:
                 pi += [tail, tail]
                 odds += [*state["odds.segmented"].reshape(2, 1)]
@@ -482,6 +565,18 @@ cdef class Model:
             of.prior[i], of.odds[i] = prior, NULL if array is None else pointer(array, 1)
         of.n_sent = self.n_sent = len(pi)
         self.receipt_size, self.n_known = self.n_sent * self.m + 1, self.n_sent + 1
+        return 0
+
+    cdef int lay_out_late(self, dict state) except -1:
+        """Set up what tells whether the mix that labels taught is stale."""
+        cdef Py_ssize_t m = self.m
+        self.late.rows, self.late.labels = (
+            pointer(state["late.rows"], m + 1), pointer(state["late.labels"], m + 1))
+        self.late.squares = pointer(state["squares"], m + 1)
+        self.late.rows_squares = pointer(state["late.rows.squares"], 1)
+        self.late.labels_squares = pointer(state["late.labels.squares"], 1)
+        self.late.kept = self.parts[self.late.of_rows].decay
+        self.late.kept_labels = 2.0 ** (-1.0 / LATE_LABELS_HALF_LIFE)
         return 0
 
     cdef int lay_out_sets(self, dict state, double miss, double half_life) except -1:
@@ -581,13 +676,17 @@ cdef class Model:
             x += smallest_odds(self.slots, self.row.slots, self.n_columns)
         return sigmoid(x)
 
-    # ---- Bases: r = softmax(b x + t1 f1 + t2 f2 + c + sum of w_k A_k over k in J)
+    # ---- Bases: r = softmax(f2 + b y + t1 (f1 - f2) + t2 f2 + c + sum of w_k A_k over k in J)
 
     cdef void refresh_features(self) noexcept nogil:
-        """Update f1 = log((M + 1) / (N + m)) if predictions were observed since."""
+        """Update f1 - f2, f1 = log((M + 1) / (N + m)), if predictions were observed since."""
         cdef double log_total = log(self.mean[self.m] + self.m)
         log_mean(self.mean, log_total, self.features.f1, self.m)
-        self.features.wide = self.features.widest + LARGEST_T * log_total > 690
+        if self.counts_best:
+            log_mean(self.guards.predicted, log_total, self.features.f3, self.m)
+            add_weighed(self.features.f1, -1, self.features.f3, self.m)
+        add_weighed(self.features.f2, -1, self.features.f1, self.m)
+        self.features.wide = self.features.widest + 2 * LARGEST_T * log_total > 690
         self.features.stale = False
 
     cdef void find_speakers(self) noexcept nogil:
@@ -636,13 +735,20 @@ cdef class Model:
             memcpy(base.r, self.row.p, m * sizeof(double))
             return
         b = exp(base.u[0])
-        if base.c == NULL:
-            times(self.row.x, b, base.r, m)
+        if base.counts:
+            stretch(self.row.y, b, self.features.f2, base.r, m)
+            add_weighed(self.features.f1, base.u[1], base.r, m)
+            add_weighed(self.features.f2, base.u[2], base.r, m)
+            add_weighed(self.features.f3, base.u[3], base.r, m)
         elif base.shares:
-            combine(self.row.x, self.features.f1, self.features.f2, base.c, b, base.u[1],
-                    base.u[2], base.r, m)
+            combine(self.row.y, self.features.f1, self.features.f2, base.c, b, base.u[1],
+                    1 + base.u[2], base.r, m)
+        elif base.centred:
+            stretch(self.row.y, b, self.features.f2, base.r, m)
+            if base.c != NULL:
+                add_weighed(base.c, 1, base.r, m)
         else:
-            times_plus(self.row.x, b, base.c, base.r, m)
+            times(self.row.x, b, base.r, m)
         if base.n_t > 0 and self.row.slots != NULL:
             for j in range(base.n_t):
                 if self.row.slots[j // 2] > 0:
@@ -651,7 +757,10 @@ cdef class Model:
             self.weigh_speakers(base.exponent)
             for j in range(self.row.n_top):
                 add_row(base.A + self.row.speaker[j] * m, self.row.speak[j], base.r, m)
-        if base.n_t > 0 or base.shares and self.features.wide:
+        if base.whole != NULL:
+            find_phi(base.whole, self.row.y, m)
+            add_whole(base.whole, base.r, m)
+        if base.n_t > 0 or base.whole != NULL or base.centred and self.features.wide:
             exp_shifted(base.r, m)
         else:
             exp_all(base.r, m)
@@ -667,6 +776,7 @@ cdef class Model:
         cdef double *r = self.fitted.r
         cdef double by
         memcpy(mix.frozen, r, self.m * sizeof(double))
+        mix.chain.l_rival = cell_likelihood(&mix.cells, mix.frozen, self.m)
         follow_mix(&mix.chain, mix.frozen, self.m)
         if mix.sharp == NULL:
             return
@@ -683,9 +793,14 @@ cdef class Model:
     cdef void observe_class_mix(self) noexcept nogil:
         """Count the present row in the class mix."""
         cdef Moving *mix = &self.moving
+        cdef int i
         if mix.chain.n == 0:
             return
         observe_mix(&mix.chain, self.m)
+        if mix.chain.rival != NULL:
+            for i in range(3):
+                count_cell(&mix.cells, i, mix.cells.counts[i], self.parts[mix.of_cells[i]].decay,
+                           self.m)
         if mix.V != NULL:
             count_row(mix.V, self.g, mix.chain.v, self.m)
         elif mix.sharp != NULL:
@@ -702,6 +817,11 @@ cdef class Model:
         for i in range(mix.chain.n):
             sums[mix.of_W * width + i] += log_of(mix.chain.l[i])
             count_row(sums + mix.of_Q[i] * width, mix.chain.decay[i], counted(&mix.chain, i, m), m)
+        if mix.chain.rival != NULL:
+            sums[mix.of_rival * width] += log_of(mix.chain.l_rival)
+            for i in range(3):
+                count_cell(&mix.cells, i, sums + mix.of_cells[i] * width,
+                           self.parts[mix.of_cells[i]].decay, m)
         if mix.V != NULL:
             count_row(sums + mix.of_V * width, self.g, mix.chain.v, m)
         elif mix.sharp != NULL:
@@ -738,11 +858,13 @@ cdef class Model:
         divide(p, sum_of(p, self.m), self.row.p, self.m)
         if self.logs:
             log_clipped(self.row.p, self.floor, self.row.x, self.m)
+        if self.centred:
+            subtract(self.row.x, self.features.f2, self.row.y, self.m)
         if self.shares and self.features.stale:
             self.refresh_features()
         if self.tops:
             self.find_speakers()
-        if self.guarded:
+        if self.counts_best:
             self.find_best()
         for i in range(self.n_bases):
             self.recalibrate(&self.bases[i])
@@ -800,32 +922,69 @@ cdef class Model:
             return self.anchor_row()
         if i == self.second.moving:
             return self.moving.chain.row
+        if i == self.second.plain:
+            return tempered_row(&self.second.of[0])
+        if i == self.second.raw:
+            return self.second.came
+        if i <= 2 and self.second.fresh < 1:
+            return self.second.guarded[i - 1]
         mixture = &self.second.of[0 if i < self.second.n_without else 1]
-        if i == 1 or i == self.second.n_without:
-            return mixture.mixed
-        return tempered_row(mixture)
+        return mixture.mixed if i == 1 or i == self.second.n_without else tempered_row(mixture)
 
-    cdef void mix_sent(self, double *out) noexcept nogil:
-        """Mix the rows of :meth:`sent_row`, and calibrate the result."""
+    cdef double freshness(self) noexcept nogil:
+        """f: 0 where the last rows are others than those that had the last labels."""
+        cdef Late *late = &self.late
+        cdef Py_ssize_t m = self.m
+        cdef double T, rows = late.rows[m], labels = late.labels[m]
+        if rows <= FEW_LATE or labels <= FEW_LATE:
+            return 1
+        T = apart(late.rows, late.labels, late.squares, self.mean, LEAST_VARIANCE / m, m) / m
+        T /= late.rows_squares[0] / (rows * rows) + late.labels_squares[0] / (labels * labels)
+        T = (FRESH_BELOW - T) / FRESH_RANGE
+        return max(T, 0.0) if T < 1 else 1.0
+
+    cdef void guard_mixtures(self, double fresh) noexcept nogil:
+        """Set f, and the mixture and the tempered one as they are sent with it."""
+        cdef const double *back
         cdef Second *of = &self.second
-        cdef double share
+        of.fresh = fresh
+        if fresh == 1:
+            return
+        back = self.anchor_row() if of.moving == 0 else self.moving.chain.row
+        memcpy(of.guarded[0], of.of[0].mixed, self.m * sizeof(double))
+        memcpy(of.guarded[1], tempered_row(&of.of[0]), self.m * sizeof(double))
+        shrink(of.guarded[0], fresh, back, self.m)
+        shrink(of.guarded[1], fresh, back, self.m)
+
+    cdef double mix_sent(self, double *out) noexcept nogil:
+        """Mix the rows of :meth:`sent_row`, and calibrate the result; return the share of the row
+        as it came in what is sent, which is not in what is calibrated."""
+        cdef Second *of = &self.second
+        cdef double share = 0, raw
         cdef int i
-        mix_three(self.anchor_row(), of.final[0], of.of[0].mixed, of.final[1],
-                  tempered_row(&of.of[0]), of.final[2], out, self.m)
-        if of.moving > 0:
-            add_weighed(self.moving.chain.row, of.final[of.moving], out, self.m)
+        mix_three(self.anchor_row(), of.final[0], self.sent_row(1), of.final[1],
+                  self.sent_row(2), of.final[2], out, self.m)
+        for i in range(3, of.n_without):
+            if i != of.raw:
+                add_weighed(self.sent_row(i), of.final[i], out, self.m)
         if of.n > 1:
             share = self.share()
             scale(out, 1 - share, self.m)
             for i in range(of.n_without, of.n_sent - 1):
                 add_weighed(self.sent_row(i), share * of.final[i], out, self.m)
+        raw = 0 if of.raw == 0 else (1 - share) * of.final[of.raw]
+        if 0 < raw < 1:
+            scale(out, 1 / (1 - raw), self.m)
+        elif raw >= 1:
+            memcpy(out, of.came, self.m * sizeof(double))
         calibrate(&self.top, out, self.m)
+        return min(raw, 1.0)
 
     cdef void send(self, double *out, float *receipt) noexcept nogil:
         """Compute the output row; write its rows to the receipt, where not NULL."""
         cdef Py_ssize_t i, m = self.m
         cdef int last = self.n_sent - 1
-        cdef double by
+        cdef double by, raw, share
         if m == 1 or not self.guarded:
             if m == 1:
                 out[0] = 1  # the weights need not sum to 1 to the last bit
@@ -841,14 +1000,24 @@ cdef class Model:
             self.mix(self.second.of[i].weights, self.second.of[i].mixed)
             if self.second.of[i].last.u[0] != 0:
                 self.temper(&self.second.of[i])
-        self.mix_sent(out)
+        memcpy(self.second.came, self.row.p, m * sizeof(double))
+        self.guard_mixtures(self.freshness())
+        raw = self.mix_sent(out)
         if receipt != NULL:
             for i in range(last):
                 to_single(self.sent_row(i), receipt + i * m, m)
             to_single_scaled(out, self.top.rest, receipt + last * m, m)
             receipt[last * m + self.top.best] = <float>self.top.v
             receipt[self.n_sent * m] = self.top.top
-        take_share(&self.top, self.second.final[last], out, m)
+        share = self.second.final[last]
+        if raw == 0:
+            take_share(&self.top, share, out, m)
+        else:  # of what is sent a part is raw, of which none was calibrated
+            by = 1 - (1 - share) * raw
+            if by > 0:
+                take_share(&self.top, share / by, out, m)
+            scale(out, by, m)
+            add_weighed(self.second.came, (1 - share) * raw, out, m)
         by = self.trust(self.row.best)
         if by < 1:
             shrink(out, by, self.fallback(), m)
@@ -867,10 +1036,14 @@ cdef class Model:
         if self.guarded or self.shares:
             count_row(self.mean, self.g, self.row.p, m)
             self.features.stale = True
-        if self.guarded:
+        if self.counts_best:
             decay(self.guards.predicted, self.g, m)
             self.guards.predicted[self.row.best] += 1
+        if self.guarded:
             decay(self.guards.labelled, self.g, m + 1)
+            count_row(self.late.rows, self.late.kept, self.row.p, m)
+            count_one(self.late.rows_squares, self.late.kept * self.late.kept)
+            count_squares(self.late.squares, self.g, self.row.p, m)
         self.counts[0] += 1
 
     cdef void sum_up(self, double *sums) noexcept nogil:
@@ -880,10 +1053,15 @@ cdef class Model:
         cdef double *to = sums + self.of_predicted * width
         if self.guarded or self.shares:
             count_row(sums + self.of_mean * width, self.g, self.row.p, m)
-        if self.guarded:
+        if self.counts_best:
             decay(to, self.g, m)
             to[self.row.best] += 1
         to[m] += 1
+        if self.guarded:
+            count_row(sums + self.late.of_rows * width, self.late.kept, self.row.p, m)
+            count_one(sums + self.late.of_rows_squares * width + m,
+                      self.late.kept * self.late.kept)
+            count_squares(sums + self.late.of_squares * width, self.g, self.row.p, m)
         for i in range(self.n_bases):
             base = &self.bases[i]
             if base.can >= 0 and not base.uncertain:
@@ -998,6 +1176,10 @@ cdef class Model:
             self.follow_anchor()
             if self.guards.n_silent > 0:
                 self.mask(self.moving.chain.row)
+        memcpy(self.second.came, self.row.p, self.m * sizeof(double))
+        if self.guards.n_silent > 0:
+            self.mask(self.second.came)
+        self.guard_mixtures(1)
         self.mix_sent(self.row.residual)
         for i in range(last):
             given[i] = self.sent_row(i)[y]
@@ -1065,14 +1247,14 @@ cdef class Model:
         cdef double E[3]
         cdef double V[6]
         cdef double step[3]
-        moments_of_three(base.r, self.row.x, self.features.f1, self.features.f2, E, V, self.m)
+        moments_of_three(base.r, self.row.y, self.features.f1, self.features.f2, E, V, self.m)
         base.K[0] = self.g * base.K[0] + right * (b * b * (V[0] - E[0] * E[0]))
         base.K[1] = self.g * base.K[1] + right * (b * (V[1] - E[0] * E[1]))
         base.K[2] = self.g * base.K[2] + right * (b * (V[2] - E[0] * E[2]))
         base.K[3] = self.g * base.K[3] + right * (V[3] - E[1] * E[1])
         base.K[4] = self.g * base.K[4] + right * (V[4] - E[1] * E[2])
         base.K[5] = self.g * base.K[5] + right * (V[5] - E[2] * E[2])
-        step[0] = right * (b * (E[0] - self.row.x[y])) + pull * self.curvature_b * base.u[0]
+        step[0] = right * (b * (E[0] - self.row.y[y])) + pull * self.curvature_b * base.u[0]
         step[1] = right * (E[1] - self.features.f1[y]) + pull * CURVATURE_T * base.u[1]
         step[2] = right * (E[2] - self.features.f2[y]) + pull * CURVATURE_T * base.u[2]
         solve_three(base.K, self.curvature_b + 1e-9, CURVATURE_T + 1e-9, step)
@@ -1083,13 +1265,15 @@ cdef class Model:
     cdef void step_all(self, Base *base, Py_ssize_t y) noexcept nogil:
         """Take a Newton step of log b, t1, t2 and the t of the columns."""
         cdef Py_ssize_t m = self.m
-        cdef int n = 3 + base.n_t
+        cdef int n = 3 + base.n_t + base.counts
         cdef double *F = self.features.work
-        times(self.row.x, exp(base.u[0]), F, m)
+        times(self.row.y, exp(base.u[0]), F, m)
         memcpy(F + m, self.features.f1, m * sizeof(double))
         memcpy(F + 2 * m, self.features.f2, m * sizeof(double))
         memset(F + 3 * m, 0, base.n_t * m * sizeof(double))
-        if self.row.slots != NULL:
+        if base.counts:
+            memcpy(F + 3 * m, self.features.f3, m * sizeof(double))
+        elif self.row.slots != NULL:
             memcpy(F + 3 * m, self.features.values, base.n_t * m * sizeof(double))
         newton(base.u, base.K, F, n, base.r, y, self.believed(base.r[y]), self.g, F + n * m, m,
                PRECISIONS, LIMITS, 2)
@@ -1098,12 +1282,12 @@ cdef class Model:
         """Take a Newton step of a base on the log loss of the present row."""
         cdef Py_ssize_t i, j, row, m = self.m
         cdef double right = self.believed(base.r[y])
-        if base.n_t > 0:
+        if base.n_t > 0 or base.counts:
             self.step_all(base, y)
         elif base.shares:
             self.step_three(base, y)
         else:
-            self.step_scalar(base, self.row.x, y, self.curvature_b)
+            self.step_scalar(base, self.row.y if base.centred else self.row.x, y, self.curvature_b)
         if base.c == NULL:
             return
         memcpy(self.row.residual, base.r, m * sizeof(double))
@@ -1114,6 +1298,11 @@ cdef class Model:
         for i in range(self.guards.n_silent):
             base.c[self.guards.silent[i]] = 0
             base.H[self.guards.silent[i]] = 0
+        if base.whole != NULL:
+            learn_whole(base.whole, self.row.y, self.row.residual, base.r, right, base.H, self.g,
+                        LARGEST_C, m)
+            for i in range(self.guards.n_silent):
+                memset(base.whole.A + self.guards.silent[i] * m, 0, m * sizeof(float))
         if base.A == NULL:
             return
         self.weigh_speakers(base.exponent)
@@ -1148,6 +1337,9 @@ cdef class Model:
         if slots != NULL:
             values_learn(self.slots, slots, self.n_columns, self.expected.r, y)
         self.learn_label(y)
+        if self.guarded:
+            count_row(self.late.labels, self.late.kept_labels, self.row.p, self.m)
+            count_one(self.late.labels_squares, self.late.kept_labels * self.late.kept_labels)
 
     # ---- Many rows
 
@@ -1320,7 +1512,10 @@ cdef class Model:
         for i in range(self.n_parts):
             array, size = self.parts[i].array, self.parts[i].size
             if i == self.moving.of_W:
-                fold_mix(array, self.moving.chain.n, &sums[i, 0], n)
+                fold_mix(array, self.moving.chain.n, &sums[i, 0], self.moving.chain.rival,
+                         &sums[max(self.moving.of_rival, 0), 0], n)
+                continue
+            if i == self.moving.of_rival:
                 continue
             for j in range(size):  # where a number of rows decays too it comes last, in both
                 k = self.m if j == size - 1 and not self.parts[i].counted else j
@@ -1374,6 +1569,10 @@ cdef double read_number(const float *number) noexcept nogil:
     if not number[0] >= 0:
         return NOT_FAIR if number[0] == NOT_FAIR else NOT_COUNTED
     return 16777216.0 * number[0] + number[1]
+
+
+cdef void count_one(double *n, double g) noexcept nogil:
+    n[0] = g * n[0] + 1
 
 
 cdef double sigmoid(double x) noexcept nogil:

@@ -1,7 +1,8 @@
 """Receipts: their layout in memory, and the numbers needed for a label.
 
 A receipt holds the rows from which a sent row was mixed: float32, a flat array of R m + 1 numbers.
-First R rows of m: anchor, mixture and tempered mixture; the row that follows the class mix, if any;
+First R rows of m: anchor, mixture and tempered mixture; the row that follows the class mix, without
+`fit`; the tempered mixture where the mix is held to be fresh; the row as it came, without `fit`;
 with columns the mixture and tempered mixture that know them; last the calibrated row. Then the top:
 the largest number of their mixture before calibration. See ``Corrector.n_sent`` for R.
 
@@ -32,9 +33,9 @@ __all__ = [
 
 Receipts = NDArray[np.float32]
 
-ROWS = 5
+ROWS = 7
 """Number of rows in a receipt without columns and fit."""
-ANY_ROWS = (3, 4, 5, 6, 7)
+ANY_ROWS = (3, 5, 7, 9)
 """Possible numbers of rows in a receipt."""
 NAN = np.array(np.nan, np.float32).tobytes()
 OF_SET, TAIL = 4, 3

@@ -61,7 +61,8 @@ class CorrectorKeywords(TypedDict, total=False):
     paths: Annotated[
         Iterable[str] | None,
         _is(None, "paths to mix: raw, can, temperature, temperature+can, vector, vector+can,"
-            " matrix, matrix+can (all, without the last two above 256 classes)"),
+            " matrix, matrix+can, centred, shared, full (all; above 256 classes without matrix,"
+            " matrix+can and full)"),
     ]  # fmt: skip
     half_life: Annotated[
         float,
@@ -111,7 +112,7 @@ class CorrectorKeywords(TypedDict, total=False):
         Annotated[
             float,
             _is(None, "share of the labelled rows whose prediction set is to hold the label, such"
-                " as 0.9: rows then have sets", ge=1e-6, lt=1),
+                " as 0.9: rows then have sets", gt=0, lt=1),
         ]
         | None
     )  # fmt: skip

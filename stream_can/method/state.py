@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream_can.method.bases import BASES, FITTED_PATHS, MOST_C, MOST_LOG_B, MOST_T
 from stream_can.method.checks import within
 from stream_can.method.paths import SEGMENTED_PATHS, anchor, split
-from stream_can.method.sums import EXPERTS, MOVING_EXPERTS, WEIGHTS_OF_EXPERTS
+from stream_can.method.sums import EXPERTS, MOVING_EXPERTS, THIRDS, WEIGHTS_OF_EXPERTS
 
 __all__ = [
     "FEW_ROWS", "SETS", "State", "bytes_needed", "check_state", "even_weights", "grown", "judged",
@@ -26,8 +26,10 @@ __all__ = [
 Array = NDArray[np.float64]
 State = dict[str, NDArray[Any]]
 
-ANCHOR_SHARE = 0.001
-"""Initial weight of every path but the anchor, which has the rest."""
+SHARE = 0.001
+"""Initial weight of every path but the anchor, which has the rest,"""
+LIKELY_SHARE = {"centred": 0.2, "shared": 0.2}
+"""and of these, until `fit`: few numbers, soon learned."""
 
 
 FEW_ROWS = 64
@@ -35,6 +37,8 @@ MOST_AT_ONCE = 128 << 20
 """Bytes of rows processed together, if they are more than `FEW_ROWS`."""
 BYTES_OF_ROW = 40
 """Bytes of a class in a row: raw and sent, and at most six in single precision."""
+RIDGE = 0.3
+"""What a whole matrix adds to the variances of its inputs."""
 HUGE = 1e30
 """Upper bound of decayed sums; far below the range of float32."""
 MOST_EVENTS = 1 << 53
@@ -80,6 +84,8 @@ ARRAYS = {
     # log b, t1, t2
     "u3": Spec("f8", (3,), (-MOST_LOG_B, -MOST_T, -MOST_T), (MOST_LOG_B, MOST_T, MOST_T)),
     "K3": Spec("f8", (6,), -HUGE),  # their curvature, the upper triangle of a 3 x 3 matrix
+    "u4": Spec("f8", (4,), (-MOST_LOG_B, *[-MOST_T] * 3), (MOST_LOG_B, *[MOST_T] * 3)),  # and t3
+    "K4": Spec("f8", (10,), -HUGE),
     "ut": Spec("f8", ("t",), -MOST_T, MOST_T),  # the same and two for each column
     "Kt": Spec("f8", ("t2",), -HUGE),
     "c": Spec("f8", ("m",), -MOST_C, MOST_C),
@@ -87,8 +93,23 @@ ARRAYS = {
     "H": Spec("f8", ("m",), -1),
     "A": Spec("f4", ("m", "m"), -MOST_C, MOST_C),
     "G": Spec("f4", ("m", "m"), -1),
+    # of a whole matrix: moments of its inputs, on and below the diagonal; their mean inverted;
+    # the inputs' squares, how many labels those are of, and the moments; labels, and at the inverse
+    "C": Spec("f4", ("m", "m"), -HUGE),
+    "P": Spec("f4", ("m", "m"), -HUGE),
+    "s": Spec("f8", (3,), (0, 1e-300, 0)),
+    "n": Spec("i8", (2,), 0, MOST_EVENTS),
+    # what was predicted of late: sums over the last rows, and over those of the last labels, each
+    # with its number; then sums of the squares of their weights
+    "late.rows": Spec("f8", ("m+1",)),
+    "late.labels": Spec("f8", ("m+1",)),
+    "late.rows.squares": Spec("f8", (1,)),
+    "late.labels.squares": Spec("f8", (1,)),
+    "squares": Spec("f8", ("m+1",)),  # decayed sum of the predictions' squares, then N
     "S": Spec("f8", ("m",)),  # decayed column sums of the confident rows
     "odds.moving": Spec("f8", (1,), -HUGE),  # and of the rows that come behind those
+    "odds.plain": Spec("f8", (1,), -HUGE),
+    "odds.raw": Spec("f8", (1,), -HUGE),
     "odds.calibrated": Spec("f8", (1,), -HUGE),
     "bins": Spec("f8", (3, "bins")),  # by the top of rows: their labels, the right ones, their top
     # the class mix without labels: what an expert counts, then the number of rows N
@@ -96,6 +117,12 @@ ARRAYS = {
     "ref": Spec("f8", ("m",), 1e-30, 1),  # the mix that the fitted base's start from; divided by
     "W": Spec("f8", (1 + len(EXPERTS),), 0, 1.001),  # weights: of none, then of each expert
     "W.moving": Spec("f8", (1 + len(MOVING_EXPERTS),), 0, 1.001),
+    "W.rival": Spec("f8", (1,), 0, 1.001),  # and of what explains rows without a mix
+    "held": Spec("f8", ("m",), 1),  # by which factor a class of the mix may be off ref
+    # its cells: shares of validation's rows, edges of their thirds, and counts of rows in each
+    "cells": Spec("f8", ("m", 3), 1e-30, 1),
+    "edges": Spec("f8", (2,), 0, 1.001),
+    "rival": Spec("f8", ("m+1",)),
     "V": Spec("f8", ("m+1",)),  # decayed sum of the anchor's rows, then their number
     "sharp": Spec("f8", ("m",), 0, 1.001),  # mean |r|^2 of the validation rows of each class
     # prediction sets: scores of labels, what rows believe in, and what method/sets.h says of them
@@ -127,9 +154,13 @@ WITH_COLUMNS = tuple(f"{name}.segmented" for name in ("weights", "odds", "u.last
 """Arrays that exist a second time where columns are declared."""
 SETS = ("sets.labels", "sets.belief", "sets.numbers", "sets.counts")
 """Arrays of prediction sets."""
-JUDGED = ("odds.calibrated", "bins")
+JUDGED = ("odds.plain", "odds.calibrated", "bins")
 """Arrays that exist where several paths are mixed,"""
-MOVING = ("odds.moving", "V", "Q.moving", "W.moving")
+LATE = (
+    "late.rows", "late.rows.squares", "late.labels", "late.labels.squares", "squares",
+)  # fmt: skip
+"""and also, by which a stale mix is noticed,"""
+MOVING = ("odds.moving", "odds.raw", "V", "Q.moving", "W.moving")
 """and without the fitted base."""
 
 
@@ -167,7 +198,15 @@ def new_state(m: int, paths: Sequence[str], n_columns: int = 0) -> State:
     }
     for name, weights in zip(WEIGHTS, start_weights(paths), strict=False):
         state[name] = weights
+    if "P.full" in state:
+        state["s.full"][:2] = 1
+        state["P.full"] = new_precision(m)
     return state | even_weights(state)
+
+
+def new_precision(m: int) -> NDArray[np.float32]:
+    """Initial P of a whole matrix, where its inputs are as if they had been of unit variance."""
+    return np.eye(m, dtype=np.float32) * np.float32(1 / (1 + RIDGE))
 
 
 def new_sets() -> State:
@@ -184,10 +223,14 @@ def even_weights(names: Iterable[str]) -> State:
 
 
 def judged(m: int) -> State:
-    """Initial arrays by which a mixture judges its calibrated row."""
-    return {name: np.zeros(spec(name).size(m, 0)) for name in JUDGED}
+    """Initial arrays by which a mixture of paths is judged, and its mix held to be stale."""
+    return {name: np.zeros(spec(name).size(m, 0)) for name in (*JUDGED, *LATE)}
 
 
+CLASS_MIX = (
+    "ref", *EXPERTS, "W", "W.rival", "sharp", "D", "held", "cells", "edges", *THIRDS,
+)  # fmt: skip
+"""Arrays by which the fitted base follows the class mix."""
 WEIGHTS = ("weights", "weights.segmented")
 """Weights of the mixtures: without the segmented base, and with it."""
 
@@ -197,8 +240,9 @@ def start_weights(paths: Sequence[str]) -> list[Array]:
     found, first = [], paths.index(anchor(tuple(paths)))
     taking = [[path for path in paths if path not in SEGMENTED_PATHS], paths]
     for part in taking[: 2 if SEGMENTED_PATHS[0] in paths else 1]:
-        w = np.array([ANCHOR_SHARE if path in part else 0.0 for path in paths])
-        w[first] = 1 - ANCHOR_SHARE * (len(part) - 1)
+        likely = {} if FITTED_PATHS[0] in paths else LIKELY_SHARE
+        w = np.array([likely.get(path, SHARE) if path in part else 0.0 for path in paths])
+        w[first] += 1 - w.sum()
         found.append(w)
     return found
 
@@ -229,11 +273,11 @@ def check_state(
                 f"array {name} holds a number that is not from {kind.least} to {kind.most}"
             )
     for name in (*WEIGHTS, *WEIGHTS_OF_EXPERTS):
-        if name in state and not abs(state[name].sum() - 1) < 1e-9:
+        rival = state.get("W.rival", 0.0) if name == "W" else 0.0
+        if name in state and not abs(state[name].sum() + np.sum(rival) - 1) < 1e-9:
             raise ValueError(f"array {name} does not sum to 1")
-    for together in (("Q", "ref", "W", *list(EXPERTS)[1:]), ("sharp", "D")):
-        if 0 < len([name for name in together if name in state]) < len(together):
-            raise ValueError(f"arrays {', '.join(together)} go together")
+    if 0 < len([name for name in CLASS_MIX if name in state]) < len(CLASS_MIX):
+        raise ValueError(f"arrays {', '.join(CLASS_MIX)} go together")
 
 
 @lru_cache(maxsize=64)
@@ -271,6 +315,8 @@ def grown(state: Mapping[str, NDArray[Any]]) -> State:
         found[name] = np.pad(array, [(0, int(size == "m")) for size in spec(name).shape])
         if "m+1" in spec(name).shape:  # the entry after the classes stays last
             found[name] = np.insert(array, -1, 0.0)
+        if name == "P.full":
+            found[name][-1, -1] = new_precision(1)[0, 0]
     return found
 
 
@@ -285,14 +331,15 @@ def needed(paths: Sequence[str]) -> list[str]:
     """Names of the arrays that paths need."""
     names = list(SHARED)
     if len(paths) > 1:
-        names += JUDGED if FITTED_PATHS[0] in paths else JUDGED + MOVING
+        names += JUDGED + LATE
+        names += () if FITTED_PATHS[0] in paths else MOVING
     if SEGMENTED_PATHS[0] in paths:
         names += WITH_COLUMNS
         if "matrix" in _bases(paths):
             names += BASES["segmented"].optional
     for base in _bases(paths):
         names += [f"{name}.{base}" for name in BASES[base].arrays]
-        if BASES[base].paths[1] in paths:
+        if BASES[base].paths[-1] in paths and BASES[base].can:
             names.append(f"S.{base}")
     return names
 

@@ -15,8 +15,11 @@ from stream_can.method.sums import WEIGHTS_OF_EXPERTS
 
 __all__ = ["balanced", "successor"]
 
-PRECISION_B, PRECISION_T, PRECISION_C = 10.0, 3.0, 5.0
-"""Prior precisions around "no change": Lambda of log b and of t, a of c and A."""
+PRECISION_B, PRECISION_T, PRECISION_C, PRECISION_FULL = 10.0, 3.0, 5.0, 20.0
+"""Prior precisions around "no change": Lambda of log b and of t, a of c and A, and of A where it is
+a whole matrix."""
+INPUTS = ("C.full", "P.full", "s.full", "n.full")
+"""Arrays of a whole matrix that tell of its inputs."""
 BELIEFS = ("labels", "heard", *WEIGHTS_OF_EXPERTS)
 """Arrays that are kept, beside the weights of the paths."""
 
@@ -40,12 +43,29 @@ def successor(
             found[name] = state[name]
         elif kind == "u":
             found[name] = balanced(state[name], state[f"K.{base}"], discount)
+        elif name == "A.full":
+            curvature = state["H.full"][:, None]
+            found[name] = _offsets(state[name], curvature, discount, PRECISION_FULL)
+        elif name in INPUTS:
+            if discount > 0:
+                found[name] = _inputs(name, state[name], discount)
+        elif name.endswith(".squares"):  # sums of squares of weights
+            found[name] = discount**2 * state[name]
         elif kind in ("c", "A"):
             curvature = state[f"{'H' if kind == 'c' else 'G'}.{base}"]
             found[name] = _offsets(state[name], curvature, discount)
         else:
             found[name] = (discount * state[name].astype(np.float64)).astype(state[name].dtype)
     return found, own
+
+
+def _inputs(name: str, values: NDArray[Any], d: float) -> NDArray[Any]:
+    """What a whole matrix knows of its inputs."""
+    if name == "P.full":
+        return values
+    if name == "n.full":
+        return np.floor(d * values).astype(np.int64)
+    return (d * values.astype(np.float64)).astype(values.dtype)
 
 
 def _without_fitted(
@@ -56,9 +76,11 @@ def _without_fitted(
     return kept
 
 
-def _offsets(values: NDArray[Any], curvature: NDArray[Any], d: float) -> NDArray[Any]:
+def _offsets(
+    values: NDArray[Any], curvature: NDArray[Any], d: float, a: float = PRECISION_C
+) -> NDArray[Any]:
     """c <- c d (H + a) / (d H + a), and A with G."""
-    wide, H, a = values.astype(np.float64), curvature.astype(np.float64), PRECISION_C
+    wide, H = values.astype(np.float64), curvature.astype(np.float64)
     return np.clip(wide * d * (H + a) / (d * H + a), -MOST_C, MOST_C).astype(values.dtype)
 
 

@@ -43,7 +43,12 @@ MOVING_EXPERTS = {"Q.moving": Expert(50, 2)}
 WEIGHTS_OF_EXPERTS = ("W", "W.moving")
 """Arrays of the weights of the two chains; sums contain the evidence that changes them."""
 GUARD_HALF_LIFE = 300
-"""Half-life of D, in rows."""
+"""Half-life of D and of the rival's cells, in rows."""
+THIRDS = ("rival.low", "rival.middle", "rival.high")
+"""Arrays of the rival's cells, by the third of validation's tops: counts of each class, and their
+number."""
+LATE_ROWS_HALF_LIFE, LATE_LABELS_HALF_LIFE = 50, 200
+"""Half-lives of what was predicted of late, in rows and in labels."""
 
 MOST = 2.0**40
 """Upper bound of any sum or number of rows."""
@@ -74,7 +79,8 @@ def parts(state: Iterable[str]) -> tuple[Part, ...]:
 
     The rows (1), the likeliest classes, for each base with CAN its confident rows; then the
     quantities of the class mix: the counts of each expert, how much flatter rows are (sum first,
-    number last), the anchor's rows, and the evidence.
+    number last), the anchor's rows; the last rows, the squares of their weights, the squares of
+    rows; the cells of the rival; and the evidence.
     """
     return _parts(tuple(state))
 
@@ -87,7 +93,11 @@ def _parts(state: tuple[str, ...]) -> tuple[Part, ...]:
     found += [Part(name, False, 2.0 ** (-1.0 / expert.half_life)) for name, expert in experts]
     found.append(Part("D", False, 2.0 ** (-1.0 / GUARD_HALF_LIFE), -MOST))
     found.append(Part("V", False))
-    found += [Part(name, False, 1.0, -MOST) for name in WEIGHTS_OF_EXPERTS]
+    late = 2.0 ** (-1.0 / LATE_ROWS_HALF_LIFE)
+    found += [Part("late.rows", False, late), Part("late.rows.squares", False, late * late)]
+    found.append(Part("squares", False))
+    found += [Part(name, False, 2.0 ** (-1.0 / GUARD_HALF_LIFE)) for name in THIRDS]
+    found += [Part(name, False, 1.0, -MOST) for name in (*WEIGHTS_OF_EXPERTS, "W.rival")]
     names = set(state)
     return tuple(part for part in found if part.array in names)
 

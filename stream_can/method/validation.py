@@ -17,7 +17,7 @@ from stream_can.method.classes import ClassName, preview
 from stream_can.method.kernel import Kernel, Mode, Model
 from stream_can.method.segments import Texts
 from stream_can.method.state import State, even_weights, new_state
-from stream_can.method.sums import EXPERTS
+from stream_can.method.sums import EXPERTS, THIRDS
 
 PASSES = 4
 SEED = 0
@@ -25,10 +25,12 @@ SEED = 0
 FOLDS = 5
 TRUSTED = 5000
 """Number of rows (and 5 per class) from which the matrix base is fitted without selection."""
+ROWS_TO_DOUBLE = 5
+"""So many validation rows of a class let its share double, or halve; as many more once more."""
 EM_ROWS = 500
 """Number of rows below which the mean output is too rough a reference for the class mix."""
 LADDER = {
-    "temperature": ("temperature", 5),
+    "centred": ("centred", 5),
     "strict vector": ("vector", 20),
     "vector": ("vector", 5),
     "matrix": ("matrix", 5),
@@ -79,8 +81,9 @@ class Fitted:
         return [None if column is None else [column[i] for i in self.order] for column in texts]
 
 
-def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
-    """Fit the base to rows ``P``, shape (n, m), with label indices ``y``, shape (n,).
+def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...], train: Array) -> Fitted:
+    """Fit the base to rows ``P``, shape (n, m), with label indices ``y``, shape (n,); ``train`` is
+    the training prior.
 
     Four passes in fixed random orders, so that equal rows always give equal fits.
     """
@@ -110,9 +113,9 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
     if n >= TRUSTED and n >= 5 * m and m <= MATRIX_LIMIT:
         step, why = "matrix", f"{n} rows are enough for the matrix base"
     else:
-        step, ladder = climb(P, y, orders)
+        step, ladder = climb(P, y, orders, train)
         why = f"{n} rows of {m} classes: cross-validation in {FOLDS} folds chose it"
-    state = fit_base(P, y, orders, *LADDER[step])
+    state = fit_base(P, y, orders, *LADDER[step], train)
     base = LADDER[step][0]
     fitted = {
         f"{key[0]}.fitted": array
@@ -122,10 +125,12 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
     fitted["u.fitted"] = fitted["u.fitted"][:1]  # without shared features
     fitted["S.fitted"] = np.zeros(m)
     if n >= EM_ROWS:
-        rows = apply(P, state, base)
+        rows = apply(P, state, base, train)
         fitted["ref"] = (n * rows.mean(0) + 0.5) / (n + 0.5 * m)
         fitted["sharp"], fitted["D"] = sharpness(rows, y), np.zeros(2)
-        fitted |= {name: np.zeros(m + 1) for name in EXPERTS} | even_weights(["W"])
+        fitted |= {name: np.zeros(m + 1) for name in (*EXPERTS, *THIRDS)} | cells(rows)
+        fitted["held"] = 1 + rows_of / ROWS_TO_DOUBLE
+        fitted["W"], fitted["W.rival"] = even_weights(["W"])["W"] / 2, np.full(1, 0.5)
     report: FitReport = {
         "rows": n,
         "step": step,
@@ -135,6 +140,18 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...]) -> Fitted:
         "missing": missing,
     }
     return Fitted(fitted, report, P[orders[0]], y[orders[0]], orders[0])
+
+
+def cells(rows: Array) -> State:
+    """Count how the rows, shape (n, m), fall into cells, which a change of the inputs moves: the
+    likeliest class, by thirds of its probability, each third with as many rows."""
+    n, m = rows.shape
+    top = rows.max(axis=1).astype(np.float32).astype(np.float64)
+    by_size = np.sort(top)
+    edges = np.array([(by_size[n * i // 3 - 1] + by_size[n * i // 3]) / 2 for i in (1, 2)])
+    cell = 3 * rows.argmax(axis=1) + (top[:, None] >= edges).sum(axis=1)
+    counts = np.bincount(cell, minlength=3 * m).reshape(m, 3)
+    return {"cells": (counts + 0.5) / (n + 1.5 * m), "edges": edges}
 
 
 def sharpness(rows: Array, y: NDArray[np.int64]) -> Array:
@@ -148,7 +165,7 @@ def sharpness(rows: Array, y: NDArray[np.int64]) -> Array:
 
 
 def climb(
-    P: Array, y: NDArray[np.int64], orders: list[NDArray[np.int64]]
+    P: Array, y: NDArray[np.int64], orders: list[NDArray[np.int64]], train: Array
 ) -> tuple[str, list[ValidationStep]]:
     """The step of the ladder justified by its held-out log loss."""
     n, m = P.shape
@@ -162,10 +179,10 @@ def climb(
         loss = np.empty(n)
         for f in range(FOLDS):
             out = np.flatnonzero(fold == f)
-            state = fit_base(P, y, [order[fold[order] != f] for order in orders], base, a)
-            loss[out] = -np.log(
-                np.maximum(apply(P[out], state, base)[np.arange(len(out)), y[out]], 1e-6)
-            )
+            others = [order[fold[order] != f] for order in orders]
+            state = fit_base(P, y, others, base, a, train)
+            given = apply(P[out], state, base, train)[np.arange(len(out)), y[out]]
+            loss[out] = -np.log(np.maximum(given, 1e-6))
         if not held:
             held, losses = step, loss
             continue
@@ -187,30 +204,31 @@ def climb(
 
 
 def fit_base(
-    P: Array, y: NDArray[np.int64], orders: list[NDArray[np.int64]], base: str, a: float
-) -> State:
+    P: Array, y: NDArray[np.int64], orders: list[NDArray[np.int64]], base: str, a: float,
+    train: Array,
+) -> State:  # fmt: skip
     """State of one base after a pass over the rows in each order; priors count once per pass."""
     state = new_state(P.shape[1], (base,))
-    kernel = lone(base, state, a)
+    kernel = lone(base, state, a, train)
     for order in orders:
         kernel.learn_many(P[order], y[order], None)
     return state
 
 
-def apply(P: Array, state: State, base: str) -> Array:
+def apply(P: Array, state: State, base: str, train: Array) -> Array:
     """Recalibrate rows by a base, shape (n, m)."""
-    out: Array = lone(base, state, 0.0).rows(P, 2, Mode.CORRECT)
+    out: Array = lone(base, state, 0.0, train).rows(P, 2, Mode.CORRECT)
     return out
 
 
-def lone(base: str, state: State, precision: float) -> Kernel:
+def lone(base: str, state: State, precision: float, train: Array) -> Kernel:
     """A kernel of one base without shared features and decay; priors count once per pass."""
     m = len(state["labels"])
     model = Model(
         m,
         (base,),
         state,
-        train=np.full(m, 1 / m),
+        train=train,
         start_weights=[np.ones(1)],
         half_life=math.inf,
         uncertainty="topk_entropy",

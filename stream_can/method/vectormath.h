@@ -128,13 +128,19 @@ CLONES static void log_mean(const double *restrict M, double log_total, double *
     for (len_t i = 0; i < m; i++) f[i] = log_of(M[i] + 1.0) - log_total;
 }
 
-/* z = b x, b x + c, b x + t1 f1 + t2 f2 + c */
-CLONES static void times(const double *restrict x, double b, double *restrict z, len_t m) {
-    for (len_t i = 0; i < m; i++) z[i] = b * x[i];
+/* y = x - f2 */
+CLONES static void subtract(const double *restrict x, const double *restrict f2, double *restrict y, len_t m) {
+    for (len_t i = 0; i < m; i++) y[i] = x[i] - f2[i];
 }
 
-CLONES static void times_plus(const double *restrict x, double b, const double *restrict c, double *restrict z, len_t m) {
-    for (len_t i = 0; i < m; i++) z[i] = b * x[i] + c[i];
+/* z = f2 + b y */
+CLONES static void stretch(const double *restrict y, double b, const double *restrict f2, double *restrict z, len_t m) {
+    for (len_t i = 0; i < m; i++) z[i] = f2[i] + b * y[i];
+}
+
+/* z = b x, b y + t1 f1 + t2 f2 + c */
+CLONES static void times(const double *restrict x, double b, double *restrict z, len_t m) {
+    for (len_t i = 0; i < m; i++) z[i] = b * x[i];
 }
 
 CLONES static void combine(const double *restrict x, const double *restrict f1, const double *restrict f2,
@@ -276,6 +282,29 @@ CLONES static void moments_of_three(const double *restrict r, const double *rest
     }
     for (int j = 0; j < 3; j++) E[j] = (a[j][0] + a[j][1]) + (a[j][2] + a[j][3]);
     for (int j = 0; j < 6; j++) V[j] = (a[j + 3][0] + a[j + 3][1]) + (a[j + 3][2] + a[j + 3][3]);
+}
+
+/* S = g S + p p, and N = g N + 1 behind the m sums */
+CLONES static void count_squares(double *restrict S, double g, const double *restrict p, len_t m) {
+    for (len_t i = 0; i < m; i++) S[i] = kept(g * S[i] + p[i] * p[i]);
+    S[m] = g * S[m] + 1;
+}
+
+/* The sum over classes of (A / N_A - B / N_B)^2 / (max(V / N - (M / N)^2, 0) + floor); N stands behind the m sums. */
+CLONES static double apart(const double *restrict A, const double *restrict B, const double *restrict V,
+                           const double *restrict M, double floor, len_t m) {
+    double a[4] = {0, 0, 0, 0}, u = 1 / A[m], v = 1 / B[m], n = 1 / M[m];
+    len_t i = 0;
+    for (; i + 4 <= m; i += 4)
+        for (int l = 0; l < 4; l++) {
+            double off = A[i + l] * u - B[i + l] * v, mean = M[i + l] * n, var = V[i + l] * n - mean * mean;
+            a[l] += off * off / ((var > 0 ? var : 0) + floor);
+        }
+    for (int l = 0; i < m; i++, l++) {
+        double off = A[i] * u - B[i] * v, mean = M[i] * n, var = V[i] * n - mean * mean;
+        a[l] += off * off / ((var > 0 ? var : 0) + floor);
+    }
+    return (a[0] + a[1]) + (a[2] + a[3]);
 }
 
 static inline double clipped(double v, double most) { return v < -most ? -most : v > most ? most : v; }

@@ -9,7 +9,8 @@ cdef extern from "vectormath.h" nogil:
     void log_clipped(const double *p, double floor, double *x, Py_ssize_t m)
     void log_mean(const double *M, double log_total, double *f, Py_ssize_t m)
     void times(const double *x, double b, double *z, Py_ssize_t m)
-    void times_plus(const double *x, double b, const double *c, double *z, Py_ssize_t m)
+    void subtract(const double *x, const double *f2, double *y, Py_ssize_t m)
+    void stretch(const double *y, double b, const double *f2, double *z, Py_ssize_t m)
     void combine(const double *x, const double *f1, const double *f2, const double *c, double b,
                  double t1, double t2, double *z, Py_ssize_t m)
     void add_row(const float *a, double w, double *z, Py_ssize_t m)
@@ -36,3 +37,6 @@ cdef extern from "vectormath.h" nogil:
                       double g, double a, double most, Py_ssize_t m)
     void step_row(float *A, float *G, const double *d, const double *r, double right, double w,
                   double g, double a, double most, Py_ssize_t m)
+    void count_squares(double *S, double g, const double *p, Py_ssize_t m)
+    double apart(const double *A, const double *B, const double *V, const double *M, double floor,
+                 Py_ssize_t m)

@@ -14,8 +14,8 @@ from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.messages.forms import Forms
 from stream_can.method.checks import bad_rows
 from stream_can.method.classes import ClassIndex, class_names
-from stream_can.method.prior import laplace
 from stream_can.method.normalise import divided
+from stream_can.method.prior import laplace
 from stream_can.method.rows import Normalise, as_float64
 from stream_can.method.segments import column_names, text_of, texts_of
 from stream_can.recording.cells import rows_of

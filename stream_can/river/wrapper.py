@@ -15,8 +15,8 @@ from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction
 from stream_can.method.checks import bad_rows
 from stream_can.method.classes import class_name
-from stream_can.method.receipts import only_set
 from stream_can.method.normalise import divided
+from stream_can.method.receipts import only_set
 from stream_can.method.segments import given_texts
 from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords, takes_settings
 from stream_can.river import frames

@@ -299,9 +299,7 @@ class LocalService(Service):
         """
         if (trouble := self.commits.trouble) is not None:
             raise Unavailable(f"{trouble}; nothing was learned, send it again")
-        labels, places, bad = self.reader.labels(
-            records(LABELS, messages), self.require_few
-        )
+        labels, places, bad = self.reader.labels(records(LABELS, messages), self.require_few)
         if bad:
             raise self._refuse(bad, len(messages), LABELS)
         now, learner = time.time(), self.learner

@@ -146,9 +146,7 @@ class Service(ABC):
     def require_few(self, rows: int) -> None:
         """Raise TooMany where so many rows are not processed together."""
         if rows > FEW_ROWS and rows > self.most:
-            raise TooMany(
-                f"{rows} messages, and of so many classes {self.most} are read at once"
-            )
+            raise TooMany(f"{rows} messages, and of so many classes {self.most} are read at once")
 
     async def correct_together(self, messages: Sequence[bytes]) -> Answers:
         """:meth:`correct`, batched with requests of the same turn of the loop."""

@@ -152,9 +152,7 @@ def test_partitions_are_added_while_it_runs(broker: Served) -> None:
     assert app.verify() == 40
 
 
-def test_what_was_learned_can_be_forgotten(
-    broker: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_learned_can_be_forgotten(broker: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also beside one that learns, and where settings changed that no state outlives."""
     app = App(broker.bootstrap_servers, model="model", version="version")
     running = app.worker()
@@ -169,7 +167,10 @@ def test_what_was_learned_can_be_forgotten(
     worker = Worker(app.settings("anew"), corrects=False, reset=True)
     role = worker.learns
     assert role is not None
-    write, between = role._write, [Learns(app.settings("2"), start_of(app.settings("2")), Metrics())]
+    write, between = (
+        role._write,
+        [Learns(app.settings("2"), start_of(app.settings("2")), Metrics())],
+    )
 
     def taken_back(*given: Any) -> None:
         """As the one that learns may do, at once: before, it ended the other in half of the

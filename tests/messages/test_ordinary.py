@@ -229,7 +229,9 @@ def test_bits_do_not_depend_on_what_comes_in_the_same_read(tmp_path: Path, norma
         row = [round(rng.random() / 3, 3) for _ in CLASSES]
         row[-1] = round(max(0, rng.choice([1, 1, 1.001, 0.999, 1.002]) - sum(row[:-1])), 3)
         if rng.random() < 0.3:
-            row = (np.random.default_rng(i).dirichlet([1] * 4) * rng.choice([1, 1, 1.0009])).tolist()
+            row = (
+                np.random.default_rng(i).dirichlet([1] * 4) * rng.choice([1, 1, 1.0009])
+            ).tolist()
         probs: Any = row if rng.random() < 0.8 else dict(zip(map(str, CLASSES), row, strict=True))
         lines.append(json.dumps({"id": i, "probs": probs}).encode())
         if rng.random() < 0.3:

@@ -137,6 +137,7 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
             more = np.zeros(len(oracle.pi) * (m + 1) + 1)  # a receipt of more classes: as none
             oracle.learn(p, 0, more)
             oracle.successor()
+        Oracle(3, paths=["raw", "full"]).successor(0)
         play_with_segments()
     finally:
         sys.settrace(before)

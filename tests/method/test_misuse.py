@@ -268,5 +268,5 @@ def test_what_a_receipt_gave_may_be_too_large_for_its_numbers():
     before = corrector.to_bytes()
     P, one = np.full((1, M), 1 / M), np.zeros(1, np.int64)
     with pytest.raises(ValueError, match="inf of label 0"):
-        corrector.play(P, one, one, one, first=1, known=np.full((1, 6), 1e300))
+        corrector.play(P, one, one, one, first=1, known=np.full((1, 8), 1e300))
     assert corrector.to_bytes() == before

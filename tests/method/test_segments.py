@@ -57,10 +57,10 @@ def uncalibrated(oracle, given_, segments):
 
 
 probabilities = st.sampled_from([1e-7, 1e-6, 1e-3, 0.1, 0.5, 1.0])
-GOOD, BAD = (0.1,) * 4 + (1.0, 1.0, 0.1), (1.0,) * 4 + (1e-6, 1e-6, 1.0)
+GOOD, BAD = (0.1,) * 6 + (1.0, 1.0, 0.1), (1.0,) * 6 + (1e-6, 1e-6, 1.0)
 """What the rows give the label: those with columns are right, or wrong. The calibrated one is last:
 what it gives is in neither group."""
-EVEN = (0.5,) * 7
+EVEN = (0.5,) * 9
 LEARNS_AND_FORGETS = [("b", GOOD)] * 40 + ([("a", BAD)] + [("a", EVEN)] * 19) * 4
 
 
@@ -69,7 +69,7 @@ LEARNS_AND_FORGETS = [("b", GOOD)] * 40 + ([("a", BAD)] + [("a", EVEN)] * 19) * 
 @example(LEARNS_AND_FORGETS, 1, math.inf, 5)  # what S forgets
 @given(
     st.lists(
-        st.tuples(st.sampled_from("abc"), st.tuples(*[probabilities] * 7)), min_size=1, max_size=6
+        st.tuples(st.sampled_from("abc"), st.tuples(*[probabilities] * 9)), min_size=1, max_size=6
     ),
     st.integers(1, 20),
     st.sampled_from([5.0, 100.0, math.inf]),

@@ -55,7 +55,7 @@ def test_single_rows_add_what_observing_them_adds_to_the_bit(made):
         RowSums(summed).add(added)
         assert summed._state.keys() == observed._state.keys()
         for name, array in observed._state.items():
-            if name in ("W", "W.moving"):
+            if name in ("W", "W.rival", "W.moving"):
                 np.testing.assert_allclose(summed._state[name], array, rtol=0, atol=1e-12)
             else:
                 assert summed._state[name].tobytes() == array.tobytes(), name
@@ -105,7 +105,12 @@ def test_sums_of_many_rows_add_what_observing_them_with_the_same_state_would(mad
             decay = 2 ** (-1 / sums.EXPERTS.get(name, sums.MOVING_EXPERTS["Q.moving"]).half_life)
             number = start[name][-1] * decay**N + (1 - decay**N) / (1 - decay)
             assert state[name][-1] == pytest.approx(number)
-            assert abs(state[of].sum() - 1) < 1e-12
+            assert abs(weights_in(state, of).sum() - 1) < 1e-12
+
+
+def weights_in(state, name):
+    """All weights of a chain, last that of its rival, if it has one."""
+    return np.append(state[name], state["W.rival"] if name == "W" else [])
 
 
 def folded(W, E, n):
@@ -131,28 +136,35 @@ MIXES = {"W.moving": lived(3, None, 5000.0, 0, False)[0], "W": lived(3, None, 50
 def test_evidence_is_folded_as_if_it_had_come_evenly(name, n, each):
     """Above 20,000 turns they stand still: no more are made."""
     corrector = Corrector.from_bytes(MIXES[name].to_bytes())
-    W = corrector._state[name].copy()
-    E = n * each * np.array([1.0, -0.5, 0.9])[: len(W) - 1]
+    W = weights_in(corrector._state, name)
+    E = n * each * np.array([1.0, -0.5, 0.9, 0.7])[: len(W) - 1]
     added = RowSums(corrector).zeros()
     added[sums.ROWS, -1] = n
-    added[part_of(corrector, name), : len(E)] = E
+    added[part_of(corrector, name), : min(3, len(E))] = E[:3]
+    if name == "W":
+        added[part_of(corrector, "W.rival"), 0] = E[3]
     RowSums(corrector).add(added)
-    np.testing.assert_allclose(corrector._state[name], folded(W, E, n), rtol=0, atol=1e-12)
+    found = weights_in(corrector._state, name)
+    np.testing.assert_allclose(found, folded(W, E, n), rtol=0, atol=1e-12)
     assert n > 1000 or abs(folded(W, E, n) - folded(W, E / 2, n)).max() > 1e-7  # it says something
 
 
 @pytest.mark.parametrize("name", MIXES)
 def test_evidence_of_sums_is_added(name):
     corrector = Corrector.from_bytes(MIXES[name].to_bytes())
-    W, at = corrector._state[name].copy(), part_of(corrector, name)
+    W, at = weights_in(corrector._state, name), part_of(corrector, name)
     P = np.random.default_rng(1).dirichlet([2, 0.3, 0.3], 500)
     both = RowSums(corrector).zeros()
     RowSums(corrector).correct(P, both)
-    n = len(W) - 1
+    n = len(corrector._state[name]) - 1
     assert (both[at, :n] != 0).all()
     assert (both[at, n:] == 0).all()
+    E = both[at, :n]
+    if name == "W":
+        E = np.append(E, both[part_of(corrector, "W.rival"), 0])
     RowSums(corrector).add(both)
-    np.testing.assert_allclose(corrector._state[name], folded(W, both[at, :n], 500), atol=1e-12)
+    found = weights_in(corrector._state, name)
+    np.testing.assert_allclose(found, folded(W, E, 500), atol=1e-12)
 
 
 def test_a_row_that_nobody_expected_is_as_likely_in_sums_as_when_it_is_observed():

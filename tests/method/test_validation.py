@@ -87,10 +87,10 @@ def became(oracle, corrector, flatter, trusted):
     np.testing.assert_allclose(
         fitted, [oracle.base_row("fitted", p) for p in some], rtol=0, atol=1e-6
     )
-    frozen = np.array([oracle.frozen.row(p) for p in some])
+    frozen = np.array([oracle.frozen_row(p) for p in some])
     assert abs(fitted - frozen).max() < 1e-6 if trusted == 0 else abs(fitted - frozen).max() > 0.05
-    without_guard = np.array([oracle.chain.row(r, oracle.ref)[0] for r in frozen])
-    assert abs(without_guard - frozen).max() > 0.05  # there was something to hold back
+    by_slowest = np.array([oracle.chain.row(r, oracle.ref)[1][1] for r in frozen])
+    assert abs(by_slowest - frozen).max() > 0.05  # there was something to hold back
 
 
 def rows_of(n, seed, mix=None):
@@ -124,7 +124,7 @@ def test_fitting_is_deterministic_and_survives_a_snapshot():
     b.fit(P, y)
     assert a.to_bytes() == b.to_bytes()
     assert list(a.weights)[-2:] == ["fitted", "fitted+can"]
-    assert a.weights["fitted"] == pytest.approx(0.991)
+    assert a.weights["fitted"] == pytest.approx(0.988)
     assert (a.n_predictions, a.n_labels) == (0, 0)
     assert a.effective_sample_size > 700
     c = Corrector.from_bytes(a.to_bytes(), 4, paths=a.paths)

@@ -321,7 +321,7 @@ def test_a_line_without_an_end_is_refused_before_it_is_kept():
     ("options", "code", "says"),
     [
         ({"classes": None}, 2, "classes: not given, and there is no state to take them from"),
-        ({"half_life": -1}, 2, "half_life: -1, expected a number > 0: events"),
+        ({"half_life": -1}, 2, "half_life: -1, expected a number >= 0.001: events"),
         ({"save_every": 0}, 2, "save_every: 0, expected at least 1"),
         ({"errors": "ignore"}, 2, "errors: 'ignore', expected 'dead-letter' or 'fail'"),
         ({"ask": 2}, 2, "budget: 2, expected a share of the rows"),
