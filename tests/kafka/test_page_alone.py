@@ -1,0 +1,249 @@
+"""Whoever has read docs/architecture.md can play a state again, with a `Corrector` and no other of
+our code: from a state, sent batches and labels comes the next state, bit by bit."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import msgpack
+
+from stream_can import Corrector
+from tests.kafka.broker.broker import Served
+from tests.kafka.streams import App, caught_up, label
+from tests.kafka.topics import produce, read
+
+ROWS, STAGES, STEP, WAIT = 640, 4, 0.5, 60
+"""The last two in seconds: from one prediction to the next, and `label_wait`."""
+
+
+@dataclass
+class Row:
+    """A prediction that was sent."""
+
+    time: float
+    id: bytes | None
+    p: bytes
+    receipt: bytes
+    number: int = -1
+    known: int | None = None  # the class that its label says
+
+
+class Label(NamedTuple):
+    """A record of the labels topic."""
+
+    time: float
+    id: bytes
+    name: str
+    row: list[float] | None
+
+
+class State(NamedTuple):
+    """What a state says, or what follows from the one before."""
+
+    corrector: bytes
+    kept: list[Row]
+    memory: dict[str, Any]
+    places: dict[str, Any]
+
+
+def opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Head and arrays of a snapshot."""
+    magic, version, crc, length = struct.unpack_from("<8sHIQ", data)
+    assert (magic, version, crc) == (b"strmcan\0", 3, zlib.crc32(data[22 : 22 + length]))
+    says = msgpack.decode(data[22 : 22 + length], strict=False)
+    arrays = says["arrays"].items()
+    return says["head"], {k: np.frombuffer(b, t).reshape(shape) for k, (t, shape, b) in arrays}
+
+
+def states_of(state: list[list[Any]], sent: list[list[Any]]) -> Iterator[State]:
+    """What each index says, and the parts that it names."""
+    parts, pieces = ({one.offset: one.value for one in of} for of in state)
+    for index in (opened(one.value)[0] for one in state[0] if one.key == b"index"):
+        ((_, begin),) = index["begins"]
+        (at,) = [offset for _, _, offset, _ in index["lanes"]] or [begin]
+        packed = b"".join(pieces[offset] for offset in index["memory"])
+        places, plays = opened(zlib.decompress(packed))
+        memory, _ = opened(places.pop("learner"))
+        del memory["lanes"]  # scores, alarms
+        places |= {name: index[name] for name in ("inputs", "until")}
+        places |= {name: array.tolist() for name, array in plays.items()}
+        kept, end, number = [], places["begun"], places["number"] - sum(places["rows"])
+        for n, by in zip(places["rows"], places["moved"], strict=True):
+            first, end = end, {p: end[p] + by[p] for p in range(2)}
+            played = [one for _, one in in_order(between(sent, first, end, rows_of), [])]
+            assert len(played) == n
+            for row in played:
+                row.number, number = number, number + 1
+            kept += [row for row in played if row.number >= memory["oldest"] and row.id is not None]
+        assert end == places["sent"]
+        for k, y in memory["known"]:
+            kept[k].known = y
+        yield State(parts[at], kept, memory, places)
+
+
+def rows_of(record: Any) -> Iterator[Row]:
+    """The rows of a sent batch."""
+    head, arrays = opened(record.value)
+    (((_, _), classes, *_),) = head["lanes"]
+    both = 16 * len(classes)
+    for id, when, row in zip(head["ids"], arrays["times"], arrays["rows.0"], strict=True):
+        data, made = row.tobytes(), min(float(when), record.timestamp / 1000)
+        yield Row(made, id, data[: both // 2], data[both:])
+
+
+def label_of(one: Any) -> Iterator[Label]:
+    says = json.loads(one.value)
+    yield Label(one.timestamp / 1000, one.key, says["label"], says.get("probs_raw"))
+
+
+def between(topic: Any, first: dict[int, int], end: dict[int, int], read: Any) -> list[list[Any]]:
+    """What the records of each partition between two offsets say."""
+    return [
+        [what for one in of if first[p] <= one.offset < end[p] for what in read(one)]
+        for p, of in enumerate(topic)
+    ]
+
+
+def in_order(rows: list[list[Row]], labels: list[list[Label]]) -> list[tuple[float, Any]]:
+    """Rows and labels of all partitions in the order of learning, with the times that count."""
+    found = []
+    for kind, partitions in enumerate((rows, labels)):
+        for p, those in enumerate(partitions):
+            key = -math.inf
+            for i, one in enumerate(those):
+                behind = sorted(other.time for other in those[i + 1 : i + 9]) or [one.time]
+                counts = min(one.time, behind[(len(behind) - 1) // 2])
+                key = max(key, counts)
+                found.append(((key, kind, p, i), counts, one))
+    return [(counts, one) for _, counts, one in sorted(found, key=lambda one: one[0])]
+
+
+def hash_of(id: bytes) -> int:
+    """Of the id of a label that found no prediction."""
+    return int.from_bytes(blake2b(b"b" + id, digest_size=8).digest(), "little")
+
+
+def follow(before: State, to: dict[str, Any], sent: Any, labels: Any) -> State:
+    """The state that follows from another and from what the topics hold up to these places."""
+    corrector = Corrector.from_bytes(before.corrector)
+    kept, memory, was = before.kept, before.memory, before.places
+    rows = between(sent, was["sent"], to["sent"], rows_of)
+    headers = between(sent, was["sent"], to["sent"], lambda one: [dict(one.headers)])
+    nexts = {p: int(of[-1]["stream-can-next"]) for p, of in enumerate(headers) if of}
+    told = between(labels, was["labels"], to["labels"], label_of)
+    number, changed, latest = memory["number"], memory["changed"], {row.id: row for row in kept}
+    held = {id: (when, name) for when, id, name, *_ in memory["held"]}
+    lone = {hashed: name for hashed, _, name in memory["lone"]}
+    clock = -math.inf if memory["clock"] is None else memory["clock"]
+    until = math.inf if to["until"] is None else to["until"]
+
+    def teach(row: Row, name: str, other: list[float] | None = None) -> None:
+        row.known, p = corrector.classes.index(name), np.frombuffer(row.p)
+        if other is None or other == p.tolist():
+            corrector.learn_one(p, name, receipt=np.frombuffer(row.receipt, "<f4"))
+        else:
+            corrector.learn_one(other, name)
+
+    for counts, one in in_order(rows, told):
+        if isinstance(one, Row):
+            clock = max(clock, min(counts, until))
+            due = [id for id, (when, _) in held.items() if when < clock - WAIT]
+            for id in sorted(due, key=lambda id: held[id][0]):
+                _, lone[hash_of(id)] = held.pop(id)
+                corrector.learn_one(None, lone[hash_of(id)])
+            corrector.observe_one(np.frombuffer(one.p))
+            one.number, number = number, number + 1
+            if one.id is not None:
+                kept.append(one)
+                latest[one.id] = one
+                if one.id in held:
+                    teach(one, held.pop(one.id)[1])
+        elif (row := latest.get(one.id)) is not None:
+            changed += row.known not in (None, corrector.classes.index(one.name))
+            if row.known is None:
+                teach(row, one.name, one.row)
+        elif one.row is not None:
+            corrector.learn_one(one.row, one.name)
+        elif said := lone.get(hash_of(one.id)) or held.get(one.id, (0, ""))[1]:
+            changed += said != one.name
+        else:
+            held[one.id] = one.time, one.name
+
+    times = {p: [*was["times"].get(p, []), *(row.time for row in of)] for p, of in enumerate(rows)}
+    n, moved = number - memory["number"], [to["sent"][p] - was["sent"][p] for p in range(2)]
+    memory = memory | {
+        "clock": None if math.isinf(clock) else clock, "number": number, "changed": changed,
+        "oldest": kept[0].number if kept else number, "flags": b"\4" * len(kept),
+        "known": [[k, row.known] for k, row in enumerate(kept) if row.known is not None],
+        "held": [[when, id, name, None, 1, 0] for id, (when, name) in held.items()],
+        "lone": [[hashed, None, name] for hashed, name in lone.items()],
+    }  # fmt: skip
+    places = to | {
+        "number": number, "begun": was["begun"],
+        "inputs": was["inputs"] | nexts, "times": {p: of[-9:] for p, of in times.items() if of},
+        "rows": was["rows"] + [n] * (n > 0), "moved": was["moved"] + [moved] * (n > 0),
+    }  # fmt: skip
+    return State(corrector.to_bytes(), kept, memory, places)
+
+
+def send(app: App) -> Iterator[None]:
+    """Predictions up to now, a few of which say that they are 5 minutes later, and their labels, in
+    stages: each is sent when the one before is learned."""
+    rng, begin = random.Random(0), time.time() - ROWS * STEP
+    rows, labels = list[tuple[float, Any]](), list[tuple[float, Any]]()
+
+    def tell(when: float, id: bytes, value: bytes) -> None:
+        p, ms = rng.randrange(2), int(1000 * when)
+        labels.append((when, (app.given["labels"], p, id, value, [], ms)))
+
+    for i in range(ROWS):
+        key, value, truth = app.predict(rng, i)
+        key, when = b"again" if i % 60 == 5 else key, begin + STEP * i
+        # Behind the last of the third stage there are no rows, and it was written earlier.
+        ahead = 300 if i % 40 == 7 or i == ROWS * 3 // STAGES - 1 else rng.randrange(8)
+        says, ms = (None if i % 25 == 3 else key, value, []), int(1000 * (when + ahead))
+        rows.append((when, (app.given["input"], i % 2, *says, ms)))
+        due = when + rng.choice([20, 20, 20, -5, -100])  # late, early, too early
+        if i % 9:
+            tell(due, key, label(truth))
+        if i % 10 == 4:  # again, or another one
+            tell(due + 1, key, label(rng.choice("abcd")))
+        if i % 20 == 6:  # with a row, of no prediction or not as it came
+            value = json.dumps({"label": truth, "probs_raw": [0.1, 0.2, 0.3, 0.4]}).encode()
+            tell(when + 2, rng.choice([key, b"none%d" % i]), value)
+        if i % 10 == 9:  # of no prediction
+            tell(when, b"lone%d" % (i // 2), label(truth))
+            tell(when + 1, b"lone%d" % (i // 2), label(rng.choice("abcd")))
+    labels.sort(key=lambda one: one[0])
+    ends = [begin + STEP * ROWS * k / STAGES for k in range(1, STAGES)]
+    for first, end in itertools.pairwise([-math.inf, *ends, math.inf]):
+        both = ([what for at, what in of if first <= at < end] for of in (rows, labels))
+        produce(app.servers, *both)
+        yield
+
+
+def test_states_follow_as_the_page_says(broker: Served) -> None:
+    app = App(broker.bootstrap_servers, label_wait=WAIT, lead=50)
+    running = app.worker()
+    for _ in send(app):
+        caught_up(app, running)
+    running.stop()
+    names = (f"{app.id}-{kind}" for kind in ("state", "sent", "labels"))
+    state, sent, labels = ([read(app.servers, name, p) for p in (0, 1)] for name in names)
+    states = [*states_of(state, sent)]
+    assert any(one.places["until"] for one in states)
+    for before, after in itertools.pairwise(states):
+        assert follow(before, after.places, sent, labels) == after
+    assert after.memory["number"] == ROWS
+    assert all(after.memory[what] for what in ("known", "held", "lone", "changed"))
