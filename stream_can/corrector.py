@@ -47,6 +47,7 @@ from stream_can.method.state import (
     start_weights,
 )
 from stream_can.method.successor import successor
+from stream_can.method.sums import LEAST_FLAT, MOST_FLAT
 from stream_can.method.values import Values
 
 __all__ = ["Corrector"]
@@ -956,6 +957,20 @@ class Corrector:
         content, state, *_ = self._kernel.copied(("heard",))
         heard = state["heard"].tolist()
         return tuple(n for n, h in zip(content.classes, heard, strict=True) if h < 0)
+
+    @property
+    def follows_mix(self) -> float | None:
+        """Share of the row ``fitted`` that follows the class mix of the stream, from 0 to 1.
+
+        The rest leaves rows as :meth:`fit` made them: the mix is that of validation, or it is the
+        inputs that have changed. None where :meth:`fit` had fewer than 500 rows, or was not called.
+        """
+        _, state, *_ = self._kernel.copied()
+        if "W.rival" not in state:
+            return None
+        D, n = state["D"].tolist()
+        believed = min(max((MOST_FLAT - abs(D) / (n + 100)) / (MOST_FLAT - LEAST_FLAT), 0.0), 1.0)
+        return believed * float(state["W"][1:].sum())
 
     @property
     def coverage(self) -> float:

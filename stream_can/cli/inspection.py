@@ -209,6 +209,7 @@ def describe(corrector: Corrector | MultiLabelCorrector | SparseCorrector) -> di
         "settings": {name: _or_text(value) for name, value in corrector.settings.items()}
         | ({} if corrector.sets is None else {"sets": corrector.sets}),
         "fit": corrector.fit_report,
+        "follows_mix": corrector.follows_mix,
     }
 
 

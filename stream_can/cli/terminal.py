@@ -91,6 +91,8 @@ def show_inspection(found: dict[str, Any]) -> None:
         facts.append(("fitted on", f"{fit['rows']:,} validation rows: {fit['step']}; {fit['why']}"))
         for step in fit["ladder"]:
             facts.append(("", ", ".join(f"{name} {_plain(value)}" for name, value in step.items())))
+        if (share := found.get("follows_mix")) is not None:
+            facts.append(("", f"{share:.0%} of what it says follows the class mix of the stream"))
         if fit["missing"]:
             facts.append(("", f"no validation row of: {', '.join(map(readable, fit['missing']))}"))
     for name, value in (found.get("stream") or {}).items():

@@ -45,6 +45,7 @@ from stream_can.method.paths import anchor, split
 from stream_can.method.rows import as_float64
 from stream_can.method.state import MOST_EVENTS as most_events
 from stream_can.method.sums import EXPERTS, LATE_LABELS_HALF_LIFE, MOVING_EXPERTS, THIRDS
+from stream_can.method.sums import LEAST_FLAT as least_flat, MOST_FLAT as most_flat
 from stream_can.method.sums import parts as parts_of_sums
 from stream_can.method.uncertain import UNCERTAINTIES
 
@@ -86,10 +87,10 @@ cdef double LEAST_VARIANCE = 0.001      # of a class in the rows, times m
 cdef double ROWS_GROWTH = 2.0 ** 0.001  # of the weight of rows in what sets believe in
 cdef double NOT_COUNTED = -1            # the row's number where a set was made and not counted,
 cdef double NOT_FAIR = -2               # and where its label teaches no sets
-cdef double LEAST_FLAT = 0.04           # how much flatter rows are before the guard of the mix acts
+cdef double LEAST_FLAT = least_flat     # how much flatter rows are before the guard of the mix acts
 cdef double RIVAL_ROWS = 200            # of validation, that the cells of the rival weigh,
 cdef double RIVAL_ROWS_OF_CLASS = 30    # or so many a class
-cdef double MOST_FLAT = 0.08            # and where nothing of the mix is left
+cdef double MOST_FLAT = most_flat       # and where nothing of the mix is left
 
 
 # ---- the rows ----------------------------------------------------------------------------------

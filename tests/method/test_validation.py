@@ -87,6 +87,8 @@ def became(oracle, corrector, flatter, trusted):
     np.testing.assert_allclose(
         fitted, [oracle.base_row("fitted", p) for p in some], rtol=0, atol=1e-6
     )
+    share = oracle.believed() * oracle.chain.W[1:-1].sum()
+    assert corrector.follows_mix == pytest.approx(share, abs=1e-6)
     frozen = np.array([oracle.frozen_row(p) for p in some])
     assert abs(fitted - frozen).max() < 1e-6 if trusted == 0 else abs(fitted - frozen).max() > 0.05
     by_slowest = np.array([oracle.chain.row(r, oracle.ref)[1][1] for r in frozen])
