@@ -970,7 +970,8 @@ class Corrector:
             return None
         D, n = state["D"].tolist()
         believed = min(max((MOST_FLAT - abs(D) / (n + 100)) / (MOST_FLAT - LEAST_FLAT), 0.0), 1.0)
-        return believed * float(state["W"][1:].sum())
+        share: float = state["W"][1:].sum()
+        return float(believed * share)
 
     @property
     def coverage(self) -> float:

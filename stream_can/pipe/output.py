@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import select
 import sys
@@ -48,7 +49,11 @@ def letters_file(path: str | os.PathLike[str] | None, stack: ExitStack) -> Any:
     """
     if path is None:
         return getattr(sys.stderr, "buffer", TextFile)
-    number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        why = "nobody reads this named pipe" if error.errno == errno.ENXIO else error.strerror
+        raise OSError(f"dead_letters: {path}: {why}") from None
     os.set_blocking(number, True)
     return stack.enter_context(os.fdopen(number, "ab", buffering=0))
 

@@ -25,6 +25,10 @@ from stream_can.sparse.corrector import SETTINGS
 __all__ = ["pipe"]
 
 
+def _same(one: str | os.PathLike[str], other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
 def pipe(
     classes: int | Iterable[Hashable] | None = None,
     *,
@@ -125,6 +129,8 @@ def pipe(
         try:
             if errors not in ("dead-letter", "fail"):
                 raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
+            if dead_letters is not None and path is not None and _same(dead_letters, path):
+                raise ValueError(f"dead_letters: {dead_letters} is the state; name another file")
             if save_every < 1:
                 raise ValueError(f"save_every: {save_every}, expected at least 1")
             if ask is not None and labelled:

@@ -553,7 +553,7 @@ class TestEvicted:
 
         def slow(self: Transaction) -> None:
             deliver(self)
-            if armed.is_set() and self.identity.endswith("-first") and not stalling.is_set():
+            if armed.is_set() and self.identity.endswith("/first") and not stalling.is_set():
                 stalling.set()
                 woken.wait(PATIENCE)
 

@@ -808,12 +808,21 @@ def test_dead_letters_into_a_named_pipe_that_nobody_reads(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     code, out, err = run(b'{"probs": 1}\n', dead_letters=str(tmp_path / "fifo"))
     assert (code, out) == (1, [])
-    assert "No such device or address" in err
+    assert "fifo: nobody reads this named pipe" in err
     reader = os.open(tmp_path / "fifo", os.O_RDONLY | os.O_NONBLOCK)
     code, _, err = run(b'{"probs": 1}\n', dead_letters=str(tmp_path / "fifo"))
     assert code == 0
     assert b'"line":1' in os.read(reader, 1000)
     os.close(reader)
+
+
+def test_dead_letters_do_not_lie_in_the_state(tmp_path):
+    """Saving the state wrote over them."""
+    path = str(tmp_path / "state")
+    code, out, err = run(b"nope\n", state=path, dead_letters=path)
+    assert (code, out) == (2, [])
+    assert "is the state; name another file" in err
+    assert not (tmp_path / "state").exists()
 
 
 def test_dead_letters_where_standard_error_is_text(monkeypatch):
