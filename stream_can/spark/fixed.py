@@ -85,8 +85,8 @@ def correct(
         Name of the new column: vectors if ``probs`` has vectors, else arrays of double.
     receipt
         Name of a second new column, if labels return to :class:`Learning`: receipts as of
-        :meth:`Corrector.process_one <stream_can.Corrector.process_one>`, arrays of 3 m floats, with
-        segments 5 m.
+        :meth:`Corrector.process_one <stream_can.Corrector.process_one>`, arrays of 7 m + 1 floats,
+        with segments 9 m + 1, after ``fit`` 2 m less.
     set_into
         Name of a new column if the state makes prediction sets: arrays of class names, the
         likeliest first.
