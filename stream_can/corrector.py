@@ -47,7 +47,6 @@ from stream_can.method.state import (
     start_weights,
 )
 from stream_can.method.successor import successor
-from stream_can.method.sums import LEAST_FLAT, MOST_FLAT
 from stream_can.method.values import Values
 
 __all__ = ["Corrector"]
@@ -965,13 +964,7 @@ class Corrector:
         The rest leaves rows as :meth:`fit` made them: the mix is that of validation, or it is the
         inputs that have changed. None where :meth:`fit` had fewer than 500 rows, or was not called.
         """
-        _, state, *_ = self._kernel.copied()
-        if "W.rival" not in state:
-            return None
-        D, n = state["D"].tolist()
-        believed = min(max((MOST_FLAT - abs(D) / (n + 100)) / (MOST_FLAT - LEAST_FLAT), 0.0), 1.0)
-        share: float = state["W"][1:].sum()
-        return float(believed * share)
+        return self._kernel.follows_mix
 
     @property
     def coverage(self) -> float:

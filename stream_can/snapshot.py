@@ -151,6 +151,14 @@ def read(path: str | os.PathLike[str]) -> bytes:
         return file.read()
 
 
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two paths are one file, which need not exist yet."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one of them does not exist yet
+        return one.resolve() == other.resolve()
+
+
 def require_replaceable(path: str | Path) -> int | None:
     """Mode of the file that :func:`save` would replace, None if missing; OSError where it is not a
     regular file."""

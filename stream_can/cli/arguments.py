@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
 
+from stream_can import snapshot
 from stream_can.errors import StreamCANError
 
 __all__ = ["COMMAND_LINE", "Whole", "argument_errors", "refuse_to_overwrite"]
@@ -62,13 +62,6 @@ def refuse_to_overwrite(inputs: Sequence[Path | None], outputs: Mapping[str, Pat
         if path is None:
             continue
         for other, why in taken:
-            if _same(path, other):
+            if snapshot.same_file(path, other):
                 raise StreamCANError(f"{option} {path}: this file {why}; name another one")
         taken.append((path, f"is written by {option}"))
-
-
-def _same(one: Path, other: Path) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:  # one of them does not exist yet
-        return one.resolve() == other.resolve()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Annotated, Any
 
@@ -178,10 +178,10 @@ class LoneLabels:
         while len(self._labels) > MOST_LONE or self._bytes > MOST_LONE_BYTES:
             self._bytes -= LONE_BYTES + bytes_of(self._labels.popitem(last=False)[1])
 
-    def count_early(self, ids: Iterable[Id | None]) -> None:
-        """Count the labels whose predictions come now."""
+    def count_early(self, ids: Sequence[Id | None], first: int, last: int) -> None:
+        """Count the labels whose predictions come now, with ``ids[first:last]``."""
         if self._missing:
-            for early in self._missing.keys() & map(hash, ids):
+            for early in self._missing.keys() & map(hash, ids[first:last]):
                 del self._missing[early]
                 self.early += 1
 

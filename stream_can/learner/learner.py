@@ -618,7 +618,7 @@ class Learner(Locked):
         if latest > self._clock:
             self._clock = max(self._clock, min(latest, self._until))
         self._number += last - first
-        self._lone.count_early(ids[first:last])
+        self._lone.count_early(ids, first, last)
         seen += entries
         lane.predict(numbers, entries)
         self._order += named

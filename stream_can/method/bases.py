@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 __all__ = [
     "BASES",
+    "CLASS_MIX",
     "FITTED_PATHS",
     "MATRIX_LIMIT",
     "MOST_C",
@@ -16,6 +17,8 @@ __all__ = [
     "MOST_T",
     "PATHS",
     "SEGMENTED_PATHS",
+    "WHOLE_PRECISION",
+    "WHOLE_RIDGE",
     "Base",
 ]
 
@@ -23,6 +26,8 @@ MOST_LOG_B = 2.0
 MOST_T = 3.0
 MOST_C = 6.0
 """Bounds of log b, the t of shared features, and the entries of c and A."""
+WHOLE_PRECISION, WHOLE_RIDGE = 20.0, 0.3
+"""Of a whole matrix: prior precision around 0, and what is added to the variances of its inputs."""
 
 MATRIX_LIMIT = 256
 """Number of classes above which ``matrix`` (2 m^2 numbers) and ``full`` (3 m^2 numbers, m^2
@@ -53,16 +58,24 @@ class Base(NamedTuple):
     """Whether a path goes on with CAN."""
 
     @property
+    def path_with_can(self) -> str | None:
+        """The path that goes on with CAN, if one does."""
+        if not self.can:
+            return None
+        return "can" if self.name == "raw" else f"{self.name}+can"
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """Without and with CAN."""
-        with_can = "can" if self.name == "raw" else f"{self.name}+can"
-        return (self.name, with_can) if self.can else (self.name,)
+        with_can = self.path_with_can
+        return (self.name,) if with_can is None else (self.name, with_can)
 
 
-FITTED_OPTIONAL = (
-    "c.fitted", "A.fitted", "ref", "Q", "Q.500", "Q.50", "W", "W.rival", "sharp", "D", "held",
-    "cells", "edges", "rival.low", "rival.middle", "rival.high",
+CLASS_MIX = (
+    "ref", "Q", "Q.500", "Q.50", "W", "W.rival", "sharp", "D", "held", "cells", "edges",
+    "rival.low", "rival.middle", "rival.high",
 )  # fmt: skip
+"""Arrays by which the fitted base follows the class mix: all of them are there, or none."""
 BASES = {
     base.name: base
     for base in (
@@ -73,7 +86,7 @@ BASES = {
         Base("centred", 1, "uK", centred=True, can=False),
         Base("shared", 4, "uK", centred=True, can=False),
         Base("full", 3, "uKcHACPsn", most_classes=MATRIX_LIMIT, centred=True, can=False),
-        Base("fitted", 1, "u", FITTED_OPTIONAL, learns=False, centred=True),
+        Base("fitted", 1, "u", ("c.fitted", "A.fitted", *CLASS_MIX), learns=False, centred=True),
         Base("segmented", 3, "uKcH", ("A.segmented", "G.segmented"), segmented=True, centred=True),
     )
 }

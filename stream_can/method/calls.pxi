@@ -371,6 +371,14 @@ cdef class Kernel:
         return found
 
     @property
+    def follows_mix(self):
+        """Share of the fitted base's row that follows the class mix; None where it does not."""
+        self.lock.acquire(False)
+        found = self.model.follows_mix()
+        self.lock.release()
+        return found
+
+    @property
     def coverage(self):
         """Mean share of the correction that is sent, over recent predictions."""
         self.lock.acquire(False)

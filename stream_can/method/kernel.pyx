@@ -40,12 +40,13 @@ from stream_can.method.whole cimport Whole, add_whole, find_phi, learn_whole
 import numpy as np
 
 from stream_can.errors import InvalidPrediction
-from stream_can.method.bases import BASES, MOST_C, MOST_LOG_B, MOST_T
+from stream_can.method.bases import (
+    BASES, MOST_C, MOST_LOG_B, MOST_T, WHOLE_PRECISION, WHOLE_RIDGE,
+)
 from stream_can.method.paths import anchor, split
 from stream_can.method.rows import as_float64
 from stream_can.method.state import MOST_EVENTS as most_events
 from stream_can.method.sums import EXPERTS, LATE_LABELS_HALF_LIFE, MOVING_EXPERTS, THIRDS
-from stream_can.method.sums import LEAST_FLAT as least_flat, MOST_FLAT as most_flat
 from stream_can.method.sums import parts as parts_of_sums
 from stream_can.method.uncertain import UNCERTAINTIES
 
@@ -87,10 +88,10 @@ cdef double LEAST_VARIANCE = 0.001      # of a class in the rows, times m
 cdef double ROWS_GROWTH = 2.0 ** 0.001  # of the weight of rows in what sets believe in
 cdef double NOT_COUNTED = -1            # the row's number where a set was made and not counted,
 cdef double NOT_FAIR = -2               # and where its label teaches no sets
-cdef double LEAST_FLAT = least_flat     # how much flatter rows are before the guard of the mix acts
+cdef double LEAST_FLAT = 0.04           # how much flatter rows are before the guard of the mix acts
+cdef double MOST_FLAT = 0.08            # and where nothing of the mix is left
 cdef double RIVAL_ROWS = 200            # of validation, that the cells of the rival weigh,
 cdef double RIVAL_ROWS_OF_CLASS = 30    # or so many a class
-cdef double MOST_FLAT = most_flat       # and where nothing of the mix is left
 
 
 # ---- the rows ----------------------------------------------------------------------------------
@@ -169,7 +170,8 @@ cdef struct Second:     # the second mixture: what is sent is mixed from these
     double prior[9]     # pi
     double *odds[9]     # G; NULL for the anchor
     double final[9]     # the weight of each in its group; of the calibrated row against all others
-    double *came        # the row "raw" of the row at hand
+    const double *came  # the row "raw" of the row at hand
+    double *masked      # and room for it without the silent classes
     double *guarded[2]  # mixture and tempered, as they are sent where the mix is stale
     double fresh        # f: how far what labels taught of the mix is believed in
     double *recent      # decayed log loss before and after, and their weight
@@ -365,7 +367,7 @@ cdef class Model:
         self.row.y = pointer(next(rows), width)
         self.features.f1, self.features.f3 = pointer(next(rows), width), pointer(next(rows), width)
         self.whole.phi, self.whole.Pphi = pointer(next(rows), width), pointer(next(rows), width)
-        self.second.came = pointer(next(rows), width)
+        self.second.masked = pointer(next(rows), width)
         self.second.guarded[0] = pointer(next(rows), width)
         self.second.guarded[1] = pointer(next(rows), width)
         self.features.values = pointer(more, len(more))
@@ -395,8 +397,8 @@ cdef class Model:
         for i, name in enumerate(names):
             base = &self.bases[i]
             about = BASES[name]
-            alone, can = about.paths[0], about.paths[1] if about.can else None
-            base.path = paths.index(alone) if alone in paths else -1
+            can = about.path_with_can
+            base.path = paths.index(name) if name in paths else -1
             base.can = paths.index(can) if can in paths else -1
             base.r = pointer(next(rows), width)
             base.normalised = pointer(next(rows), width)
@@ -498,6 +500,7 @@ cdef class Model:
             pointer32(state["A.full"], m * m), pointer32(state["C.full"], m * m))
         self.whole.P, self.whole.s = pointer32(state["P.full"], m * m), pointer(state["s.full"], 3)
         self.whole.n, self.whole.square = integers(state["n.full"], 2), pointer(square, m * m)
+        self.whole.prior, self.whole.ridge = WHOLE_PRECISION, WHOLE_RIDGE
         self.keep = (*self.keep, square)
         return 0
 
@@ -608,6 +611,16 @@ cdef class Model:
         for j in range(self.m):
             total += self.guards.predicted[j] * self.trust(j)
         return min(1.0, total / self.mean[self.m])
+
+    cdef object follows_mix(self):
+        """Share of the fitted base's row that follows the class mix; None where it does not."""
+        cdef Py_ssize_t i
+        cdef double share = 0
+        if self.moving.chain.rival == NULL:
+            return None
+        for i in range(self.moving.chain.n):
+            share += self.moving.chain.W[i + 1]
+        return self.mix_believed() * share
 
     # No Python below here. The sections are those of docs/method.md.
 
@@ -771,6 +784,12 @@ cdef class Model:
 
     # ---- The moving class mix: q = (Q + s base) / (N + s), base being the q of a slower expert
 
+    cdef double mix_believed(self) noexcept nogil:
+        """0 where rows are sharper or flatter than validation rows of such classes were, else 1."""
+        cdef double *D = self.moving.D
+        cdef double by = (MOST_FLAT - abs(D[0]) / (D[1] + 100)) / (MOST_FLAT - LEAST_FLAT)
+        return min(max(by, 0.0), 1.0)
+
     cdef void follow_fitted(self) noexcept nogil:
         """Adjust the fitted base's row to the recent class mix; less where rows have changed."""
         cdef Moving *mix = &self.moving
@@ -782,9 +801,9 @@ cdef class Model:
         if mix.sharp == NULL:
             return
         mix.flatter = dot(mix.frozen, mix.frozen, self.m) - dot(r, mix.sharp, self.m)
-        by = (MOST_FLAT - abs(mix.D[0]) / (mix.D[1] + 100)) / (MOST_FLAT - LEAST_FLAT)
+        by = self.mix_believed()
         if by < 1:
-            shrink(r, max(by, 0.0), mix.frozen, self.m)
+            shrink(r, by, mix.frozen, self.m)
 
     cdef void follow_anchor(self) noexcept nogil:
         """Adjust the anchor's row to the recent class mix relative to the long-run mix."""
@@ -1001,7 +1020,7 @@ cdef class Model:
             self.mix(self.second.of[i].weights, self.second.of[i].mixed)
             if self.second.of[i].last.u[0] != 0:
                 self.temper(&self.second.of[i])
-        memcpy(self.second.came, self.row.p, m * sizeof(double))
+        self.second.came = self.row.p
         self.guard_mixtures(self.freshness())
         raw = self.mix_sent(out)
         if receipt != NULL:
@@ -1177,9 +1196,11 @@ cdef class Model:
             self.follow_anchor()
             if self.guards.n_silent > 0:
                 self.mask(self.moving.chain.row)
-        memcpy(self.second.came, self.row.p, self.m * sizeof(double))
+        self.second.came = self.row.p
         if self.guards.n_silent > 0:
-            self.mask(self.second.came)
+            memcpy(self.second.masked, self.row.p, self.m * sizeof(double))
+            self.mask(self.second.masked)
+            self.second.came = self.second.masked
         self.guard_mixtures(1)
         self.mix_sent(self.row.residual)
         for i in range(last):

@@ -13,10 +13,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.method.bases import BASES, FITTED_PATHS, MOST_C, MOST_LOG_B, MOST_T
+from stream_can.method.bases import (
+    BASES,
+    CLASS_MIX,
+    FITTED_PATHS,
+    MOST_C,
+    MOST_LOG_B,
+    MOST_T,
+    WHOLE_RIDGE,
+)
 from stream_can.method.checks import within
 from stream_can.method.paths import SEGMENTED_PATHS, anchor, split
-from stream_can.method.sums import EXPERTS, MOVING_EXPERTS, THIRDS, WEIGHTS_OF_EXPERTS
+from stream_can.method.sums import EXPERTS, MOVING_EXPERTS, WEIGHTS_OF_EXPERTS
 
 __all__ = [
     "FEW_ROWS", "SETS", "State", "bytes_needed", "check_state", "even_weights", "grown", "judged",
@@ -37,8 +45,6 @@ MOST_AT_ONCE = 128 << 20
 """Bytes of rows processed together, if they are more than `FEW_ROWS`."""
 BYTES_OF_ROW = 40
 """Bytes of a class in a row: raw and sent, and at most six in single precision."""
-RIDGE = 0.3
-"""What a whole matrix adds to the variances of its inputs."""
 HUGE = 1e30
 """Upper bound of decayed sums; far below the range of float32."""
 MOST_EVENTS = 1 << 53
@@ -206,7 +212,7 @@ def new_state(m: int, paths: Sequence[str], n_columns: int = 0) -> State:
 
 def new_precision(m: int) -> NDArray[np.float32]:
     """Initial P of a whole matrix, where its inputs are as if they had been of unit variance."""
-    return np.eye(m, dtype=np.float32) * np.float32(1 / (1 + RIDGE))
+    return np.eye(m, dtype=np.float32) * np.float32(1 / (1 + WHOLE_RIDGE))
 
 
 def new_sets() -> State:
@@ -227,10 +233,6 @@ def judged(m: int) -> State:
     return {name: np.zeros(spec(name).size(m, 0)) for name in (*JUDGED, *LATE)}
 
 
-CLASS_MIX = (
-    "ref", *EXPERTS, "W", "W.rival", "sharp", "D", "held", "cells", "edges", *THIRDS,
-)  # fmt: skip
-"""Arrays by which the fitted base follows the class mix."""
 WEIGHTS = ("weights", "weights.segmented")
 """Weights of the mixtures: without the segmented base, and with it."""
 
@@ -339,7 +341,7 @@ def needed(paths: Sequence[str]) -> list[str]:
             names += BASES["segmented"].optional
     for base in _bases(paths):
         names += [f"{name}.{base}" for name in BASES[base].arrays]
-        if BASES[base].paths[-1] in paths and BASES[base].can:
+        if BASES[base].path_with_can in paths:
             names.append(f"S.{base}")
     return names
 

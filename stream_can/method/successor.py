@@ -8,19 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.method.bases import FITTED_PATHS, MOST_C, MOST_LOG_B, MOST_T
+from stream_can.method.bases import FITTED_PATHS, MOST_C, MOST_LOG_B, MOST_T, WHOLE_PRECISION
 from stream_can.method.paths import anchor
 from stream_can.method.state import WEIGHTS, State, new_state
 from stream_can.method.sums import WEIGHTS_OF_EXPERTS
 
 __all__ = ["balanced", "successor"]
 
-PRECISION_B, PRECISION_T, PRECISION_C, PRECISION_FULL = 10.0, 3.0, 5.0, 20.0
-"""Prior precisions around "no change": Lambda of log b and of t, a of c and A, and of A where it is
-a whole matrix."""
+PRECISION_B, PRECISION_T, PRECISION_C = 10.0, 3.0, 5.0
+"""Prior precisions around "no change": Lambda of log b and of t, a of c and A."""
 INPUTS = ("C.full", "P.full", "s.full", "n.full")
-"""Arrays of a whole matrix that tell of its inputs."""
-BELIEFS = ("labels", "heard", *WEIGHTS_OF_EXPERTS)
+"""Arrays of a whole matrix that tell of its inputs; without evidence they begin anew."""
+BELIEFS = ("labels", "heard", "P.full", *WEIGHTS_OF_EXPERTS)
 """Arrays that are kept, beside the weights of the paths."""
 
 
@@ -37,6 +36,8 @@ def successor(
     found = new_state(m, own, n_columns)
     for name in found.keys() & state.keys():
         kind, _, base = name.partition(".")
+        if name in INPUTS and discount == 0:
+            continue
         if name in WEIGHTS:
             found[name] = _without_fitted(state[name], paths, own)
         elif name in BELIEFS:
@@ -45,10 +46,7 @@ def successor(
             found[name] = balanced(state[name], state[f"K.{base}"], discount)
         elif name == "A.full":
             curvature = state["H.full"][:, None]
-            found[name] = _offsets(state[name], curvature, discount, PRECISION_FULL)
-        elif name in INPUTS:
-            if discount > 0:
-                found[name] = _inputs(name, state[name], discount)
+            found[name] = _offsets(state[name], curvature, discount, WHOLE_PRECISION)
         elif name.endswith(".squares"):  # sums of squares of weights
             found[name] = discount**2 * state[name]
         elif kind in ("c", "A"):
@@ -57,15 +55,6 @@ def successor(
         else:
             found[name] = (discount * state[name].astype(np.float64)).astype(state[name].dtype)
     return found, own
-
-
-def _inputs(name: str, values: NDArray[Any], d: float) -> NDArray[Any]:
-    """What a whole matrix knows of its inputs."""
-    if name == "P.full":
-        return values
-    if name == "n.full":
-        return np.floor(d * values).astype(np.int64)
-    return (d * values.astype(np.float64)).astype(values.dtype)
 
 
 def _without_fitted(

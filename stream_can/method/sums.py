@@ -44,9 +44,6 @@ WEIGHTS_OF_EXPERTS = ("W", "W.moving")
 """Arrays of the weights of the two chains; sums contain the evidence that changes them."""
 GUARD_HALF_LIFE = 300
 """Half-life of D and of the rival's cells, in rows."""
-LEAST_FLAT, MOST_FLAT = 0.04, 0.08
-"""How much flatter rows are than those of validation, by D over its weight and 100, before less of
-the class mix is followed, and where nothing of it is."""
 THIRDS = ("rival.low", "rival.middle", "rival.high")
 """Arrays of the rival's cells, by the third of validation's tops: counts of each class, and their
 number."""

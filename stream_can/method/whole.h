@@ -12,10 +12,11 @@ typedef struct {
     long long *n;       /* labels, and those at the last inverse */
     double *phi, *Pphi; /* of the row at hand, and P times it */
     double *square;     /* what is inverted, m x m */
+    double prior, ridge; /* how firmly A is held at 0; what is added to the variances of phi */
 } Whole;
 
 enum { FEWEST_TO_INVERT = 20, MOST_BETWEEN = 500 };
-static const double WHOLE_PRIOR = 20.0, WHOLE_RIDGE = 0.3, LEAST_SPREAD = 1e-4;
+static const double LEAST_SPREAD = 1e-4;
 
 /* Long sums in sixteen lanes, so that an addition need not wait for the one before. */
 #define LANES 16
@@ -104,12 +105,12 @@ static void invert_moments(Whole *w, len_t m) {
     double *M = w->square, n = w->s[2];
     for (len_t i = 0; i < m; i++) {
         for (len_t j = 0; j <= i; j++) M[i * m + j] = (double)w->C[i * m + j] / n;
-        M[i * m + i] += WHOLE_RIDGE;
+        M[i * m + i] += w->ridge;
     }
     for (len_t i = 0; i < m; i++) {
         for (len_t j = 0; j < i; j++) M[i * m + j] = (M[i * m + j] - long_dot(M + i * m, M + j * m, j)) / M[j * m + j];
         double pivot = M[i * m + i] - long_dot(M + i * m, M + i * m, i); /* less than the ridge is rounding */
-        M[i * m + i] = sqrt(pivot > WHOLE_RIDGE / 2 ? pivot : WHOLE_RIDGE / 2);
+        M[i * m + i] = sqrt(pivot > w->ridge / 2 ? pivot : w->ridge / 2);
     }
     for (len_t i = 0; i < m; i++) { /* row i of L^-1, in place: those above it are done */
         double d = 1 / M[i * m + i];
@@ -134,8 +135,8 @@ static void learn_whole(Whole *w, const double *y, const double *d, const double
     q = dot(w->phi, w->Pphi, m);
     q = q > 0 ? q : 0;
     for (len_t k = 0; k < m; k++) {
-        double h = right * (r[k] * (1 - r[k])), below = H[k] + WHOLE_PRIOR;
-        step_whole_row(w->A + k * m, 1 - (1 - g) * WHOLE_PRIOR / below, d[k] / (below + h * q), w->Pphi, (float)most, m);
+        double h = right * (r[k] * (1 - r[k])), below = H[k] + w->prior;
+        step_whole_row(w->A + k * m, 1 - (1 - g) * w->prior / below, d[k] / (below + h * q), w->Pphi, (float)most, m);
     }
     for (len_t k = 0; k < m; k++) spread += (y[k] - mean) * (y[k] - mean);
     w->s[0] = g * w->s[0] + spread / (double)m;

@@ -8,6 +8,8 @@ cdef extern from "whole.h" nogil:
         double *phi
         double *Pphi
         double *square
+        double prior
+        double ridge
     void find_phi(Whole *w, const double *y, Py_ssize_t m)
     void add_whole(const Whole *w, double *z, Py_ssize_t m)
     void learn_whole(Whole *w, const double *y, const double *d, const double *r, double right,

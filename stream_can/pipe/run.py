@@ -20,13 +20,10 @@ from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.output import complain, letters_file, write_lines
 from stream_can.pipe.statefile import locked, open_state
 from stream_can.pipe.work import BadLine, HowRead, Run, Saver
+from stream_can.snapshot import same_file
 from stream_can.sparse.corrector import SETTINGS
 
 __all__ = ["pipe"]
-
-
-def _same(one: str | os.PathLike[str], other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def pipe(
@@ -129,7 +126,7 @@ def pipe(
         try:
             if errors not in ("dead-letter", "fail"):
                 raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
-            if dead_letters is not None and path is not None and _same(dead_letters, path):
+            if path is not None and dead_letters and same_file(Path(dead_letters), path):
                 raise ValueError(f"dead_letters: {dead_letters} is the state; name another file")
             if save_every < 1:
                 raise ValueError(f"save_every: {save_every}, expected at least 1")

@@ -73,7 +73,7 @@ def read_objects(file: IO[bytes], name: str) -> NDArray[Any]:
     try:
         data = file.read()
         for code, place, _ in pickletools.genops(data):
-            if code.name in PUTS and int(str(place)) > len(data):
+            if code.name in PUTS and isinstance(place, int) and place > len(data):
                 raise pickle.UnpicklingError("it names a place far beyond its end")
         array = _Plain(io.BytesIO(data)).load()
         values = array.values if isinstance(array, _Array) else None

@@ -55,6 +55,12 @@ class Server:
         url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
         self.client = httpx.Client(base_url=url, timeout=PATIENCE)
 
+    @property
+    def resident(self) -> int:
+        """Bytes of memory that it has."""
+        assert self.process is not None
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096
+
     def start(self, **options: Any) -> Self:
         """Start it, and wait until it answers."""
         with self.log.open("ab") as log:

@@ -32,11 +32,6 @@ def server(tmp_path, monkeypatch):
         assert "Traceback" not in server.log.read_text()
 
 
-def resident(server):
-    """Bytes of memory that it has."""
-    return int(Path(f"/proc/{server.process.pid}/statm").read_text().split()[1]) * 4096
-
-
 def infer(server, **tensor):
     body = json.dumps({"inputs": [ROW | tensor]})
     return server.post("/v2/models/stream_can/infer", body)
@@ -52,23 +47,23 @@ def infer(server, **tensor):
     ],
 )
 def test_a_tensor_is_bounded_before_rows_are_made(server, tensor, why):
-    before = resident(server)
+    before = server.resident
     status, said = infer(server, **tensor)
     assert status in (400, 422)
     assert why in said["error"]
-    assert resident(server) - before < 50 << 20
+    assert server.resident - before < 50 << 20
     assert "Warning" not in server.log.read_text()
 
 
 def test_a_head_is_bounded(server):
-    before = resident(server)
+    before = server.resident
     held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]
     for one in held:
         one.settimeout(PATIENCE)
         one.sendall(b"POST /correct HTTP/1.1\r\nHost: localhost\r\n")
         with pytest.raises(OSError, match=r"Broken pipe|reset"):
             one.sendall(b"".join(b"x-%d: %s\r\n" % (i, b"y" * 4000) for i in range(10_000)))
-    assert resident(server) - before < 50 << 20
+    assert server.resident - before < 50 << 20
     for one in held:
         one.close()
     long = b"x-long: " + b"y" * 70_000
