@@ -38,15 +38,23 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"column_scores": (3.56, 4)},
     {"corrector": (0, 3.56)},
     {"trust": (0, 0.5), "sparse": (0.5, 1), "multilabel": (1, 1.5)},
-    {"scores": (3.56, 4)},
+    {"row_kinds": (0, 1), "scores": (3.56, 4)},
     {"method": (0, 3.56), "change": (3.56, 4)},
     {"snapshot": (0, 1.3), "errors": (1.3, 2.7), "version": (2.7, 4)},
 )
 """From the top: the rooms, and where in the picture they begin and end. A module imports from its
 own room and from floors below. On the last floor ``errors`` and ``version`` serve the other two."""
 
+KINDS = ("dense", "multilabel", "sparse")
+PARTS = {
+    "": "learner", "adapter": "learner", "kind": "learner", "page": "report", "replay": "replay",
+    "result": "replay", "verdict": "replay",
+}  # fmt: skip
+"""Parts of a kind of rows by the name of the module, and the room on whose floor they are."""
+
 USED_BY_ALL = {
-    "change", "column_scores", "learner", "method", "multilabel", "row_sums", "scores", "sparse",
+    "change", "column_scores", "learner", "method", "multilabel", "row_kinds", "row_sums", "scores",
+    "sparse",
     "trust", *FLOORS[-1],
 }  # fmt: skip
 """Rooms that need no arrow from everywhere; ``method`` keeps the one from the corrector."""
@@ -111,7 +119,11 @@ def imports(source: Path = SOURCE) -> list[Import]:
 
 
 def room(module: str) -> str:
-    """The longest name of a room that a module's begins with; "" for the package's own files."""
+    """The longest name of a room that a module's begins with, for parts of a kind of rows that of
+    their part; "" for the package's own files."""
+    kind, _, part = module.partition(".")
+    if kind in KINDS and part in PARTS and (part or kind == "dense"):
+        return PARTS[part]
     rooms = [name for floor in FLOORS for name in floor]
     return max((r for r in rooms if f"{module}.".startswith(f"{r}.")), key=len, default="")
 

@@ -28,7 +28,9 @@ from rich.table import Table
 
 from stream_can import Corrector
 from stream_can.cli.terminal import progress_bar
-from stream_can.replay import Replay, from_arrays, steps
+from stream_can.dense.result import DenseReplay, paths_of
+from stream_can.replay import from_arrays, steps
+from stream_can.replay.steps import learner_of
 from stream_can.report import write_report
 from stream_can.scores import Scores
 
@@ -160,16 +162,17 @@ def stream(hold_out: bool = False, classifier=None) -> Stream:
 
 def replay(
     flights: Stream, corrector: Corrector, progress, *, rate: float = 1.0, each=None
-) -> Replay:
+) -> DenseReplay:
     """Stream the flights; `each` sees every step before it is counted."""
-    result = Replay(corrector)
+    learner = learner_of(corrector)
+    result = DenseReplay(learner)
     given = flights.segments if corrector.segments else None
     chunks = from_arrays(flights.probs, flights.labels, flights.time, flights.label_time, given)
-    for step in steps(chunks, corrector, label_rate=rate, explain=each is not None):
+    for step in steps(chunks, learner, label_rate=rate, explain=each is not None):
         if each is not None:
             each(step)
         result.add(step)
-        progress(len(step.P))
+        progress(len(step.rows))
     result.delay = "when each flight's fate was known"
     return result
 
@@ -191,15 +194,15 @@ def main(argv: list[str] | None = None) -> tuple[Scores, ...]:
 
     def add(step, rows_of):
         """Count the step's rows, as raw, CAN, mixture and with columns, those that there are."""
-        month = flights.month[step.first : step.first + len(step.P)]
+        month = flights.month[step.first : step.first + len(step.rows)]
         for number in np.unique(month).tolist():
             which = month == number
             for scores, P in zip(months[number], rows_of, strict=True):
                 if P is not None:
-                    scores.add(P[which], step.y[which])
+                    scores.add(P[which], step.truth[which])
 
     def by_month(step):
-        add(step, (step.P, step.paths[can], step.corrected, None))
+        add(step, (step.rows, paths_of(step)[can], step.corrected, None))
 
     def by_month_with_columns(step):
         add(step, (None, None, None, step.corrected))

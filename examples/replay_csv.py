@@ -16,8 +16,7 @@ import numpy as np
 import polars as pl
 
 from stream_can import Corrector
-from stream_can.replay import Recording, replay
-from stream_can.replay.verdict import verdict
+from stream_can.replay import Recording, replay, verdict
 from stream_can.report import write_report
 
 N, NAMES = 20_000, ["cat", "dog", "eel"]

@@ -149,6 +149,8 @@ class Corrector:
     1
     """
 
+    row_kind = "dense"
+
     def __init__(
         self,
         classes: int | Iterable[Hashable],

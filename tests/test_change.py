@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stream_can import Corrector
+from stream_can import Corrector, Learner
 from stream_can.app.history import COLUMN, WIDTH, Slots
 from stream_can.change import Change, _t, change
-from stream_can.replay import Replay, Step
+from stream_can.dense.result import DenseReplay
+from stream_can.replay import Step
 from tests.replay.streams import stream
 
 pytestmark = pytest.mark.fast
@@ -56,10 +57,10 @@ def test_the_interval_of_a_replay_is_that_of_its_rows() -> None:
     """Moments of 64 rows, some without a label, in 30 stretches of nearly as many."""
     P, y = stream(6000, sharpness=2.5)
     y[1000:1700] = -1
-    result, sent = Replay(Corrector(4)), P**0.4 / (P**0.4).sum(axis=1, keepdims=True)
+    result, sent = DenseReplay(Learner(Corrector(4))), P**0.4 / (P**0.4).sum(axis=1, keepdims=True)
     for first in range(0, 6000, 64):
         cut = slice(first, first + 64)
-        result.add(Step(first, P[cut], y[cut], sent[cut], None, None))
+        result.add(Step(first, P[cut], y[cut], sent[cut]))
     known = np.flatnonzero(y >= 0)
     losses = [-np.log(one[known, y[known]]) for one in (P, sent)]
     by_row, changes = change(np.ones(len(known)), *losses), result.changes()

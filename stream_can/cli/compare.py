@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from stream_can.cli.arguments import Whole, argument_errors, refuse_to_overwrite
-from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
 from stream_can.cli.recorded import form_of, made_from
 from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.compare.outcome import Outcome, against, compare, per_class
@@ -22,6 +22,7 @@ from stream_can.compare.verdict import best, highlighted, verdict
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.method.rows import Normalise
+from stream_can.recording.names import listed
 from stream_can.recording.recording import Recording
 from stream_can.replay.steps import check_labels
 

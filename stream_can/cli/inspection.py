@@ -9,7 +9,6 @@ import msgspec
 from cyclopts import Parameter
 
 from stream_can import snapshot
-from stream_can.cli.options import listed
 from stream_can.cli.terminal import print_json, show_inspection
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
@@ -17,6 +16,7 @@ from stream_can.learner import Learner
 from stream_can.learner.saved import corrector as corrector_of
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.pipe.statefile import PipeState
+from stream_can.recording.names import listed
 from stream_can.snapshot import save as write
 from stream_can.sparse import SparseCorrector
 

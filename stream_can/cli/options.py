@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from dataclasses import dataclass, make_dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
 from stream_can.app.loading import counts_of
 from stream_can.cli.arguments import Whole
-from stream_can.errors import StreamCANError
 from stream_can.method.settings import SETTINGS, kind_of, sentence
+from stream_can.recording.names import listed
 
-__all__ = ["NO_OPTIONS", "CorrectorOptions", "listed", "names_of"]
+__all__ = ["NO_OPTIONS", "CorrectorOptions"]
 
 CORRECTOR = Group("Corrector", help="Every default is good; see docs/method.md for what each does.")
 
@@ -67,25 +64,3 @@ else:
         )
     )
 NO_OPTIONS = CorrectorOptions()
-
-
-def names_of(text: str | None) -> list[Any] | None:
-    """Parse class names: comma-separated, a JSON array, or a file of either or of lines."""
-    if text is None:
-        return None
-    with suppress(OSError, ValueError):  # ValueError: a null byte
-        if Path(text).is_file():
-            text = Path(text).read_text(encoding="utf-8-sig").strip()
-            if "\n" in text and not text.startswith("["):
-                return [line.strip() for line in text.splitlines() if line.strip()]
-    if not text.startswith("["):
-        return listed(text)
-    try:
-        return json.loads(text)  # type: ignore[no-any-return]
-    except ValueError as error:
-        raise StreamCANError(f"classes: {text[:80]!r} is no JSON array: {error}") from None
-
-
-def listed(text: str) -> list[str]:
-    """Split a comma-separated list."""
-    return [part.strip() for part in text.split(",") if part.strip()]

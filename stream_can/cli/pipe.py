@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from stream_can.cli.arguments import Whole, argument_errors
-from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, names_of
-from stream_can.cli.sparse import classes_of, sparse_settings
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
+from stream_can.errors import StreamCANError
 from stream_can.method.rows import Normalise
+from stream_can.recording.names import names_of
 from stream_can.recording.recording import Recording
+from stream_can.sparse.kind import classes_of
 
 __all__ = ["pipe_command"]
 
@@ -115,7 +117,10 @@ def pipe_command(
         settings = corrector.settings()
         if train_rows is not None:
             settings["train_rows"] = train_rows
-        settings |= sparse_settings(sparse=sparse, max_classes=max_classes, memory_mb=memory_mb)
+        for name, value in {"max_classes": max_classes, "memory_mb": memory_mb}.items():
+            if value is not None and not sparse:
+                raise StreamCANError(f"--{name.replace('_', '-')} needs --sparse")
+            settings |= {} if value is None else {name: value}
         fields = fields_of(
             labels_per_row,
             probs=probs,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from stream_can.cli.arguments import COMMAND_LINE
-from stream_can.cli.options import names_of
 from stream_can.method.rows import Normalise
+from stream_can.recording.names import names_of
 from stream_can.recording.recording import Recording
 from stream_can.recording.sparse import SparseRecording
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,28 +12,25 @@ from cyclopts import Parameter
 from stream_can import snapshot
 from stream_can.cli.arguments import COMMAND_LINE, Whole, argument_errors, refuse_to_overwrite
 from stream_can.cli.deploy import deployment, is_lines
-from stream_can.cli.options import NO_OPTIONS, CorrectorOptions, listed
-from stream_can.cli.other_rows import ReplayOptions, replay_other
-from stream_can.cli.recorded import RATES, form_of, made_from
+from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
+from stream_can.cli.recorded import RATES, made_from
 from stream_can.cli.replayed import show_replay
-from stream_can.cli.several import SEVERAL
-from stream_can.cli.sparse import SPARSE, sparse_settings
 from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.method.rows import Normalise
-from stream_can.recording.output import CorrectedFile
-from stream_can.recording.recording import Recording
+from stream_can.recording.names import listed
 from stream_can.replay.asking import asking_for
 from stream_can.replay.beside import Beside
 from stream_can.replay.noise import noise_beside
 from stream_can.replay.noise import try_label_noise as play_noise
 from stream_can.replay.player import Player
-from stream_can.replay.run import replay
+from stream_can.replay.run import number_of_replays, replay
+from stream_can.replay.shown import verdict
 from stream_can.replay.steps import Step, check_arrival, check_labels
 from stream_can.replay.tried import segments_beside
 from stream_can.replay.tried import try_segments as play_tries
-from stream_can.replay.verdict import verdict
+from stream_can.row_kinds import RowKind, part, row_kind
 
 __all__ = ["replay_command"]
 
@@ -152,37 +149,26 @@ def replay_command(
     refuse_to_overwrite(
         [file, validation], {"--state": state, "--output": output, "--report": report}
     )
-    named_places = {
-        "probs": probs, "label": label, "id": id, "time": time, "label_time": label_time,
-    }  # fmt: skip
-    with argument_errors():
-        of_sparse = sparse_settings(sparse=sparse, max_classes=max_classes, memory_mb=memory_mb)
-    if labels_per_row == "several" or sparse:
-        others = {
-            "ask": ask, "model": model, "version": version, "validation": validation,
-            "try_segments": try_segments, "try_label_noise": try_label_noise, "against": against,
-            "output": output,
-            "normalise": None if normalise == "rounded" else normalise,
-        }  # fmt: skip
-        settings = corrector.settings() | of_sparse
-        settings |= {} if train_rows is None else {"train_rows": train_rows}
-        if sparse and labels_per_row == "several":
-            others |= {"labels_per_row": "several"}
-        wanted = ReplayOptions(label_delay, label_rate, seed, state, report, as_json)
-        kind = SPARSE if sparse else SEVERAL
-        return replay_other(kind, file, named_places, classes, settings, others, wanted)
-    if train_rows is not None:
+    if sparse and labels_per_row == "several":
         with argument_errors():
-            raise StreamCANError(
-                "--train-rows: of rows of several labels; add --labels-per-row several"
-            )
-    probs, label = probs or "probs", label or "label"
-    tries = [] if try_segments is None else listed(try_segments)
-    shares = [] if try_label_noise is None else listed(try_label_noise)
+            raise StreamCANError("--labels-per-row: not of rows of very many classes; leave it out")
+    kind = row_kind(
+        "sparse" if sparse else "multilabel" if labels_per_row == "several" else "dense"
+    )
+    shown = part(kind.name, "replay")
+    of_rows = {"max_classes": max_classes, "memory_mb": memory_mb, "train_rows": train_rows}
+    settings = corrector.settings() | {k: v for k, v in of_rows.items() if v is not None}
     named = {"model": model, "version": version}
     models = [name for name in named.values() if name is not None]
-    form = form_of(probs, label, id, classes, normalise, corrector.columns or tries)
+    tries = [] if try_segments is None else listed(try_segments)
+    shares = [] if try_label_noise is None else listed(try_label_noise)
     with argument_errors():
+        only_some = {
+            "ask": ask, "model": model, "version": version, "validation": validation,
+            "try_segments": try_segments, "try_label_noise": try_label_noise, "against": against,
+            "output": output, "normalise": None if normalise == "rounded" else normalise,
+        }  # fmt: skip
+        _refuse_others(kind, shown, only_some, settings)
         for option, given in (("--ask", ask), ("--try-segments", tries or None),
                               ("--try-label-noise", shares or None)):  # fmt: skip
             if models and given is not None:
@@ -197,11 +183,6 @@ def replay_command(
                 "--try-label-noise compares what the same labels teach, and --ask would ask for"
                 " others each time; leave --ask out"
             )
-        columns = [*form["segments"], *models]
-        more = {"segments": columns, "time": time, "label_time": label_time}
-        recording = Recording(file, **form | more)
-        check_arrival(recording, label_delay)
-        check_labels(label_delay, label_rate)
         if against is not None and ask is not None:
             raise StreamCANError(
                 "--against plays rivals with the labels that arrive, and --ask would ask for those"
@@ -209,17 +190,26 @@ def replay_command(
             )
         if ask is not None and label_rate != 1:
             raise StreamCANError("--ask and --label-rate both say which labels arrive; give one")
-        requests = None if ask is None else asking_for(recording, ask, seed=seed)
-        settings = corrector.settings()
-        if recording.train_counts is not None:
-            settings.setdefault("train_counts", recording.train_counts.tolist())
+        places = {
+            name: given
+            for name, given in (("probs", probs), ("label", label), ("id", id))
+            if given is not None
+        }
+        columns = [*(corrector.columns or tries)]
+        form = {"normalise": normalise, "segments": columns}
+        more = {"segments": [*columns, *models], "time": time, "label_time": label_time}
+        recording = shown.open_recording(file, classes, places, form | more)
+        check_arrival(recording, label_delay)
+        check_labels(label_delay, label_rate)
+        asks = None if ask is None else asking_for(recording, ask)
         held = apart = None
         if validation is not None:
-            apart = Recording(validation, **form)
+            apart = shown.open_recording(validation, classes, places, form)
             held = apart.labelled_with_segments()
 
-        def make(columns: Sequence[str], **more: float) -> Corrector:
-            made = Corrector(recording.classes, **settings | {"segments": columns} | more)
+        def make(columns: Sequence[str], **more: float) -> Any:
+            more_settings = settings | ({"segments": columns} if columns else {}) | more
+            made = shown.new_corrector(recording, classes, more_settings)
             if held is not None:
                 made.fit(
                     held.P,
@@ -229,8 +219,10 @@ def replay_command(
             return made
 
         start = make(corrector.columns)
-        own = float(start.settings["label_noise"])
-        noises = {own, *(_share(text, recording.classes) for text in shares)} if shares else ()
+        noises: Sequence[float] = ()
+        if shares:
+            own = float(start.settings["label_noise"])
+            noises = sorted({own, *(_share(text, recording.classes) for text in shares)})
         rivals = []
         if against is not None:
             from stream_can.compare.against import against_beside, other_rivals, play_against
@@ -240,24 +232,17 @@ def replay_command(
     if report is not None:
         # Imported before the replay, so that a missing extra is reported at once.
         from stream_can.report.page import write_report
-    corrected = None
-    if output is not None:
-        corrected = CorrectedFile(output, recording.classes, sets=start.sets is not None)
+    corrected = None if output is None else shown.corrected_file(output, recording, start)
 
     def write(step: Step) -> None:
         if corrected is not None:
-            corrected.add(step.corrected, step.inside)
+            corrected.add(step.corrected, step.sets)
 
     if state is not None:
         snapshot.require_replaceable(state)
         state.parent.mkdir(parents=True, exist_ok=True)
     rates = () if report is None else RATES
-    below = {rate for rate in rates if rate < 1 and not models}
-    replays = (
-        1 + len({*rates} - {label_rate}) + len(below)
-        if requests is None
-        else 2 + len({*rates} - {requests.budget}) + len(below - {requests.budget})
-    )
+    replays = number_of_replays(rates, label_rate=label_rate, ask=asks, models=bool(models))
     replays += len(tries) + (len(tries) > 1) + len(noises) + len(rivals)
     with (
         progress_bar("replay", recording.rows * replays) as progress,
@@ -269,7 +254,7 @@ def replay_command(
             label_delay=label_delay,
             label_rate=label_rate,
             seed=seed,
-            requests=requests,
+            ask=asks,
             rates=rates,
             progress=progress,
             model=model,
@@ -291,15 +276,15 @@ def replay_command(
         if rivals:
             besides["against"] = against_beside(play_against(player, rivals, result, apart))
     if state is not None:
-        snapshot.save((result.models or start).to_bytes(), state)
+        kept = result.learner if models else result.corrector
+        snapshot.save(kept.to_bytes(), state)
     fields: dict[str, str] = {} if normalise == "rounded" else {"normalise": normalise}
     if is_lines(file):
-        places = {"probs": probs, "label": label, "id": id}
-        fields |= {name: given for name, given in places.items() if given != name}
+        usual = {"probs": "probs", "label": "label", "id": "id"}
+        fields |= {name: given for name, given in places.items() if given != usual[name]}
     fields |= {name: given for name, given in named.items() if given is not None}
     deploy = deployment(
-        recording.classes,
-        settings,
+        shown.deployed(recording, classes, settings),
         state=state,
         fitted=validation is not None,
         fields=fields,
@@ -324,6 +309,16 @@ def replay_command(
     else:
         show_replay(result, label_rate, besides.values(), deploy=deploy, verbose=verbose)
     return 0
+
+
+def _refuse_others(
+    kind: RowKind, shown: Any, options: Mapping[str, Any], settings: Mapping[str, Any]
+) -> None:
+    """StreamCANError where an option or a setting is given that such rows do not have."""
+    given = {name for name, value in options.items() if value is not None} - {*shown.OPTIONS}
+    given |= {*settings} - {*shown.SETTINGS}
+    for name in sorted(given):
+        raise StreamCANError(f"--{name.replace('_', '-')}: not of {kind.described}; leave it out")
 
 
 def _share(text: str, classes: Sequence[Any]) -> float:

@@ -210,7 +210,7 @@ class _History:
         """The current state."""
         learning = self._learning
         correctors: dict[Name, DeclaredCorrector] = {
-            name: one.corrector  # type: ignore[misc]
+            name: one.corrector
             for name, one in learning.learner.live.items()
             if learning.learner.models
         }

@@ -16,19 +16,19 @@ from stream_can.app.reader import Bad, Classes, Reader, ReadPredictions
 from stream_can.app.start import NO_CLASSES
 from stream_can.app.tally import lane_name
 from stream_can.corrector import Corrector
+from stream_can.dense.adapter import Dense
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import STATE_HEADER, Index
 from stream_can.learner import saved
-from stream_can.learner.dense import Dense
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import ONLY, Name, predecessor
 from stream_can.learner.sent import SentBatch, SentLane
-from stream_can.learner.several import Several
 from stream_can.messages.columns import Table
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import Formats
 from stream_can.messages.records import Header, Output, Source, error_headers, headers_of
+from stream_can.multilabel.adapter import Several
 from stream_can.sparse import SparseCorrector
 from stream_can.version import __version__
 
@@ -41,7 +41,7 @@ Array = NDArray[np.float64]
 
 def corrector_of(data: bytes) -> DeclaredCorrector:
     """Restore the corrector of a snapshot; SnapshotMismatch where it is invalid."""
-    found = saved.corrector(data)
+    found: DeclaredCorrector | SparseCorrector = saved.corrector(data)
     if isinstance(found, SparseCorrector):
         raise SnapshotMismatch("snapshot: of very many classes, which no topic holds")
     return found

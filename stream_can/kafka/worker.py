@@ -198,8 +198,7 @@ class Worker:
         if state is not None:
             return counted(state.known(of))
         live: dict[Name, tuple[DeclaredCorrector, str | None]] = {
-            name: (one.corrector, one.after)  # type: ignore[misc]
-            for name, one in learner.live.items()
+            name: (one.corrector, one.after) for name, one in learner.live.items()
         }
         first = learning.start.corrector()
         return counted(known_of(of, learns.number, time.time(), live, first))

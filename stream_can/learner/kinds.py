@@ -73,6 +73,8 @@ class Made(NamedTuple):
     blobs: Blobs
     sets: list[list[Any]] | None
     """Names in each row's prediction set; of several labels the ones decided on."""
+    explained: Any = None
+    """What explains the rows, where asked for."""
 
 
 class News(NamedTuple):
@@ -117,6 +119,14 @@ class Kind(Protocol):
     both: int
     """Bytes of row and sent row."""
     labels_per_row: LabelsPerRow
+    described: str
+    """What its rows are called in messages."""
+    has_models: bool
+    """Whether rows may name models and versions."""
+    numbering: Any
+    """What numbers the classes of rows as they appear; None where classes are declared."""
+    train_prior: NDArray[np.float64]
+    """The training prior of its corrector, see :attr:`Learner.train_prior`."""
 
     def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> Any:
         """Check the n rows of a call and their column values; P may be None."""
@@ -168,8 +178,9 @@ class Kind(Protocol):
     def news(self, known: Any, y: Any) -> News:
         """Compare a label with what is known of its prediction."""
 
-    def run(self, rows: Any, labels: Sequence[JoinedLabel]) -> Made:
-        """Correct rows and learn labels, in stream order."""
+    def run(self, rows: Any, labels: Sequence[JoinedLabel], explain: Any = None) -> Made:
+        """Correct rows and learn labels, in stream order; ``explain`` as :meth:`Learner.play` was
+        given it for the rows of its call, with :meth:`cut` for these rows."""
 
     def uncertainty(self, sent: Any) -> list[float]:
         """Uncertainty of the output of each row, in [0, 1], by which labels are requested."""

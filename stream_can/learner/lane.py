@@ -14,6 +14,7 @@ __all__ = [
     "ONLY",
     "TOGETHER",
     "Call",
+    "Explained",
     "Lane",
     "Name",
     "Taught",
@@ -42,6 +43,15 @@ class Taught(NamedTuple):
     """Number of labels: several that were held for it are learned as one."""
 
 
+class Explained(NamedTuple):
+    """What explains some rows of a call."""
+
+    rows: Any
+    """Indices of the rows; None for all of the call."""
+    found: Any
+    """In the adapter's terms."""
+
+
 class Call(NamedTuple):
     """Rows of one call of the learner, and their results."""
 
@@ -55,6 +65,8 @@ class Call(NamedTuple):
     active: dict[Lane, None]
     """Lanes with rows or labels in this call."""
     taught: list[Taught]
+    explain: Any
+    explained: list[Explained]
 
 
 class Lane:
@@ -74,6 +86,8 @@ class Lane:
     ) -> None:
         self.serial = -1
         """Serial number, assigned by the learner."""
+        self.scores = True
+        """Whether labelled predictions are scored."""
         self.name, self.kind = name, kind
         self.asks = None if ask is None else LabelRequests(ask, kind.random_requests)
         self.after = after
@@ -134,7 +148,12 @@ class Lane:
             rows = self.kind.rows(0, None, None)
         else:
             rows = call.rows if whole else self.kind.cut(call.rows, numbers)
-        sent, blobs, sets = self.kind.run(rows, labels)
+        explain = call.explain
+        if not whole and isinstance(explain, list):
+            explain = [explain[i] for i in numbers]
+        sent, blobs, sets, explained = self.kind.run(rows, labels, explain)
+        if explained is not None:
+            call.explained.append(Explained(None if whole else numbers, explained))
         settle(self._entries, blobs)
         if numbers:
             self.kind.put(call.sent, None if whole else numbers, sent)
@@ -143,9 +162,10 @@ class Lane:
                 call.sets[number] = names
         if self.asks is not None:
             self._ask(self.asks, sent, call.asked)
-        for one in labels:
-            if one.entry is not None and one.entry.fair:
-                self._score(one.entry, one)
+        if self.scores:
+            for one in labels:
+                if one.entry is not None and one.entry.fair:
+                    self._score(one.entry, one)
         self._numbers, self._entries, self._labels = [], [], []
 
     def abandon(self) -> list[Recent]:

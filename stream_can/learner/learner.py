@@ -12,14 +12,13 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_can.corrector import Corrector
 from stream_can.errors import UnknownClass
 from stream_can.learner import saved
-from stream_can.learner.dense import Dense
 from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, News, Reason
 from stream_can.learner.lane import (
     ONLY,
     Call,
+    Explained,
     Lane,
     Name,
     Taught,
@@ -31,6 +30,7 @@ from stream_can.learner.recent import (
     begin,
     check_ids,
     check_times,
+    forget,
     forget_oldest,
     keep,
     mark,
@@ -39,11 +39,8 @@ from stream_can.learner.recent import (
 )
 from stream_can.learner.saved import State
 from stream_can.learner.sent import Events, SentBatch, SentLane, columns_of, read_sent
-from stream_can.learner.several import Several
-from stream_can.learner.sparse import Sparse
 from stream_can.method.asking import LabelRequests
-from stream_can.multilabel import MultiLabelCorrector
-from stream_can.sparse import SparseCorrector
+from stream_can.row_kinds import AnyCorrector, kind_of
 from stream_can.trust.alarm import Alarm, Episode
 from stream_can.trust.locking import Locked, one_at_a_time
 
@@ -61,10 +58,6 @@ MOST_PENDING = 64 << 10
 models or classes it would otherwise be larger than a topic accepts."""
 
 
-Correctors = Corrector | MultiLabelCorrector | SparseCorrector
-"""Correctors that a learner accepts."""
-
-
 class Corrected(NamedTuple):
     """Results of rows and labels."""
 
@@ -79,22 +72,23 @@ class Corrected(NamedTuple):
     """Outcome of each label, see :meth:`Learner.label`."""
     taught: list[Taught]
     """The predictions with which labels were learned, for statistics."""
+    explained: Sequence[Explained] = ()
+    """What explains the rows, where asked for, see :meth:`Learner.play`."""
 
 
 class Live(NamedTuple):
     """The corrector of a model and version."""
 
-    corrector: Correctors
+    corrector: Any
     """The learner's own object; do not change it."""
     after: str | None
     """Version of the same model from which it was started."""
 
 
-def kind_of(corrector: Correctors) -> Kind:
+def adapter_of(corrector: AnyCorrector) -> Kind:
     """Wrap a corrector in its adapter."""
-    if isinstance(corrector, SparseCorrector):
-        return Sparse(corrector)
-    return Several(corrector) if isinstance(corrector, MultiLabelCorrector) else Dense(corrector)
+    found: Kind = kind_of(corrector).adapter(corrector)
+    return found
 
 
 class Learner(Locked):
@@ -129,6 +123,8 @@ class Learner(Locked):
     max_lanes
         Maximum number of models and versions: when another begins, the one with the oldest last
         prediction is dropped together with its predictions; if it returns, it starts over.
+    scores
+        Whether to score labelled predictions and to watch for a worse classifier.
 
     Raises
     ------
@@ -150,12 +146,13 @@ class Learner(Locked):
 
     def __init__(
         self,
-        corrector: Correctors,
+        corrector: AnyCorrector,
         *,
         recent_mb: float = 64,
         ask: float | None = None,
         label_wait: float = 0,
         max_lanes: int = 1000,
+        scores: bool = True,
     ) -> None:
         if not 0 <= recent_mb <= MOST_MB:
             raise ValueError(f"recent_mb: {recent_mb!r}, expected a number from 0 to {MOST_MB:,}")
@@ -163,7 +160,7 @@ class Learner(Locked):
             raise ValueError(f"label_wait: {label_wait!r}, expected seconds, 0 or more")
         if max_lanes < 1:
             raise ValueError(f"max_lanes: {max_lanes!r}, expected 1 or more")
-        kind = kind_of(corrector)
+        kind = adapter_of(corrector)
         if ask is not None:
             LabelRequests(ask)  # refuses what is no share
         super().__init__()
@@ -194,20 +191,20 @@ class Learner(Locked):
         """Serial number of the newest lane."""
         self._clock, self._until = -math.inf, math.inf
         self._changed = self._dropped = 0
-        self._max_lanes = int(max_lanes)
+        self._max_lanes, self._scores = int(max_lanes), scores
 
     @classmethod
-    def of(cls, corrector: Correctors, correctors: Mapping[Name, Any], **options: Any) -> Self:
+    def of(cls, corrector: AnyCorrector, correctors: Mapping[Name, Any], **options: Any) -> Self:
         """Create a learner with correctors for these (model, version); others begin with
         ``corrector``, or as a successor within their model."""
         self = cls(corrector, **options)
         for name, one in correctors.items():
-            self._add(Lane(name, kind_of(one), self._ask))
+            self._add(Lane(name, adapter_of(one), self._ask))
             self._start = None
         return self
 
     @one_at_a_time
-    def start(self, corrector: Correctors, model: str | None, version: str | None = None) -> None:
+    def start(self, corrector: AnyCorrector, model: str | None, version: str | None = None) -> None:
         """Set the corrector with which a model and version begins, instead of the common one.
 
         It may have other classes. Rows and labels of models with different classes come in separate
@@ -226,7 +223,7 @@ class Learner(Locked):
         ValueError
             The corrector is of another kind, or has other columns.
         """
-        name, kind, like = (model, version), kind_of(corrector), self._like
+        name, kind, like = (model, version), adapter_of(corrector), self._like
         if type(kind) is not type(like) or kind.columns != like.columns:
             raise ValueError(
                 f"corrector: {type(corrector).__name__} with columns {list(kind.columns)}, expected"
@@ -375,6 +372,7 @@ class Learner(Locked):
         columns: Mapping[str, Sequence[Any]] | None = None,
         lanes: Sequence[Name] | None = None,
         times: Sequence[float | None] | None = None,
+        explain: Any = None,
     ) -> Corrected:
         """Correct rows and learn labels between them in one call: :meth:`correct` and :meth:`label`
         in stream order, with the same bits.
@@ -387,13 +385,17 @@ class Learner(Locked):
             In order of arrival; ``due`` of each says before which row.
         lanes
             (model, version) of each row.
+        explain
+            For replays: of a `Corrector`, whether to return the rows of each path, see
+            :meth:`Corrector.play`; of a `SparseCorrector` a label for each row, or None, whose
+            rank and probability in the row are wanted.
 
         Raises
         ------
         InvalidPrediction, UnknownClass, ValueError, TypeError
             As for those; nothing has changed.
         """
-        return self._play(list(ids), P, labels, columns, lanes, times)
+        return self._play(list(ids), P, labels, columns, lanes, times, explain=explain)
 
     @one_at_a_time
     def _play(
@@ -405,6 +407,7 @@ class Learner(Locked):
         lanes: Sequence[Name] | Name | None,
         times: Sequence[float | None] | None,
         made: NDArray[np.float32] | None = None,
+        explain: Any = None,
     ) -> Corrected:
         n = len(ids)
         check_ids(ids)
@@ -415,10 +418,10 @@ class Learner(Locked):
             if given is not None and len(given) != n:
                 raise ValueError(f"{len(given)} {what} for {n} rows")
         like = self._kind_of(name)
-        if isinstance(like, Sparse):
+        if not like.has_models:
             own = (name, *(names or ()), *((one.model, one.version) for one in labels))
             if any(one != ONLY for one in own):
-                raise ValueError("model, version: not of very many classes")
+                raise ValueError(f"model, version: not of {like.described}")
         if names is not None and self._mixed:
             kinds = [self._kind_of(one) for one in dict.fromkeys(names)]
             like = kinds[0] if kinds else like
@@ -429,13 +432,13 @@ class Learner(Locked):
             rows = like.made(rows, made)
         taken = self._labels(labels, n)
         sets: list[list[Any]] | None = [[]] * n if like.makes_sets else None
-        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [])
+        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [], explain, [])
         try:
             outcomes = self._take(call, ids, names, name, times, taken)
         except BaseException:  # e.g. Ctrl-C: unfinished rows are not kept
             self._abandon([entry for lane in call.active for entry in lane.abandon()])
             raise
-        return Corrected(call.sent, call.sets, call.asked, outcomes, call.taught)
+        return Corrected(call.sent, call.sets, call.asked, outcomes, call.taught, call.explained)
 
     def _take(
         self,
@@ -572,7 +575,7 @@ class Learner(Locked):
         elif self._start is not None:
             kind, self._start = self._start, None
         else:
-            kind = kind_of(saved.corrector(self._begin))
+            kind = adapter_of(saved.corrector(self._begin))
         found = Lane(name, kind, self._ask, self._number, self._number, before and before[1])
         self._add(found)
         while len(self._lanes) > self._max_lanes:
@@ -626,6 +629,17 @@ class Learner(Locked):
         if self._size > self._bound:
             self._forget()
 
+    @one_at_a_time
+    def forget_before(self, number: int) -> None:
+        """Drop the predictions that are numbered below: none of their labels will come."""
+        order, gone = self._order, 0
+        while order and order[0].number < number:
+            entry = order.popleft()
+            gone += entry.size
+            lane = self._serials[entry.lane]
+            forget(lane.recent, lane.requests, entry)
+        self._size -= gone
+
     def _forget(self) -> None:
         """Drop the oldest predictions until the rest fits."""
         self._size = forget_oldest(self._order, self._size, self._bound, self._serials)
@@ -638,6 +652,7 @@ class Learner(Locked):
 
     def _add(self, lane: Lane) -> None:
         self._begun += 1
+        lane.scores = self._scores
         lane.serial = self._begun
         self._lanes[lane.name] = self._serials[lane.serial] = lane
         self._models.setdefault(lane.name[0], []).append(lane)
@@ -1137,7 +1152,7 @@ class Learner(Locked):
                 data = state.correctors[one.lane]
                 lane, kind = self._restored(one, number, data, arrays, classes, settings, under)
                 stored[lane] = kind
-                if isinstance(lane.kind, Sparse):  # names keep their numbers
+                if lane.name == ONLY:  # as where it began; new names keep their numbers
                     self._default = lane.kind
             for name, of in head.starts:
                 own = saved.corrector(of, None, settings)
@@ -1166,10 +1181,10 @@ class Learner(Locked):
         under: Callable[[Name, Any], Any] | None,
     ) -> tuple[Lane, Kind]:
         """Restore a lane without recent predictions, and its adapter as stored."""
-        stored = kind_of(saved.corrector(data))
+        stored = adapter_of(saved.corrector(data))
         own = stored.classes != self.classes
         corrector = saved.corrector(data, None if own else classes, settings)
-        kind = kind_of(corrector if under is None else under(head.lane, corrector))
+        kind = adapter_of(corrector if under is None else under(head.lane, corrector))
         saved.require(type(kind) is type(self._like), "a model of another kind")
         saved.require(kind.columns == self.segments, "a model of other columns")
         self._mixed = self._mixed or own
@@ -1267,15 +1282,21 @@ class Learner(Locked):
         return self._like.columns
 
     @property
+    def row_kind(self) -> str:
+        """Name of the kind of rows."""
+        kind: str = self._like.corrector.row_kind
+        return kind
+
+    @property
     def labels_per_row(self) -> LabelsPerRow:
         """ "one" for a `Corrector`, "several" for a `MultiLabelCorrector`."""
         return self._like.labels_per_row
 
     @property
-    def listed(self) -> Sparse | None:
+    def listed(self) -> Any:
         """The adapter that checks and numbers rows of very many classes; None where classes are
         declared."""
-        return self._like if isinstance(self._like, Sparse) else None
+        return self._like.numbering
 
     @property
     def sets(self) -> float | None:
@@ -1286,15 +1307,7 @@ class Learner(Locked):
     def train_prior(self) -> Array:
         """The training prior of the initial corrector, shape (m,); of several labels the share of
         training rows with each; of very many classes empty, shape (0,)."""
-        corrector = self._like.corrector
-        if isinstance(corrector, SparseCorrector):
-            return np.empty(0)
-        prior: Array = (
-            corrector.train_shares
-            if isinstance(corrector, MultiLabelCorrector)
-            else corrector.train_prior
-        )
-        return prior
+        return self._like.train_prior
 
     @property
     def ask(self) -> float | None:

@@ -11,13 +11,11 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from stream_can import snapshot
-from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.kinds import Kind, Unscored
 from stream_can.learner.lane import TOGETHER, Lane, Name
 from stream_can.learner.late import Held
-from stream_can.multilabel import MultiLabelCorrector
-from stream_can.sparse import SparseCorrector
+from stream_can.row_kinds import kind_of_snapshot
 
 __all__ = [
     "LaneHead",
@@ -161,16 +159,9 @@ def corrector(
     data: bytes,
     classes: int | Iterable[Hashable] | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> Corrector | MultiLabelCorrector | SparseCorrector:
-    """Restore the corrector of a snapshot, of whichever sort."""
-    more = dict(settings or {})
-    if snapshot.is_of_kind(data, "sparse"):
-        if classes not in (None, "any"):
-            raise SnapshotMismatch("snapshot: of very many classes, which are not named again")
-        return SparseCorrector.from_bytes(data, **more)
-    if snapshot.is_of_kind(data, "multilabel"):
-        return MultiLabelCorrector.from_bytes(data, classes, **more)
-    return Corrector.from_bytes(data, classes, **more)
+) -> Any:
+    """Restore the corrector of a snapshot, of whichever kind."""
+    return kind_of_snapshot(data).restored(data, classes, settings or {})
 
 
 def pending(head: LaneHead, kind: Kind) -> list[Unscored]:

@@ -101,6 +101,8 @@ class MultiLabelCorrector:
     1
     """
 
+    row_kind = "multilabel"
+
     def __init__(
         self,
         labels: int | Iterable[Hashable],

@@ -163,3 +163,8 @@ class LabelScores:
         """Expected calibration error over all known labels, in 15 equal bins of p."""
         count, p, there = self.bins
         return float(np.abs(p - there).sum() / count.sum()) if count.any() else float("nan")
+
+    def summary(self) -> dict[str, float]:
+        """All scores by name."""
+        names = ("n", "log_loss", "micro_f1", "macro_f1", "ece")
+        return {name: getattr(self, name) for name in names}

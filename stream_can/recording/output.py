@@ -21,16 +21,19 @@ SUFFIXES = ".csv", ".tsv", ".jsonl", ".npy"
 
 class CorrectedFile:
     """Writes corrected rows: .csv or .tsv with a column probs_CLASS for each class, .jsonl with an
-    array ``probs``, or .npy, shape (n, m). With prediction sets, a column or field ``set`` too.
+    array ``probs``, or .npy, shape (n, m). Rows of very many classes are objects, in .jsonl alone.
 
     Parameters
     ----------
     path
         Path of the file; it appears when complete.
     classes
-        Names of the classes.
+        Names of the classes; None where each row has its own.
+    field
+        Name of the probabilities.
     sets
-        Whether rows have prediction sets; .npy does not support them.
+        Column or field of the names that come with each row, if any: its prediction set, or the
+        labels decided on. .npy does not have them.
 
     Raises
     ------
@@ -38,10 +41,18 @@ class CorrectedFile:
         The suffix is another one.
     """
 
-    def __init__(self, path: Path, classes: Sequence[Any], *, sets: bool = False) -> None:
-        if path.suffix not in SUFFIXES:
-            raise StreamCANError(f"{path}: expected one of {', '.join(SUFFIXES)}")
-        self._path, self._classes, self._sets = path, list(classes), sets
+    def __init__(
+        self,
+        path: Path,
+        classes: Sequence[Any] | None,
+        *,
+        field: str = "probs",
+        sets: str | None = None,
+    ) -> None:
+        suffixes = SUFFIXES if classes is not None else (".jsonl",)
+        if path.suffix not in suffixes:
+            raise StreamCANError(f"{path}: expected one of {', '.join(suffixes)}")
+        self._path, self._classes, self._field, self._sets = path, classes, field, sets
         self._kept: list[NDArray[np.float64]] = []
         self._file: IO[str] | None = None
         self._unfinished = path.with_name(path.name + ".unfinished")
@@ -50,33 +61,30 @@ class CorrectedFile:
         if self._path.suffix != ".npy":
             self._file = open(self._unfinished, "w", encoding="utf-8", newline="")
             if self._path.suffix != ".jsonl":
-                head = [f"probs_{name}" for name in self._classes]
-                self._table().writerow([*head, *["set"] * self._sets])
+                head = [f"{self._field}_{name}" for name in self._classes or ()]
+                self._table().writerow([*head, *filter(None, [self._sets])])
         return self
 
     def _table(self) -> Any:
         assert self._file is not None
         return csv.writer(self._file, delimiter="\t" if self._path.suffix == ".tsv" else ",")
 
-    def add(self, P: NDArray[np.float64], inside: NDArray[np.bool_] | None = None) -> None:
-        """Write rows, shape (n, m), and their sets as booleans of the same shape."""
+    def add(self, P: Any, names: Sequence[Sequence[Any]] | None = None) -> None:
+        """Write rows, shape (n, m), or `SparseRow` of each, and the names that come with them."""
         if self._file is None:
             self._kept.append(P.copy())
             return
-        rows = P.tolist()
-        sets = [None] * len(rows) if inside is None else [self._names(one) for one in inside]
+        rows = P.tolist() if isinstance(P, np.ndarray) else [row.probabilities for row in P]
+        sets = [None] * len(rows) if names is None or self._sets is None else names
         if self._path.suffix == ".jsonl":
             for row, found in zip(rows, sets, strict=True):
-                says = {"probs": row} | ({} if found is None else {"set": found})
+                says = {self._field: row} | ({} if found is None else {self._sets: found})
                 self._file.write(json.dumps(says, ensure_ascii=False) + "\n")
         else:
             self._table().writerows(
                 row if found is None else [*row, json.dumps(found, ensure_ascii=False)]
                 for row, found in zip(rows, sets, strict=True)
             )
-
-    def _names(self, inside: NDArray[np.bool_]) -> list[Any]:
-        return [self._classes[k] for k in np.flatnonzero(inside)]
 
     def __exit__(
         self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None
@@ -85,7 +93,9 @@ class CorrectedFile:
             self._file.close()
         elif kind is None:
             with open(self._unfinished, "wb") as file:
-                np.save(file, np.concatenate([np.empty((0, len(self._classes))), *self._kept]))
+                np.save(
+                    file, np.concatenate([np.empty((0, len(self._classes or ()))), *self._kept])
+                )
         if kind is None:
             self._unfinished.replace(self._path)
         else:

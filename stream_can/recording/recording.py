@@ -217,14 +217,7 @@ class Recording:
                 self.dates = times[0].unit == DATES
                 arrives &= ~times[1].missing
                 last_time = time[-1]
-            segments = None
-            if self.segments:
-                texts = [
-                    self._texts(name, values, first)
-                    for name, values in zip(self.segments, cells, strict=True)
-                ]
-                segments = dict(zip(self.segments, texts, strict=True))
-            yield Chunk(first, P, y, arrives, time, label_time, segments)
+            yield Chunk(first, P, y, arrives, time, label_time, self._segments(cells, first))
             first += len(P)
 
     def labelled(self) -> tuple[NDArray[np.float64], list[Any]]:
@@ -242,6 +235,15 @@ class Recording:
         }  # fmt: skip
         P = np.concatenate([chunk.P[which] for chunk, which in parts])
         return Labelled(P, [self.classes[i] for i in y.tolist()], segments or None)
+
+    def _segments(self, cells: Sequence[list[Any]], first: int) -> Segments | None:
+        """Column values of some rows."""
+        if not self.segments:
+            return None
+        return {
+            name: self._texts(name, values, first)
+            for name, values in zip(self.segments, cells, strict=True)
+        }
 
     def _texts(self, name: str, values: list[Any], first: int) -> NDArray[np.object_]:
         """Column values as texts, shape (n,)."""

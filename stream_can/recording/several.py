@@ -13,7 +13,7 @@ from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.method.classes import ClassIndex, preview
 from stream_can.multilabel.loop import outside
 from stream_can.recording.cells import parsed
-from stream_can.recording.recording import CHUNK, Recording, check_times
+from stream_can.recording.recording import CHUNK, Recording, Segments, check_times
 from stream_can.recording.table import DATES, InvalidRecording, Table
 
 __all__ = ["MultiLabelChunk", "MultiLabelRecording"]
@@ -47,6 +47,15 @@ class MultiLabelChunk(NamedTuple):
     """Time at which each message is known, shape (k,)."""
     changed: int
     """Number of messages that contradict an earlier one; of each label the first counts."""
+    segments: Segments | None = None
+    """Column values of each row."""
+
+    @property
+    def arrives(self) -> NDArray[np.bool_]:
+        """Whether any label of each row ever arrives."""
+        found = np.zeros(len(self.P), np.bool_)
+        found[self.of - self.first] = True
+        return found
 
 
 class MultiLabelRecording(Recording):
@@ -65,7 +74,7 @@ class MultiLabelRecording(Recording):
         object {label: whether it has it}, also as text; in npz an array (n, m) of 1, 0 and -1 where
         nobody said. Or what the names of m columns begin with, with 1, 0 or nothing in each. In
         JSON lines also lines of their own, several for an id: of each label the first word counts.
-    time, label_time, id, classes
+    time, label_time, id, segments, classes
         As for :class:`Recording`.
 
     Raises
@@ -85,11 +94,13 @@ class MultiLabelRecording(Recording):
         time: str | None = None,
         label_time: str | None = None,
         id: str = "id",
+        segments: Sequence[str] = (),
         classes: Sequence[Any] | None = None,
     ) -> None:
         super().__init__(
-            path, probs=probs, label=label, time=time, label_time=label_time, id=id, classes=classes
-        )
+            path, probs=probs, label=label, time=time, label_time=label_time, id=id,
+            segments=segments, classes=classes,
+        )  # fmt: skip
         rows = self._table.extra("train_rows")
         self.train_rows: float | None = None if rows is None else float(rows)
         self._names = ClassIndex(self.classes, "json")
@@ -119,8 +130,9 @@ class MultiLabelRecording(Recording):
         first, last_time, m = 0, None, len(self.classes)
         label = self._each[0] if self._each else self._label
         for cells, labels, times, columns, more in self._table.batches(
-            self._columns, label, self._times, min(size, max(64, NUMBERS // m)), self._each
-        ):
+            self._columns, label, self._times, min(size, max(64, NUMBERS // m)),
+            [*self._each, *self.segments],
+        ):  # fmt: skip
             P = np.array(self._rows(cells, first), np.float64, order="C")
             if (found := outside(P)) is not None:
                 row, k = found
@@ -128,7 +140,8 @@ class MultiLabelRecording(Recording):
                     f"{self.name}: row {first + row + 1}: the score of label {self.classes[k]!r} is"
                     f" {P[row, k]}, expected a number from 0 to 1"
                 )
-            Y = self._by_column(columns, first) if self._each else self._by_cell(labels, first)
+            each, texts = columns[: len(self._each)], columns[len(self._each) :]
+            Y = self._by_column(each, first) if self._each else self._by_cell(labels, first)
             comes, time, at = (Y >= 0).any(axis=1), None, None
             if times:
                 check_times(self.name, self._times, times, first, last_time)
@@ -138,8 +151,9 @@ class MultiLabelRecording(Recording):
                 last_time = time[-1]
             of = np.flatnonzero(comes)
             chunk = MultiLabelChunk(
-                first, P, Y, time, of + first, Y[of].copy(), None if at is None else at[of], 0
-            )
+                first, P, Y, time, of + first, Y[of].copy(), None if at is None else at[of], 0,
+                self._segments(texts, first),
+            )  # fmt: skip
             yield self._with_more(chunk, more) if more else chunk
             first += len(P)
 

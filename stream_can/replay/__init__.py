@@ -4,23 +4,21 @@ from stream_can.recording.recording import Recording, from_arrays
 from stream_can.replay.asking import asking_for
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays
+from stream_can.replay.labels import RecordedRows
 from stream_can.replay.player import Player
-from stream_can.replay.result import Moment, Replay
+from stream_can.replay.result import Replay
 from stream_can.replay.run import replay
 from stream_can.replay.sets import SetMoment, SetScores
-from stream_can.replay.several import LabelMoment, MultiLabelReplay, multilabel_replay
-from stream_can.replay.several_verdict import judge_several
+from stream_can.replay.shown import judge, verdict
 from stream_can.replay.steps import Arrivals, Step, steps
-from stream_can.replay.verdict import Verdict, judge, verdict
+from stream_can.replay.verdict import Verdict
 
 __all__ = [
     "Arrivals",
     "ClassScores",
     "Delays",
-    "LabelMoment",
-    "Moment",
-    "MultiLabelReplay",
     "Player",
+    "RecordedRows",
     "Recording",
     "Replay",
     "SetMoment",
@@ -30,8 +28,6 @@ __all__ = [
     "asking_for",
     "from_arrays",
     "judge",
-    "judge_several",
-    "multilabel_replay",
     "replay",
     "steps",
     "verdict",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stream_can.method.asking import LabelRequests
-from stream_can.recording.recording import Recording
 from stream_can.replay.effect import Effects
 from stream_can.replay.result import Replay
 
 __all__ = ["asked_labels", "asking_for"]
 
 
-def asking_for(recording: Recording, share: float, *, seed: int = 0) -> LabelRequests:
-    """Create label requests for a share of all rows, though only labelled ones can answer.
+def asking_for(recording: Any, share: float) -> float:
+    """Share of the labelled rows to request for a share of all rows: only labelled ones can answer.
 
     The labelled rows are counted first, and a larger share of them is requested to make up for the
     others; all of them where they are too few.
@@ -26,16 +27,17 @@ def asking_for(recording: Recording, share: float, *, seed: int = 0) -> LabelReq
     ValueError
         The share is out of range.
     """
-    requests = LabelRequests(share, seed=seed)
-    labelled = sum(int(chunk.arrives.sum()) for chunk in recording.chunks())
+    LabelRequests(share)  # refuses what is no share
+    labelled: int = sum(int(chunk.arrives.sum()) for chunk in recording.chunks())
     if labelled in (0, recording.rows):
-        return requests
-    return LabelRequests(min(1.0, round(share * recording.rows / labelled, 6)), seed=seed)
+        return share
+    rows: int = recording.rows
+    return min(1.0, round(share * rows / labelled, 6))
 
 
 def asked_labels(result: Replay) -> list[str]:
     """Describe the requests, and what as many labels at random would have brought."""
-    if result.requests is None:
+    if result.learner.ask is None:
         return []
     at_random, by_margin = result.asked["random"], result.asked["margin"]
     asked = at_random + by_margin

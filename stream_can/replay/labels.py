@@ -1,4 +1,4 @@
-"""Labels in flight: each with its prediction, until it is learned."""
+"""Labels in flight: from their prediction until they are learned."""
 
 from __future__ import annotations
 
@@ -7,14 +7,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.recording.recording import Chunk
-from stream_can.recording.several import MultiLabelChunk
+__all__ = ["Labels", "RecordedRows", "join", "on_their_way", "split"]
 
-__all__ = ["Labels", "join", "on_their_way", "split"]
+
+class RecordedRows(NamedTuple):
+    """Consecutive rows of a recording, with the messages that label them."""
+
+    first: int
+    """Number of the first row, from 0."""
+    rows: Any
+    """The n rows, as :meth:`Learner.play` takes them."""
+    truth: Any
+    """Known labels of the rows, whether they arrive or not, in the terms of their kind."""
+    time: NDArray[Any] | None
+    """Time of each prediction, where the recording has times."""
+    of: NDArray[np.int64]
+    """Row number of each message that arrives, shape (k,)."""
+    told: NDArray[np.object_]
+    """Label in each message, as :meth:`Learner.label` takes it, shape (k,)."""
+    at: NDArray[Any] | None
+    """Time at which each message is known, shape (k,)."""
+    segments: dict[str, NDArray[np.object_]] | None = None
+    """Column values of each row."""
+    changed: int = 0
+    """Number of messages that contradict an earlier one."""
 
 
 class Labels(NamedTuple):
-    """Labels in flight, with their predictions."""
+    """Labels in flight."""
 
     due: NDArray[np.int64]
     """Row before which each label is learned; with times, the next row, until known."""
@@ -22,40 +42,21 @@ class Labels(NamedTuple):
     asked: NDArray[Any]
     """Time of the prediction."""
     row: NDArray[np.int64]
-    P: NDArray[np.float64]
-    y: NDArray[Any]
-    """Index of each label's class; with several labels a row of them, shape (n, m)."""
-    known: NDArray[np.float32]
-    """Numbers that each prediction's receipt gave its label, (n, numbers); see
-    ``stream_can.method.receipts``."""
-    given: NDArray[np.object_]
-    """Column values of each prediction, shape (n, columns)."""
-    lane: NDArray[np.int64]
-    """Number of each prediction's model and version."""
+    told: NDArray[np.object_]
 
     def take(self, which: NDArray[Any]) -> Labels:
         """Select some by index or mask."""
         return Labels(*(array[which] for array in self))
 
 
-def on_their_way(
-    chunk: Chunk,
-    delay: int | None,
-    labelled: NDArray[np.bool_],
-    given: NDArray[np.object_],
-    known: NDArray[np.float32],
-    lanes: NDArray[np.int64],
-) -> Labels:
-    """Labels of a chunk's rows, where arriving; ``known`` holds a time per row, ``lanes`` the
-    numbers of models and versions."""
-    which = np.flatnonzero(labelled)
-    rows = which + chunk.first
+def on_their_way(events: RecordedRows, drawn: NDArray[np.bool_], delay: int | None) -> Labels:
+    """Labels of rows, of those that are drawn, shape (n,)."""
+    which = np.flatnonzero(drawn[events.of - events.first])
+    rows = events.of[which]
     time = asked = rows
-    if chunk.time is not None and chunk.label_time is not None and delay is None:
-        time, asked = chunk.label_time[which], chunk.time[which]
-    due = rows + 1 + (delay or 0)
-    P, y = chunk.P[which], chunk.y[which]
-    return Labels(due, time, asked, rows, P, y, known[which], given[which], lanes[which])
+    if events.time is not None and events.at is not None and delay is None:
+        time, asked = events.at[which], events.time[rows - events.first]
+    return Labels(rows + 1 + (delay or 0), time, asked, rows, events.told[which])
 
 
 def join(parts: list[Labels]) -> Labels:
@@ -66,27 +67,27 @@ def join(parts: list[Labels]) -> Labels:
 
 
 def split(
-    parts: list[Labels], chunk: Chunk | MultiLabelChunk, by_time: bool, until: int
+    parts: list[Labels], events: RecordedRows, by_time: bool, until: int
 ) -> tuple[Labels, list[Labels]]:
     """Split into labels learned before row ``until``, in order, and the others.
 
     They are ordered by the row before which they are due, then label time, then their own row.
     Parts that are due later as a whole are passed on: with long delays there are many.
     """
-    end = chunk.first + len(chunk.P)
+    end = events.first + len(events.rows)
     near, late = parts[-1:], list[Labels]()
     for part in parts[:-1]:
         if by_time:
-            assert chunk.time is not None
-            waits = part.time.min() > chunk.time[-1]
+            assert events.time is not None
+            waits = part.time.min() > events.time[-1]
         else:
             waits = part.due.min() > end
         (late if waits else near).append(part)
     labels = join(near)
     due = labels.due
     if by_time:
-        assert chunk.time is not None
-        due = np.maximum(due, chunk.first + np.searchsorted(chunk.time, labels.time, "left"))
+        assert events.time is not None
+        due = np.maximum(due, events.first + np.searchsorted(events.time, labels.time, "left"))
     order = np.lexsort((labels.row, labels.time, due))
     ripe = order[due[order] <= until]
     rest = np.ones(len(due), np.bool_)

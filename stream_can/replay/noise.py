@@ -97,9 +97,9 @@ def _played(
     expected = list[float]()
 
     def add(step: Step) -> None:
-        at = np.flatnonzero(step.y >= 0)
+        at = np.flatnonzero(step.truth >= 0)
         rows = step.corrected
-        u = (1 - noise) * rows[at, step.y[at]] + noise / rows.shape[1]
+        u = (1 - noise) * rows[at, step.truth[at]] + noise / rows.shape[1]
         expected.append(float(log_losses(u).sum()))
 
     result = player.play(corrector, each=add)

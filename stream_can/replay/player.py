@@ -1,17 +1,16 @@
-"""Player: plays a recording through correctors with the same late labels."""
+"""Player: plays a recording through learners with the same late labels."""
 
 from __future__ import annotations
 
 import time as clock
 from collections.abc import Callable
+from typing import Any
 
-from stream_can.corrector import Corrector
-from stream_can.method.asking import LabelRequests
-from stream_can.recording.recording import Recording
-from stream_can.replay.models import PlayedModels
+from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.recording.table import InvalidRecording
 from stream_can.replay.result import Replay
-from stream_can.replay.steps import Step, steps
-from stream_can.trust.alarm import Alarm
+from stream_can.replay.steps import ModelColumns, Step, learner_of, steps
+from stream_can.row_kinds import AnyCorrector, part
 
 __all__ = ["Player"]
 
@@ -25,29 +24,35 @@ class Player:
         Predictions and labels.
     label_delay, label_rate, seed
         As for :func:`stream_can.replay.steps`.
+    model, version
+        Columns that the recording was opened with (``segments``), which name the model and version
+        of each row: each has a corrector of its own, a new version its predecessor's successor.
     progress
         Called after each step with its number of rows.
     """
 
     def __init__(
         self,
-        recording: Recording,
+        recording: Any,
         *,
         label_delay: int | None = None,
         label_rate: float = 1.0,
         seed: int = 0,
+        model: str | None = None,
+        version: str | None = None,
         progress: Callable[[int], object] = lambda rows: None,
     ) -> None:
         self.recording = recording
         self.label_delay, self.label_rate, self.seed = label_delay, label_rate, seed
+        self.models = None if model is None and version is None else ModelColumns(model, version)
         self.progress = progress
 
     def play(
         self,
-        corrector: Corrector | PlayedModels,
+        corrector: AnyCorrector,
         *,
         label_rate: float | None = None,
-        requests: LabelRequests | None = None,
+        ask: float | None = None,
         explain: bool = False,
         each: Callable[[Step], object] = lambda step: None,
     ) -> Replay:
@@ -56,32 +61,44 @@ class Player:
         Parameters
         ----------
         corrector
-            The initial corrector, or the models of the recording.
+            The initial corrector; it learns.
         label_rate
             Replaces the player's.
-        requests
-            Label requests that decide which labels arrive.
+        ask
+            Share of the labels to request; no other arrives.
         explain
             Whether to score each path too, and to watch for a worse classifier; takes about twice
             the time.
         each
             Called with each step.
+
+        Returns
+        -------
+        The `Replay` of its kind of rows.
         """
         started = clock.perf_counter()
         recording, late = self.recording, self.label_delay
-        result = Replay(corrector, requests, Alarm() if explain else None)
-        for step in steps(
+        learner = learner_of(corrector, ask)
+        Result: type[Replay] = part(corrector.row_kind, "replay").Result
+        result = Result(learner, self.models, watch=explain)
+        playing = steps(
             recording.chunks(),
-            corrector,
+            learner,
             label_delay=late,
             label_rate=self.label_rate if label_rate is None else label_rate,
             seed=self.seed,
-            requests=requests,
+            models=self.models,
             explain=explain,
-        ):
-            result.add(step)
-            each(step)
-            self.progress(len(step.P))
+        )
+        try:
+            for step in playing:
+                result.add(step)
+                each(step)
+                self.progress(len(step.rows))
+        except (InvalidPrediction, UnknownClass) as error:
+            if str(error).startswith("row "):  # what the recording itself finds has its name
+                raise InvalidRecording(f"{recording.name}: {error}") from None
+            raise
         result.dates |= recording.dates
         result.delay = "at their own time" if late is None else f"{late:,} rows late"
         result.seconds = clock.perf_counter() - started

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
-from stream_can.corrector import Corrector
-from stream_can.method.asking import LabelRequests
-from stream_can.recording.recording import Recording
-from stream_can.replay.models import PlayedModels
 from stream_can.replay.player import Player
 from stream_can.replay.result import Replay
-from stream_can.replay.steps import Step
+from stream_can.replay.steps import Step, check_arrival
+from stream_can.row_kinds import AnyCorrector, kind_of
 
-__all__ = ["replay"]
+__all__ = ["number_of_replays", "replay"]
+
+
+def number_of_replays(
+    rates: Iterable[float], *, label_rate: float, ask: float | None, models: bool
+) -> int:
+    """How often :func:`replay` plays a recording."""
+    asked = {rate for rate in rates if 0 < rate < 1 and rate != ask and not models}
+    if ask is not None:
+        return 2 + len({*rates} - {ask}) + len(asked)
+    return 1 + len({*rates} - {label_rate}) + len(asked)
 
 
 def replay(
-    recording: Recording,
-    corrector: Corrector,
+    recording: Any,
+    corrector: AnyCorrector,
     *,
     label_delay: int | None = None,
     label_rate: float = 1.0,
     seed: int = 0,
-    requests: LabelRequests | None = None,
+    ask: float | None = None,
     explain: bool = True,
     rates: Iterable[float] = (),
     model: str | None = None,
@@ -30,22 +38,27 @@ def replay(
     progress: Callable[[int], object] = lambda rows: None,
     each: Callable[[Step], object] = lambda step: None,
 ) -> Replay:
-    """Replay a recording through a corrector.
+    """Replay a recording through a corrector, of any kind of rows.
 
     Parameters
     ----------
     recording
-        Predictions and labels.
+        Predictions and labels: a `Recording`, or that of another kind of rows.
     corrector
-        A new corrector, fitted or not, or the state of an earlier one.
-    label_delay, label_rate, seed, requests, explain
-        As for :func:`steps`; `label_delay` may be None only where the recording has times. With
-        `requests` the `label_rate` must be 1, and the recording is played once more with as many
+        A new corrector, fitted or not, or the state of an earlier one; it learns.
+    label_delay, label_rate, seed
+        As for :func:`steps`; `label_delay` may be None only where the recording has times.
+    ask
+        Share of the rows whose labels are requested, see :func:`asking_for`; no other label
+        arrives. The `label_rate` must then be 1, and the recording is played once more with as many
         labels at random, for :attr:`Replay.at_random`.
+    explain
+        Whether to score each path too, and to watch for a worse classifier; takes about twice the
+        time.
     rates
         Other shares of the labels, each replayed once more from what `corrector` is now, for
         :attr:`Replay.rates` and, those between 0 and 1, for :attr:`Replay.asked_rates`;
-        `label_rate` itself, or the budget of `requests`, joins them.
+        `label_rate` itself, or `ask`, joins them.
     model, version
         Columns that the recording was opened with (``segments``), which name the model and version
         of each row: each has a corrector of its own, and begins with `corrector`.
@@ -56,11 +69,14 @@ def replay(
 
     Returns
     -------
-    Scores over all rows with a known label, including labels that never arrive.
+    The `Replay` of this kind of rows, with scores over all rows with a known label, including
+    labels that never arrive.
 
     Examples
     --------
     >>> import numpy as np, os, tempfile
+    >>> from stream_can import Corrector
+    >>> from stream_can.replay import Recording
     >>> rng = np.random.default_rng(0)
     >>> y = rng.choice(2, 2000, p=[0.8, 0.2])
     >>> P = np.where(y[:, None] == [0, 1], 0.55, 0.45)
@@ -71,43 +87,36 @@ def replay(
     >>> result.corrected.log_loss < result.raw.log_loss
     True
     """
-    if label_delay is None and not recording.has_times:
-        raise ValueError(
-            "label_delay: say after how many rows a label arrives, or name the columns of times"
-        )
-    if requests is not None and label_rate != 1:
+    check_arrival(recording, label_delay)
+    if ask is not None and label_rate != 1:
         raise ValueError(
             "label_rate: labels are asked for; both say which arrive, give one of them"
         )
     rates = list(rates)
-    fresh = corrector.to_bytes() if rates or requests is not None else b""
-    named = model is not None or version is not None
+    fresh = corrector.to_bytes() if rates or ask is not None else b""
+    kind = kind_of(corrector)
     player = Player(
-        recording, label_delay=label_delay, label_rate=label_rate, seed=seed, progress=progress
-    )
+        recording, label_delay=label_delay, label_rate=label_rate, seed=seed, model=model,
+        version=version, progress=progress,
+    )  # fmt: skip
 
-    def several(start: Corrector) -> Corrector | PlayedModels:
-        return PlayedModels(start, model, version) if named else start
-
-    def again(rate: float, *, ask: bool = False) -> Replay:
+    def again(rate: float, *, asks: bool = False) -> Replay:
         """Replay at another label rate, from the corrector's initial state."""
-        asks = LabelRequests(rate, seed=seed) if ask else None
-        start = several(Corrector.from_bytes(fresh))
-        return player.play(start, label_rate=1.0 if ask else rate, requests=asks)
+        start = kind.copied(fresh)
+        return player.play(start, label_rate=1.0 if asks else rate, ask=rate if asks else None)
 
-    result = player.play(several(corrector), requests=requests, explain=explain, each=each)
-    if requests is not None and result.coming:
+    result = player.play(corrector, ask=ask, explain=explain, each=each)
+    if ask is not None and result.coming:
         result.at_random = again(result.coming / result.possible)
     if rates:
-        budget = None if requests is None else requests.budget
-        own = label_rate if budget is None else budget
+        own = label_rate if ask is None else ask
         found = {rate: again(rate).corrected for rate in rates if rate != own}
         asked = {
-            rate: again(rate, ask=True).corrected
+            rate: again(rate, asks=True).corrected
             for rate in rates
-            if 0 < rate < 1 and rate != budget and not named
+            if 0 < rate < 1 and rate != ask and player.models is None
         }
-        if budget is None:
+        if ask is None:
             found[own] = result.corrected
         else:
             asked[own] = result.corrected

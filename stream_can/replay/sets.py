@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_can.change import change
 from stream_can.replay.steps import Step
@@ -60,22 +60,24 @@ class SetScores:
         self._worst: tuple[int, int] | None = None
         """Number of covered rows in the worst window, and the row after it."""
 
-    def add(self, step: Step) -> None:
+    def add(self, step: Step, classes: Sequence[Any]) -> None:
         """Add the sets of a step's rows, and the labels between them."""
-        assert step.inside is not None
-        if step.arrivals is not None:
-            for i in np.flatnonzero(step.arrivals.fair).tolist():
-                self._waiting[step.first + i] = bool(step.inside[i, step.y[i]])
-            for row in (step.arrivals.due - 1 - step.arrivals.rows).tolist():
-                kept = self._waiting.pop(row, None)
-                self.learned += kept is not None
-                self.learned_kept += bool(kept)
-        self._count(step, step.inside)
-
-    def _count(self, step: Step, inside: NDArray[np.bool_]) -> None:
-        sizes = inside.sum(axis=1)
-        at = np.flatnonzero(step.y >= 0)
-        kept = inside[at, step.y[at]].astype(np.int64)
+        assert step.sets is not None
+        inside = np.array(
+            [
+                y >= 0 and classes[y] in names
+                for y, names in zip(step.truth.tolist(), step.sets, strict=True)
+            ]
+        )
+        for i in np.flatnonzero(step.arrivals.fair).tolist():
+            self._waiting[step.first + i] = bool(inside[i])
+        for row in step.arrivals.row.tolist():
+            was_inside = self._waiting.pop(row, None)
+            self.learned += was_inside is not None
+            self.learned_kept += bool(was_inside)
+        sizes = np.array([len(names) for names in step.sets])
+        at = np.flatnonzero(step.truth >= 0)
+        kept = inside[at].astype(np.int64)
         self.rows += len(sizes)
         self.size += int(sizes.sum())
         self.single += int((sizes == 1).sum())

@@ -1,77 +1,124 @@
-"""Steps: rows and late labels in stream order; before each row the labels due by then.
-
-A label returns the receipt of its prediction, so that the sent row is judged.
+"""Steps: rows and late labels go through a learner in stream order, before each row the labels due.
 
 Labels arrive a fixed number of rows late, or at their own times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.corrector import Corrector, Played
-from stream_can.method.asking import LabelRequest, LabelRequests
-from stream_can.method.receipts import NOT_FAIR, OF_ROW, gave_all, none_known
-from stream_can.recording.recording import Chunk, Recording, Segments, given_by
-from stream_can.recording.sparse import SparseRecording
-from stream_can.replay.labels import Labels, join, on_their_way, split
-from stream_can.replay.models import PlayedModels
+from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
+from stream_can.learner import Corrected, LateLabel, Learner
+from stream_can.learner.lane import ONLY, Explained, Name
+from stream_can.recording.recording import Segments, given_by
+from stream_can.replay.labels import Labels, RecordedRows, join, on_their_way, split
+from stream_can.row_kinds import AnyCorrector, part
 
-__all__ = ["DRAW", "Arrivals", "Step", "check_arrival", "check_labels", "step_length", "steps"]
+__all__ = [
+    "Arrivals", "ModelColumns", "Step", "arrivals_rng", "check_arrival", "check_labels",
+    "learner_of", "step_length", "steps",
+]  # fmt: skip
 
+ALL_MB = 1 << 30
 DRAW = b"which labels arrive"
 FIRST_STEP, LAST_STEP = 64, 16_384
 STEPS_PER_LENGTH = 256
+
+
+class ModelColumns(NamedTuple):
+    """Columns that name the model and version of each row; one may be None."""
+
+    model: str | None
+    version: str | None
+
+    @property
+    def columns(self) -> list[str]:
+        """Those that are named."""
+        return [name for name in self if name is not None]
+
+    @property
+    def title(self) -> str:
+        """Name of the column with the scores of each model."""
+        return " ".join(self.columns)
+
+    def of_rows(self, events: RecordedRows) -> list[Name]:
+        """Model and version of each row; StreamCANError where a row names none."""
+        found: list[list[str | None]] = []
+        for what, name in zip(("model", "version"), self, strict=True):
+            if name is None:
+                found.append([None] * len(events.rows))
+                continue
+            texts = (events.segments or {})[name].tolist()
+            if None in texts:
+                row = events.first + texts.index(None) + 1
+                raise StreamCANError(f"row {row}: no {name!r}, which names the {what}")
+            found.append(texts)
+        return list(zip(*found, strict=True))
 
 
 class Arrivals(NamedTuple):
     """Labels in flight, for one step."""
 
     coming: int
-    """Number of rows of the step whose label will arrive, possibly after the last row."""
+    """Number of messages about rows of the step that will arrive, possibly after the last row."""
     possible: int
     """The same if every label that the recording has were requested."""
-    rows: NDArray[np.int64]
-    """For each label learned in the step, the number of rows since its own."""
-    time: NDArray[Any] | None
-    """The same as time between prediction and label, where labels have their own times."""
+    row: NDArray[np.int64]
+    """For each label learned in the step, the number of its row."""
     due: NDArray[np.int64]
     """For each label learned in the step, the row before which it was."""
-    y: NDArray[np.int64]
-    """For each label learned in the step, the index of its class."""
+    time: NDArray[Any] | None
+    """Time between prediction and label, where labels have their own times."""
     fair: NDArray[np.bool_]
     """Rows of the step whose label will arrive, and not because of the row's content."""
 
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """For each label learned in the step, the number of rows since its own."""
+        delays: NDArray[np.int64] = self.due - self.row - 1
+        return delays
+
+
+NO_ARRIVALS = Arrivals(
+    0, 0, np.zeros(0, np.int64), np.zeros(0, np.int64), None, np.zeros(0, np.bool_)
+)
+
 
 class Step(NamedTuple):
-    """Consecutive rows that went through the corrector."""
+    """Consecutive rows that went through the learner."""
 
     first: int
     """Number of the first row, from 0."""
-    P: NDArray[np.float64]
-    """The predictions, shape (n, m)."""
-    y: NDArray[np.int64]
-    """Index of each row's class, -1 where unknown."""
-    corrected: NDArray[np.float64]
-    """Sent rows, shape (n, m)."""
-    paths: NDArray[np.float64] | None
-    """Rows of each path, shape (number of paths, n, m)."""
-    time: NDArray[Any] | None
+    rows: Any
+    """The n predictions, as the recording has them."""
+    truth: Any
+    """Their known labels, in the terms of their kind."""
+    corrected: Any
+    """Sent rows."""
+    explained: Sequence[Explained] = ()
+    """What explains the rows, see :meth:`Learner.play`."""
+    sets: list[list[Any]] | None = None
+    """Names in the prediction set of each row, if the corrector makes sets."""
+    asked: Sequence[Any] = ()
+    """Why the label of each row was requested; None where it was not."""
+    time: NDArray[Any] | None = None
     """Time of each prediction, where known."""
-    arrivals: Arrivals | None = None
+    arrivals: Arrivals = NO_ARRIVALS
     """Labels that set out and that arrived."""
-    asked: Sequence[LabelRequest] = ()
-    """Label requests of the step's rows, if any."""
     segments: Segments | None = None
-    """Column values of each row, if the chunks have them."""
-    inside: NDArray[np.bool_] | None = None
-    """Whether each class is in each row's prediction set, if the corrector makes sets."""
-    learned: NDArray[np.object_] | None = None
-    """Column values of the predictions whose labels arrived."""
+    """Column values of each row, and its model, if the recording has them."""
+    learned: list[tuple[str | None, ...]] | None = None
+    """Column values, and model, of the predictions whose labels arrived."""
+    lane: Name = ONLY
+    """Model and version of the last row."""
+    changed: int = 0
+    """Number of messages that contradict an earlier one."""
 
 
 def check_labels(label_delay: int | None, label_rate: float) -> None:
@@ -82,45 +129,47 @@ def check_labels(label_delay: int | None, label_rate: float) -> None:
         raise ValueError(f"label_rate: expected a share in [0, 1], got {label_rate}")
 
 
-def check_arrival(recording: Recording | SparseRecording, label_delay: int | None) -> None:
+def check_arrival(recording: Any, label_delay: int | None) -> None:
     """Raise ValueError where nothing says when the labels of a recording arrive."""
     if label_delay is None and not recording.has_times:
         raise ValueError(
-            "say when labels arrive: --label-delay ROWS, or --time COLUMN and --label-time COLUMN"
+            "label_delay: say when labels arrive: --label-delay ROWS, or --time COLUMN and"
+            " --label-time COLUMN"
         )
 
 
 def steps(
-    chunks: Iterable[Chunk],
-    corrector: Corrector | PlayedModels,
+    chunks: Iterable[Any],
+    learner: Learner | AnyCorrector,
     *,
     label_delay: int | None = None,
     label_rate: float = 1.0,
     seed: int = 0,
-    requests: LabelRequests | None = None,
+    models: ModelColumns | None = None,
     explain: bool = True,
 ) -> Iterator[Step]:
-    """Run chunks through a corrector, step by step.
+    """Run the rows of a recording through a corrector, step by step.
 
     Parameters
     ----------
     chunks
         Rows in order: :meth:`Recording.chunks` or :func:`from_arrays`.
-    corrector
-        Learns; after a step it has the knowledge of the stream's corrector at that time. Or the
-        correctors of several models.
+    learner
+        A corrector, or a new learner of :func:`learner_of`; after a step it has the knowledge of
+        the stream's at that time. Where a learner asks for labels, only those come that it asks
+        for. It chooses among rows whose label would arrive, since the others can never answer: its
+        share is one of these. See :func:`stream_can.replay.asking_for` for a share of all rows.
     label_delay
         The label of row t - label_delay is learned after row t. None (or for chunks without times,
         0) where labels come at their own time: before a row, the labels of earlier rows whose time
         is not later than the row's, by label time, then row.
     label_rate
-        Share of the labels that arrive at all, drawn at random by `seed`.
-    requests
-        If given, only labels that it requests arrive. It chooses among rows whose label would
-        arrive, since the others can never answer: its budget is a share of these. See
-        :func:`stream_can.replay.asking_for` for a share of all rows.
+        Share of the rows whose labels arrive at all, drawn at random by `seed`.
+    models
+        Columns that name the models.
     explain
-        Whether to return the rows of each path; takes about twice the time.
+        Whether to explain the rows of each path, see :meth:`Learner.play`; takes about twice the
+        time.
 
     Yields
     ------
@@ -128,125 +177,130 @@ def steps(
         64 rows each at first, later more, at most 16,384.
     """
     check_labels(label_delay, label_rate)
-    models = corrector if isinstance(corrector, PlayedModels) else None
-    if models is not None and requests is not None:
-        raise ValueError("requests: of several models no labels are asked for")
     rng = arrivals_rng(seed)
     waiting: list[Labels] = []
+    if not isinstance(learner, Learner):
+        learner = learner_of(learner)
+    shown, classes = part(learner.row_kind, "replay"), list(learner.classes)
+    explained = partial(shown.Result.explain, paths=explain)
     for chunk in chunks:
-        given = chunk.arrives & (rng.random(len(chunk.P)) < label_rate)
-        run = _Run(chunk, given, waiting, label_delay, requests, corrector, models)
-        start, end = chunk.first, chunk.first + len(chunk.P)
+        events = shown.events(chunk, classes)
+        drawn = rng.random(len(events.rows)) < label_rate
+        run = _Run(events, drawn, waiting, label_delay, learner, models, explained)
+        start, end = events.first, events.first + len(events.rows)
         while start < end:
             stop = min(end, start + step_length(start))
-            yield run.step(start, stop, explain)
+            yield run.step(start, stop)
             start = stop
         waiting = run.waiting()
 
 
 class _Run:
-    """A chunk being processed.
+    """A chunk being played.
 
-    Labels learned within the chunk (``labels``, in order, processed up to ``done``) are separate
-    from those that wait for later chunks (``late``).
+    Labels learned within the chunk (``labels``, in order, played up to ``done``) are separate from
+    those that wait for later chunks (``late``).
     """
 
     def __init__(
         self,
-        chunk: Chunk,
-        given: NDArray[np.bool_],
+        events: RecordedRows,
+        drawn: NDArray[np.bool_],
         waiting: list[Labels],
         delay: int | None,
-        requests: LabelRequests | None,
-        corrector: Corrector | PlayedModels,
-        models: PlayedModels | None,
+        learner: Learner,
+        models: ModelColumns | None,
+        explain: Callable[[Any], Any],
     ) -> None:
-        self.models = models
-        one = corrector.latest if isinstance(corrector, PlayedModels) else corrector
-        self.corrector = one
-        """The corrector; with several models one of them."""
-        self.lanes = np.zeros(len(chunk.P), np.int64) if models is None else models.of_rows(chunk)
-        self.columns, self.values = one.segments, _values(chunk, one.segments)
-        self.chunk, self.requests, self.first = chunk, requests, chunk.first
-        self.by_time = delay is None and chunk.time is not None
+        self.events, self.learner, self.models, self.explain = events, learner, models, explain
+        self.first, n = events.first, len(events.rows)
+        self.asks = learner.ask is not None
+        self.lanes = None if models is None else models.of_rows(events)
+        self.columns = _values(events, learner.segments)
+        self.by_time = delay is None and events.time is not None
         # A delay in rows makes some labels due right after the last row. With times or label
         # requests, only the next row shows whether a label is due.
-        until = self.first + len(chunk.P) - (self.by_time or requests is not None)
-        self.sets = one.sets is not None
-        self.known = none_known(len(chunk.P), one.n_sent, sets=self.sets)
-        coming = on_their_way(chunk, delay, given, self.values, self.known, self.lanes)
-        parts = [*waiting, coming]
-        self.labels, self.late = split(parts, chunk, self.by_time, until)
+        until = self.first + n - (self.by_time or self.asks)
+        self.sent = on_their_way(events, drawn, delay)
+        self.labels, self.late = split([*waiting, self.sent], events, self.by_time, until)
         self.done = 0
-        self.given = given
-        """Rows whose label arrives, or could until it is not requested."""
-        self.asked = np.zeros(len(chunk.P), np.bool_)
-        self.drawn = np.zeros(len(chunk.P), np.bool_)
-        """Rows requested at random."""
-        self.own = np.full(len(chunk.P), until + 1)
+        self.given = np.zeros(n, np.bool_)
+        """Rows whose labels arrive, or could until they are not requested."""
+        self.given[self.sent.row - self.first] = True
+        self.asked = np.zeros(n, np.bool_)
+        self.own = np.full(n, until + 1)
         """For each row the row before which its own label is learned, if in this chunk."""
         here = self.labels.row >= self.first
-        self.own[self.labels.row[here] - self.first] = self.labels.due[here]
+        np.minimum.at(self.own, self.labels.row[here] - self.first, self.labels.due[here])
+        self.number = learner.next_number - self.first
+        """What a row's number among the learner's predictions has more."""
+        first = np.minimum.accumulate(self.labels.row[::-1])[::-1]
+        last = min((int(part.row.min()) for part in self.late if len(part.row)), default=until + 1)
+        self.oldest = np.minimum(np.append(first, until + 1), last)
+        """For each number of labels learned, the first row whose label is still to come."""
 
-    def step(self, start: int, stop: int, explain: bool) -> Step:
-        """Process rows ``start`` to ``stop``, in one call unless labels are requested.
+    def step(self, start: int, stop: int) -> Step:
+        """Play rows ``start`` to ``stop``, in one call unless labels are requested.
 
         Whether a row's label is requested is known only after the row. So where one of the rows'
         own labels is due before ``stop``, the rows are split there.
         """
-        parts, arrived, asked = list[Played](), list[Labels](), list[LabelRequest]()
-        inside = []
+        found, arrived = list[Corrected](), list[Labels]()
         begin = start
         while begin < stop:
-            until = stop if self.requests is None else self._before_own_labels(begin, stop)
-            if self.models is not None:
-                lanes = self.lanes[begin - self.first : until - self.first]
-                until = begin + self.models.until_new(lanes)
-            played, labels = self._play(begin, until, explain)
-            parts.append(played)
-            if self.sets and played.receipts is not None:
-                inside.append(self.corrector.sets_of(played.rows, played.receipts))
+            until = self._before_own_labels(begin, stop) if self.asks else stop
+            corrected, labels = self._play(begin, until)
+            found.append(corrected)
             arrived.append(labels)
-            if self.requests is not None:
-                asked += self._ask(begin, played.rows)
             begin = until
-        cut = slice(start - self.first, stop - self.first)
-        chunk, learned = self.chunk, join(arrived)
-        asks = self.requests is not None
+        cut, events = slice(start - self.first, stop - self.first), self.events
+        labels = join(arrived)
+        asked = [one for part in found for one in part.asked]
+        fair = self.given[cut]
+        if self.asks:
+            fair = np.array([one == "random" for one in asked])
+        mine = self.sent.row[(self.sent.row >= start) & (self.sent.row < stop)] - self.first
         return Step(
             start,
-            chunk.P[cut],
-            chunk.y[cut],
-            np.concatenate([played.rows for played in parts]),
-            np.concatenate([p.paths for p in parts if p.paths is not None], 1) if explain else None,
-            None if chunk.time is None else chunk.time[cut],
-            Arrivals(
-                int((self.asked if asks else self.given)[cut].sum()),
-                int(self.given[cut].sum()),
-                learned.due - learned.row - 1,
-                learned.time - learned.asked if self.by_time else None,
-                learned.due,
-                learned.y,
-                (self.drawn if asks else self.given)[cut],
-            ),
+            events.rows[cut],
+            events.truth[cut],
+            _joined([part.rows for part in found]),
+            _explained(found),
+            None if found[0].sets is None else [one for part in found for one in part.sets or ()],
             asked,
+            None if events.time is None else events.time[cut],
+            Arrivals(
+                int(self.asked[mine].sum()) if self.asks else len(mine),
+                len(mine),
+                labels.row,
+                labels.due,
+                labels.time - labels.asked if self.by_time else None,
+                fair,
+            ),
             self._segments(cut),
-            np.concatenate(inside) if self.sets else None,
-            self._given(learned),
+            self._of_learned(found),
+            ONLY if self.lanes is None else self.lanes[stop - 1 - self.first],
+            events.changed if start == self.first else 0,
         )
 
     def _segments(self, cut: slice) -> Segments | None:
         """Column values and models of rows."""
-        found = given_by(self.chunk.segments, cut)
-        if self.models is None:
+        found = given_by(self.events.segments, cut)
+        if self.models is None or self.lanes is None:
             return found
-        return {**(found or {}), self.models.title: self.models.text_of(self.lanes[cut])}
+        return {**(found or {}), self.models.title: _texts(self.lanes[cut])}
 
-    def _given(self, learned: Labels) -> NDArray[np.object_] | None:
+    def _of_learned(self, found: list[Corrected]) -> list[tuple[str | None, ...]] | None:
         """Column values, and models, of the predictions whose labels arrived."""
-        if self.models is None:
-            return learned.given if self.columns else None
-        return np.column_stack([learned.given, self.models.text_of(learned.lane)])
+        if not self.columns and self.models is None:
+            return None
+        none = (None,) * len(self.columns)
+        return [
+            (one.prediction.columns or none)
+            + (() if self.models is None else (" ".join(filter(None, one.name)),))
+            for part in found
+            for one in part.taught
+        ]
 
     def _before_own_labels(self, start: int, stop: int) -> int:
         """End of a run of rows of which no label is learned within the run."""
@@ -254,83 +308,114 @@ class _Run:
         too_far = np.flatnonzero(first_due <= np.arange(start, stop))
         return start + int(too_far[0]) if len(too_far) else stop
 
-    def _play(self, start: int, stop: int, explain: bool) -> tuple[Played, Labels]:
-        """Run rows through the corrector, with the labels due between them.
-
-        Rows of earlier steps whose labels are due now are passed in front of the new rows, with the
-        kept numbers of their receipts.
-        """
+    def _play(self, start: int, stop: int) -> tuple[Corrected, Labels]:
+        """Play rows and the labels due between them."""
         # Requests among these rows are unknown yet: labels due after the last row wait.
-        until = stop - (self.requests is not None)
-        upto = int(np.searchsorted(self.labels.due, until, "right"))
+        upto = int(np.searchsorted(self.labels.due, stop - self.asks, "right"))
         due = self.labels.take(np.arange(self.done, upto))
         self.done = upto
-        cut = slice(start - self.first, stop - self.first)
-        P = self.chunk.P[cut]
-        # The corrector itself has the receipts of this step's rows.
-        here, earlier = due.row >= start, (due.row < start) & (due.row >= self.first)
-        if self.requests is not None:
-            wanted = ~earlier
-            wanted[earlier] = self.asked[due.row[earlier] - self.first]
-            due, here, earlier = due.take(wanted), here[wanted], earlier[wanted]
-        due.known[earlier] = self.known[due.row[earlier] - self.first]
-        k = int((~here).sum())
-        segments = None
-        if self.columns:
-            values = np.concatenate([due.given[~here], self.values[cut]])
-            segments = {name: values[:, i] for i, name in enumerate(self.columns)}
-        rows = np.concatenate([due.P[~here], P])
-        of = np.where(here, due.row - start + k, np.cumsum(~here) - 1)
-        options: dict[str, Any] = {
-            "first": k, "known": due.known, "receipt": True, "explain": explain,
-            "segments": segments,
-        }  # fmt: skip
-        if self.models is None:
-            played = self.corrector.play(rows, due.y, of, due.due - start, **options)
-        else:
-            lanes = np.concatenate([due.lane[~here], self.lanes[cut]])
-            played = self.models.play(rows, due.y, of, due.due - start, lanes=lanes, **options)
-        assert played.receipts is not None
-        ys = np.maximum(self.chunk.y[cut], 0)
-        self.known[cut] = gave_all(played.receipts, ys, self.corrector.n_sent, sets=self.sets)
-        return played, due
+        cut, events = slice(start - self.first, stop - self.first), self.events
+        if self.asks:
+            due = self._answered(due)
+        ids = [
+            i if given else None for i, given in enumerate(self.given[cut].tolist(), start=start)
+        ]
+        lanes = None if self.lanes is None else self.lanes[cut]
+        labels = [
+            LateLabel(row, told, at)
+            for row, told, at in zip(
+                due.row.tolist(), due.told.tolist(), (due.due - start).tolist(), strict=True
+            )
+        ]
+        try:
+            found = self.learner.play(
+                ids,
+                events.rows[cut],
+                labels,
+                columns={name: values[cut] for name, values in self.columns.items()} or None,
+                lanes=lanes,
+                explain=self.explain(events.truth[cut]),
+            )
+        except (InvalidPrediction, UnknownClass) as error:
+            raise type(error)(_of_recording(str(error), start)) from None
+        if self.asks:
+            self.asked[cut] = [one is not None for one in found.asked]
+        self.learner.forget_before(self.number + min(stop, int(self.oldest[upto])))
+        return found, due
 
-    def _ask(self, start: int, corrected: NDArray[np.float64]) -> list[LabelRequest]:
-        """Request labels of rows just processed."""
-        assert self.requests is not None
-        at = start - self.first
-        could = np.flatnonzero(self.given[at : at + len(corrected)])
-        said = self.requests.ask_many((could + start).tolist(), corrected[could])
-        self.asked[could + at] = [one is not None for one in said]
-        self.drawn[could + at] = [one is not None and one.reason == "random" for one in said]
-        if self.sets:
-            self.known[could[~self.drawn[could + at]] + at, OF_ROW] = NOT_FAIR
-        return [one for one in said if one is not None]
+    def _answered(self, labels: Labels) -> Labels:
+        """Those that were requested; of earlier chunks only these wait."""
+        here = labels.row >= self.first
+        wanted = ~here
+        wanted[here] = self.asked[labels.row[here] - self.first]
+        return labels.take(wanted)
 
     def waiting(self) -> list[Labels]:
         """Labels learned after this chunk; call it after all rows."""
-        for i, part in enumerate(self.late):
-            mine = part.row >= self.first
-            rows = part.row[mine] - self.first
-            part.known[mine] = self.known[rows]
-            if self.requests is not None and mine.any():
-                wanted = ~mine
-                wanted[mine] = self.asked[rows]
-                self.late[i] = part.take(wanted)
-        return [part for part in self.late if len(part.row)]
+        late = [self._answered(part) for part in self.late] if self.asks else self.late
+        return [part for part in late if len(part.row)]
 
 
-def _values(chunk: Chunk, columns: Sequence[str]) -> NDArray[np.object_]:
-    """Values of a corrector's columns in the rows of a chunk, (n, columns)."""
-    found = np.empty((len(chunk.P), len(columns)), object)
-    for k, name in enumerate(columns):
-        if chunk.segments is None or name not in chunk.segments:
+def _values(events: RecordedRows, columns: Sequence[str]) -> dict[str, list[str | None]]:
+    """Values of declared columns."""
+    found = {}
+    for name in columns:
+        if events.segments is None or name not in events.segments:
             raise ValueError(
                 f"segments: the corrector declares {name!r}, and the recording was opened without;"
                 f" Recording(..., segments={list(columns)})"
             )
-        found[:, k] = chunk.segments[name]
+        found[name] = events.segments[name].tolist()
     return found
+
+
+def _of_recording(said: str, start: int) -> str:
+    """What a learner says of the rows of a call from ``start`` on and of labels by their ids, the
+    numbers of rows, as it is said of a recording, which counts from 1."""
+    said = re.sub(r"^row (\d+)", lambda found: f"row {start + int(found[1]) + 1}", said)
+    return re.sub(r"^label of (\d+)", lambda found: f"row {int(found[1]) + 1}: label", said)
+
+
+def _texts(lanes: Sequence[Name]) -> NDArray[np.object_]:
+    """Names of models and versions as text."""
+    found = np.empty(len(lanes), object)
+    found[:] = [" ".join(filter(None, name)) for name in lanes]
+    return found
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Sent rows of several calls."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return [row for part in parts for row in part]
+
+
+def _explained(found: list[Corrected]) -> list[Explained]:
+    """What explains the rows of several calls, with the rows' places within all of them."""
+    every, first = [], 0
+    for one in found:
+        n = len(one.asked)
+        for rows, explained in one.explained:
+            at = slice(first, first + n) if rows is None else [first + i for i in rows]
+            every.append(Explained(at, explained))
+        first += n
+    return every
+
+
+def learner_of(corrector: AnyCorrector, ask: float | None = None) -> Learner:
+    """A learner for a replay: predictions are dropped as soon as no label of theirs can come, not
+    for want of memory; and the replay itself keeps score.
+
+    Parameters
+    ----------
+    corrector
+        It learns.
+    ask
+        Share of the labels to request.
+    """
+    return Learner(corrector, recent_mb=ALL_MB, ask=ask, scores=False)
 
 
 def arrivals_rng(seed: int) -> np.random.Generator:

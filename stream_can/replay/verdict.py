@@ -1,37 +1,18 @@
-"""Verdict: whether a replay advises to use the corrector."""
+"""Verdict: whether a replay advises to use the corrector; what all kinds of rows share."""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from typing import NamedTuple
 
 from stream_can.change import Change
-from stream_can.replay.asking import asked_labels
-from stream_can.replay.delays import Delays
-from stream_can.replay.effect import NATS, POINTS, Effects
-from stream_can.replay.episodes import worse_in_words
-from stream_can.replay.gains import gains
-from stream_can.replay.names import readable
+from stream_can.replay.effect import Effect
 from stream_can.replay.result import Replay
-from stream_can.replay.sets import sets_in_words
 
-__all__ = ["FEW", "Verdict", "conclusion", "errors", "judge", "late_labels", "verdict"]
+__all__ = ["FEW", "Verdict", "conclusion", "errors", "few_labels", "late_labels"]
 
 FEW = 200
 """Minimum number of labelled rows for a verdict."""
-FAIR = 0.99
-"""Coverage above which labels may be a random sample, given enough of them."""
-NAMED = 3
-"""Maximum number of classes named; otherwise their number is given."""
-
-
-class Delayed(Protocol):
-    """A replay with late labels."""
-
-    coming: int
-    delay_rows: Delays
 
 
 class Verdict(NamedTuple):
@@ -52,81 +33,45 @@ class Verdict(NamedTuple):
         return " ".join(part for part in (self.use, self.gains, *self.why) if part)
 
 
-def verdict(result: Replay) -> str:
-    """One paragraph on whether to use the corrector on this stream, and why.
-
-    The text of :func:`stream_can.replay.judge`.
-    """
-    return judge(result).text
-
-
-def judge(result: Replay) -> Verdict:
-    """Judge whether to use the corrector on this stream, how certain that is, and why.
-
-    A change counts beyond its 95 % interval, taken over 30 stretches of the stream (neighbouring
-    rows are alike), and from 0.1 point of accuracy or 0.002 nats of log loss on; a loss must be
-    five times as large for advice against using it. Suspicious labels are mentioned first.
-    """
-    if result.raw.n < FEW:
-        few = (
-            f"Too few labels to say: {result.raw.n:,} rows have one, and below {FEW} any "
-            "difference may be chance. Replay a longer recording."
-        )
-        return Verdict(few, "", (), False)
-    wrong = _wrong_labels(result)
-    if wrong:
-        return Verdict(f"No verdict: {wrong}", "", (), False)
-    changes = result.changes()
-    assert changes is not None, "a replay of too few labels has no verdict"
-    points, nats = effects = Effects.of(changes)
-    raw, corrected = result.raw, result.corrected
-    numbers = (
-        f"accuracy {100 * raw.accuracy:.2f} % before and {100 * corrected.accuracy:.2f} % after "
-        f"({100 * points.change.value:+.2f} points, standard error {100 * points.change.error:.2f})"
-        f", log loss {raw.log_loss:.4f} before and {corrected.log_loss:.4f} after "
-        f"({nats.change.value:+.4f} nats, standard error {nats.change.error:.4f})"
+def few_labels(known: str) -> Verdict:
+    """No verdict, for want of labels; ``known`` says how many there are."""
+    few = (
+        f"Too few labels to say: {known}, and below {FEW} any difference may be chance. Replay a"
+        " longer recording."
     )
-    good, bad = effects.better, effects.worse
-    first = conclusion(effects, numbers)
-    labels = [*asked_labels(result), *late_labels(result), *_one_sided_labels(result)]
-    labels += _labels_of_few_values(result)
-    reasons = _reasons(result, good=good and not bad, bad=bad)
-    why = [
-        *labels,
-        result.worst.in_words(),
-        *reasons,
-        *sets_in_words(result.sets),
-        *worse_in_words(result.alarm, dates=result.dates),
-    ]
-    return Verdict(first, gains(result), tuple(filter(None, why)), good)
+    return Verdict(few, "", (), False)
 
 
-def conclusion(effects: Effects, numbers: str) -> str:
-    """Advice by the changes; ``numbers`` describes them."""
-    points, nats = effects
-    good, bad = effects.better, effects.worse
+def conclusion(points: Effect | None, nats: Effect, numbers: str) -> str:
+    """Advice by the effects on accuracy, None where there is none, and on log loss; ``numbers``
+    describes them."""
+    every = [nats] if points is None else [points, nats]
+    good = nats.down or (points is not None and points.up)
+    bad = nats.up or (points is not None and points.down)
     if bad and not good:
+        much = (nats.up and nats.much) or (points is not None and points.down and points.much)
         return (
             f"Do not use it on this stream: it made the predictions worse, {numbers}."
-            if (points.down and points.much) or (nats.up and nats.much)
+            if much
             else f"It costs a little here and gains nothing: {numbers}."
         )
-    elif bad:
+    if bad:
         return f"It is a trade on this stream, and yours to weigh: {numbers}."
-    elif points.up:
+    if points is not None and points.up:
         return f"Use it: more predictions are right, {numbers}.{_sure(points.change)}"
-    elif good:
+    if good and points is None:
+        return f"Use it: the probabilities are closer to the truth, {numbers}."
+    if good:
         return (
             "Use it where the probabilities themselves matter: they are closer to the truth, while "
             f"accuracy shows no clear change, {numbers}."
         )
-    elif points.small and nats.small:
+    if all(one.small for one in every):
         return f"It does nothing here, neither good nor bad: {numbers}."
-    else:
-        return (
-            f"It changes nothing here that stands out of the noise: {numbers}. A longer recording "
-            "would tell."
-        )
+    return (
+        f"It changes nothing here that stands out of the noise: {numbers}. A longer recording would"
+        " tell."
+    )
 
 
 def errors(result: Replay) -> tuple[float, float]:
@@ -141,25 +86,7 @@ def _sure(points: Change) -> str:
     return f" The gain is {100 * low:.2f} to {100 * high:.2f} points with 95 % confidence."
 
 
-def _wrong_labels(result: Replay) -> str:
-    """Why the labels cannot be right; empty where they can."""
-    rows = result.raw_classes.rows
-    if len(rows) > 1 and rows.max() == result.raw.n:
-        name = readable(result.classes[int(rows.argmax())])
-        return (
-            f"all {result.raw.n:,} labels are of one class, {name}, and a corrector that learns to "
-            "say so whatever comes is always right. Is it the right column, and does it hold "
-            "everything that happened?"
-        )
-    if len(rows) > 1 and result.raw.accuracy == 1:
-        return (
-            f"all {result.raw.n:,} labels equal the predicted class. Either nothing is left to "
-            "correct, or the column of labels was made from the predictions."
-        )
-    return ""
-
-
-def late_labels(result: Delayed) -> list[str]:
+def late_labels(result: Replay) -> list[str]:
     """A warning where most labels arrive after the recording's end."""
     learned = result.delay_rows.n
     if 2 * learned > result.coming or not result.coming:
@@ -168,101 +95,3 @@ def late_labels(result: Delayed) -> list[str]:
         f"Warning: labels come so late that only {learned:,} of {result.coming:,} were there "
         "before the recording ended; the replay hardly shows what they teach. Replay a longer one."
     ]
-
-
-def _one_sided_labels(result: Replay) -> list[str]:
-    said = []
-    if silent := result.corrector.silent_classes:
-        names = ", ".join(readable(name, 40) for name in silent[:NAMED])
-        more = f" and {len(silent) - NAMED:,} more" if len(silent) > NAMED else ""
-        said.append(
-            f"No label of class {names} has come: it is left out of learning."
-            if len(silent) == 1
-            else f"No label of {len(silent):,} classes has come ({names}{more}): they are left out "
-            "of learning."
-        )
-    if result.corrector.coverage < FAIR:
-        share = 100 * result.corrector.coverage
-        said.append(f"Labels are no fair sample: {share:.0f} % of the correction goes out by now.")
-    if said and result.raw.n < result.rows:
-        said.append("What is said here of accuracy and log loss is of the labelled rows alone.")
-    return said
-
-
-def _labels_of_few_values(result: Replay) -> list[str]:
-    said = []
-    for name, column in result.columns.items():
-        if (found := column.one_sided()) is not None:
-            values, of_labels, of_rows = found
-            names = ", ".join(readable(one.value, 40) for one in values)
-            said.append(
-                f"Warning: {100 * of_labels:.0f} % of the labels are of {100 * of_rows:.0f} % of"
-                f" the rows, those with {readable(name, 40)} {names}. What they teach moves all"
-                " other rows too, and may be wrong for them: take labels from every value."
-            )
-    return said
-
-
-def _reasons(result: Replay, *, good: bool, bad: bool) -> list[str]:
-    reasons = []
-    can = result.paths.get("can")
-    if can is not None and can.n and not bad:
-        change = 100 * (can.accuracy - result.raw.accuracy)
-        if change < -0.5:
-            reasons.append(
-                f"CAN alone would have cost {-change:.1f} points of accuracy: the mixture is what "
-                "keeps it from doing harm."
-            )
-    moved, chance = _mix_change(result)
-    if moved > max(0.1, 2 * chance):
-        reasons.append(
-            f"The class mix moves: {100 * moved:.0f} % of the labels are of other classes in the "
-            "last fifth of the stream than in the first."
-        )
-    weights = result.mean_weights
-    best = max(weights, key=weights.__getitem__)
-    reasons.append(
-        f"Of the ways to correct, {best} had most weight:"
-        f" {100 * weights[best]:.0f} % over the whole stream."
-    )
-    few, asked = result.rates.get(0.05), result.asked_rates.get(0.05)
-    gain = result.raw.log_loss - result.corrected.log_loss
-    if few is not None and result.requests is None and good and gain > NATS:
-        kept = result.raw.log_loss - few.log_loss
-        of_it = 0.0 if asked is None else result.raw.log_loss - asked.log_loss
-        right = result.corrected.accuracy - result.raw.accuracy
-        of_right = ""
-        if right > POINTS / 100:
-            share = max(0.0, few.accuracy - result.raw.accuracy) / right
-            of_right = f", {_percent(share)} of that in accuracy"
-        asking = f"; where these are asked for, {_percent(of_it / gain)} of the gain in log loss"
-        reasons.append(
-            f"With one label in 20 it would keep {_percent(kept / gain)} of the gain in log loss"
-            + of_right
-            + (asking if of_it > 0 else "")
-            + "."
-            if kept > 0
-            else "With one label in 20 nothing of the gain in log loss would be left."
-        )
-    return reasons
-
-
-def _percent(share: float) -> str:
-    return f"{100 * min(share, 1):.0f} %"
-
-
-def _mix_change(result: Replay) -> tuple[float, float]:
-    """Half the distance between the class mixes of the first and last fifth, and its value by
-    chance.
-
-    Chance alone makes the mixes of n and N labels differ by sum of sqrt((1/n + 1/N) q / (2 pi)).
-    """
-    counts = np.cumsum([moment.counts for moment in result.moments], axis=0)
-    rows = np.array([moment.row for moment in result.moments])
-    first = counts[np.searchsorted(rows, result.rows / 5)]
-    last = counts[-1] - counts[np.searchsorted(rows, 0.8 * result.rows)]
-    n, N = first.sum(), last.sum()
-    if not n or not N:
-        return 0.0, 0.0
-    chance = np.sqrt((1 / n + 1 / N) * (first + last) / (n + N) / (2 * math.pi)).sum()
-    return 0.5 * float(np.abs(last / N - first / n).sum()), float(chance)

@@ -10,12 +10,5 @@ except ImportError:
     ) from None
 
 from stream_can.report.page import NoLabels, report, write_report
-from stream_can.report.several import multilabel_report, write_multilabel_report
 
-__all__ = [
-    "NoLabels",
-    "multilabel_report",
-    "report",
-    "write_multilabel_report",
-    "write_report",
-]
+__all__ = ["NoLabels", "report", "write_report"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_can.replay.sparse import AnyReplay
+from stream_can.replay.result import Replay
 
 __all__ = ["Course"]
 
@@ -18,7 +18,7 @@ POINTS = 240
 class Course:
     """The points at which a replay is drawn, each the end of a window of rows."""
 
-    def __init__(self, result: AnyReplay) -> None:
+    def __init__(self, result: Replay) -> None:
         self.window = min(max(result.rows / 25, 500), result.rows / 2)
         """Number of rows in the window."""
         self.at = np.linspace(self.window, result.rows, POINTS)

@@ -8,7 +8,7 @@ from matplotlib import dates
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from stream_can.replay.sparse import AnyReplay
+from stream_can.replay.result import Replay
 from stream_can.report.course import Course
 from stream_can.report.svg import AFTER, BEFORE, MUTED, Key
 
@@ -61,7 +61,7 @@ def wide(axes: Axes, course: Course, values: NDArray[np.float64], color: str, na
     axes.plot(course.x, values, color=color, linewidth=4.5, alpha=0.45, label=f" {name}")
 
 
-def along(axes: Axes, result: AnyReplay) -> None:
+def along(axes: Axes, result: Replay) -> None:
     """Set up the x axis: dates, else rows."""
     axes.margins(x=0.01)
     if result.dates:

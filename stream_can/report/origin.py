@@ -1,36 +1,18 @@
-"""Origin of a page: version, command, file, settings, date, label delay."""
+"""Origin of a page: version, date, label delay."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from stream_can.replay.delays import Delays
 from stream_can.replay.result import Replay
-from stream_can.replay.sparse import AnyReplay
 from stream_can.version import __version__
 
-__all__ = ["delay", "made_by", "origin"]
+__all__ = ["delay", "made_by"]
 
 UNITS = {"days": 86_400e6, "h": 3600e6, "min": 60e6, "s": 1e6, "ms": 1e3}
 """Units in microseconds."""
-
-
-def origin(result: Replay, given: Mapping[str, str], date: datetime) -> list[tuple[str, str]]:
-    """Names and values: those from the caller (file, command), then those of the replay."""
-    corrector = result.corrector
-    settings = ", ".join(f"{name} {_shown(value)}" for name, value in corrector.settings.items())
-    known = [
-        ("settings", settings),
-        ("paths", ", ".join(corrector.paths)),
-        ("labels", f"{corrector.n_labels:,} learned of {result.raw.n:,}; {delay(result)}"),
-    ]
-    if corrector.fit_report is not None:
-        fitted = corrector.fit_report
-        known.append(("fitted on", f"{fitted['rows']:,} validation rows: {fitted['step']}"))
-    return [*given.items(), *known, *made_by(date)]
 
 
 def made_by(date: datetime) -> list[tuple[str, str]]:
@@ -41,7 +23,7 @@ def made_by(date: datetime) -> list[tuple[str, str]]:
     ]
 
 
-def delay(result: AnyReplay) -> str:
+def delay(result: Replay) -> str:
     """Describe the label delay."""
     rows = result.delay_rows
     if not rows.n:
@@ -77,9 +59,3 @@ def _duration(microseconds: float) -> str:
         if microseconds >= 1.5 * length:
             return f"{microseconds / length:.3g} {unit}"
     return f"{microseconds / 1e3:.3g} ms"
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "the number of classes"
-    return "inf" if value == math.inf else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Tables of the page: scores before and after, paths, classes, origin."""
+"""Tables that pages have."""
 
 from __future__ import annotations
 
@@ -9,31 +9,14 @@ from typing import Any
 from stream_can.column_scores import ColumnScores
 from stream_can.replay.beside import Beside
 from stream_can.replay.names import readable
-from stream_can.replay.result import Replay
-from stream_can.replay.verdict import errors
-from stream_can.scores import Scores
 
 __all__ = [
-    "before_and_after", "beside", "classes", "facts", "paths", "percentages", "tiles", "tiles_of",
-    "values",
+    "before_and_after", "beside", "facts", "percentages", "tiles_of", "values",
 ]  # fmt: skip
 
 NONE = "\N{EN DASH}"
 MOST_VALUES = 1000
 """Maximum number of rows in a table of values."""
-
-
-def tiles(result: Replay) -> str:
-    """Changes of the scores, with their values before and after."""
-    raw, corrected = result.raw, result.corrected
-    points, nats = errors(result)
-    return tiles_of([
-        ("accuracy", 100 * raw.accuracy, 100 * corrected.accuracy, 100 * points, ".2f",
-         ("points", "%")),
-        ("log loss", raw.log_loss, corrected.log_loss, nats, ".4f", ("", "nats")),
-        ("Brier", raw.brier, corrected.brier, None, ".4f", ("", "")),
-        ("ECE", 100 * raw.ece, 100 * corrected.ece, None, ".2f", ("points", "%")),
-    ])  # fmt: skip
 
 
 def tiles_of(
@@ -52,44 +35,6 @@ def tiles_of(
             f'<div class="tile"><span>{name}</span><b>{change}</b><span>{both}</span></div>'
         )
     return "".join(tiles)
-
-
-def paths(result: Replay) -> str:
-    """Scores before and after, and of each path alone."""
-    weights = result.mean_weights
-    rows: list[tuple[str, Scores, str]] = [
-        ("before", result.raw, ""),
-        ("after", result.corrected, ""),
-    ]
-    rows += [(name, s, f"{100 * weights[name]:.1f}") for name, s in result.paths.items() if s.n]
-    body = "".join(
-        f"<tr{' class=after' if scores is result.corrected else ''}><td>{html.escape(name)}</td>"
-        f"<td>{100 * scores.accuracy:.2f}</td><td>{scores.log_loss:.4f}</td>"
-        f"<td class=spare>{scores.brier:.4f}</td><td>{100 * scores.ece:.2f}</td>"
-        f"<td>{weight}</td></tr>"
-        for name, scores, weight in rows
-    )
-    head = (
-        "<th></th><th>accuracy</th><th>log loss</th><th class=spare>Brier</th><th>ECE</th>"
-        "<th>weight</th>"
-    )
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
-
-
-def classes(result: Replay) -> str:
-    """Rows, recall and precision of each class, the most frequent first."""
-    found = sorted(result.per_class(), key=lambda one: -one["rows"])
-    body = "".join(
-        f"<tr><td class=name><bdi>{html.escape(readable(one['class'], 120))}</bdi></td>"
-        f"<td>{one['rows']:,}</td>{percentages(one['recall'])}{percentages(one['precision'])}</tr>"
-        for one in found
-    )
-    head = (
-        "<tr><th></th><th></th><th colspan=2>recall</th><th colspan=2>precision</th></tr>"
-        "<tr><th>class</th><th>rows</th><th>before</th><th>after</th><th>before</th><th>after</th>"
-        "</tr>"
-    )
-    return f'<div class="scroll tall"><table><thead>{head}</thead>{body}</table></div>'
 
 
 def values(column: ColumnScores) -> str:

@@ -207,7 +207,7 @@ class LocalService(Service):
             return {}
         if self.settings.several:
             (live,) = learner.live.values()
-            have = {"half_life": live.corrector.half_life}  # type: ignore[union-attr]
+            have = {"half_life": live.corrector.half_life}
             given = self.settings.corrector
             return {name: value for name, value in given.items() if have[name] != value}
         every = [(name[0] or "", one.corrector) for name, one in learner.live.items()]

@@ -115,6 +115,8 @@ class SparseCorrector:
     1
     """
 
+    row_kind = "sparse"
+
     def __init__(
         self,
         classes: int | Literal["any"] = "any",

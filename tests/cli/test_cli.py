@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stream_can import Corrector, LabelRequests
+from stream_can import Corrector
 from stream_can.cli.commands import app
 from stream_can.cli.kafka import NOTHING
 from stream_can.cli.main import main
@@ -82,8 +82,7 @@ def test_replay_with_labels_that_are_asked_for(file, tmp_path):
         "replay", file, "--label-delay", 100, "--ask", 0.05, "--seed", 3, "--json", "--report", page
     )
     said = json.loads(out)
-    requests = LabelRequests(0.05, seed=3)
-    expected = replay(Recording(file), Corrector(CLASSES), label_delay=100, requests=requests)
+    expected = replay(Recording(file), Corrector(CLASSES), label_delay=100, ask=0.05)
     assert said["corrected"] == expected.corrected.summary()
     assert said["asked"] == expected.asked
     assert list(said["label_rates"]) == ["0.01", "0.05", "0.2", "1"]

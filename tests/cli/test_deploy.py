@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from stream_can import Corrector
 from stream_can.cli.deploy import deployment
+from stream_can.dense.replay import deployed
 from stream_can.kafka import load
 from tests.cli.command import stream_can
 from tests.kafka.broker.broker import free_ports
@@ -32,6 +34,11 @@ SETTINGS = {
 }
 
 
+def dense(classes, settings):
+    """A dense corrector of these classes as commands write it."""
+    return deployed(SimpleNamespace(classes=classes), None, settings)
+
+
 @pytest.mark.parametrize(
     ("names", "settings", "state"),
     [
@@ -49,7 +56,7 @@ def test_each_way_begins_with_the_same_corrector(tmp_path, monkeypatch, names, s
         given = given | {"train_counts": [1.0] * 40}
     monkeypatch.chdir(tmp_path)
     expected = Corrector(classes, **given)
-    ways = deployment(classes, given, state=state)
+    ways = deployment(dense(classes, given), state=state)
     if kept := state or ("first" in ways and Path("corrector.state")):
         kept.write_bytes(expected.to_bytes())
     assert ("first" in ways) == (names == "long" and state is None)
@@ -238,19 +245,19 @@ def test_every_next_command_runs_as_printed(tmp_path, monkeypatch, file, content
 
 def test_a_server_that_cannot_start_yet_is_installed_first(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    command = deployment(["a", "b"], {})["next"]
+    command = deployment(dense(["a", "b"], {}))["next"]
     assert command == "pip install 'stream_can[serve]' && stream-can serve --classes a,b"
 
 
 def test_validation_rows_are_deployed_in_a_state():
-    ways = deployment(["a", "b"], {}, fitted=True)
+    ways = deployment(dense(["a", "b"], {}), fitted=True)
     assert ways["first"] == "stream-can replay --state corrector.state ..."
     assert ways["pipe"] == "stream-can pipe --state corrector.state < lines.jsonl"
 
 
 def test_sets_are_deployed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ways = deployment(["a", "b"], {"sets": 0.8})
+    ways = deployment(dense(["a", "b"], {"sets": 0.8}))
     Path("lines.jsonl").write_text(json.dumps({"probs": [0.3, 0.7]}) + "\n")
     assert json.loads(run_sh(ways["pipe"]))["set"][0] == "b"
     assert "--sets 0.8" in ways["run"]
@@ -260,12 +267,12 @@ def test_what_a_folder_holds_already_is_not_taken_for_the_next_state(tmp_path, m
     monkeypatch.chdir(tmp_path)
     for name in ("corrector.state", "corrector-2.state", "stream_can.sqlite"):
         Path(name).touch()
-    ways = deployment(["a", "b"], {}, recorded=Path("a.jsonl"))
+    ways = deployment(dense(["a", "b"], {}), recorded=Path("a.jsonl"))
     assert ways["next"] == "stream-can pipe --classes a,b --state corrector-3.state < a.jsonl"
     assert ways["serve"] == "stream-can serve --classes a,b --state stream_can-2.sqlite"
 
 
 def test_standard_input_cannot_be_replayed_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ways = deployment(["a", "b"], {}, fitted=True, recorded=Path("-"))
+    ways = deployment(dense(["a", "b"], {}), fitted=True, recorded=Path("-"))
     assert ways["next"].startswith("save the recording to a file, and replay that with --state")

@@ -8,9 +8,8 @@ import pytest
 
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.recording.several import MultiLabelRecording
-from stream_can.replay.several import multilabel_replay
-from stream_can.report.page import NoLabels
-from stream_can.report.several import multilabel_report
+from stream_can.replay import replay
+from stream_can.report.page import NoLabels, report
 from tests.cli.command import stream_can
 from tests.pages import run_sh
 from tests.report.pages import Page
@@ -91,9 +90,9 @@ def test_the_page_is_whole_and_loads_nothing(file, tmp_path):
 def test_a_stream_without_labels_has_no_page(tmp_path):
     np.savez(tmp_path / "a.npz", scores=np.full((5, 2), 0.3), labels=np.full((5, 2), -1))
     recording = MultiLabelRecording(tmp_path / "a.npz")
-    result = multilabel_replay(recording, MultiLabelCorrector(2), label_delay=1)
+    result = replay(recording, MultiLabelCorrector(2), label_delay=1)
     with pytest.raises(NoLabels):
-        multilabel_report(result, "a")
+        report(result, "a")
     out, _ = stream_can("replay", tmp_path / "a.npz", *SEVERAL, "--label-delay", 1)
     assert "nothing to compare" in out
     found = json.loads(stream_can("replay", tmp_path / "a.npz", *SEVERAL, "--label-delay", 1,
@@ -104,8 +103,6 @@ def test_a_stream_without_labels_has_no_page(tmp_path):
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--ask", "0.1"], "--ask: not of rows of several labels"),
-        (["--model", "m"], "--model: not of"),
         (["--validation", "b.npz"], "--validation: not of"),
         (["--try-segments", "x"], "--try-segments: not of"),
         (["--try-label-noise", "0.1"], "--try-label-noise: not of"),
@@ -123,8 +120,31 @@ def test_refused(file, options, why):
     assert why in err
 
 
+def test_models_requests_and_output(file, tmp_path):
+    lines = [
+        json.loads(line) | {"m": "ab"[i % 2]}
+        for i, line in enumerate(file.read_text().splitlines())
+    ]
+    both, out = tmp_path / "both.jsonl", tmp_path / "out.jsonl"
+    both.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said, _ = stream_can("replay", both, *SEVERAL, "--label-delay", 9, "--model", "m", "--json")
+    assert [(one["value"], one["rows"]) for one in json.loads(said)["segments"]["m"]] == [
+        ("a", 500), ("b", 500)
+    ]  # fmt: skip
+    said, _ = stream_can(
+        "replay", file, *SEVERAL, "--label-delay", 9, "--ask", 0.2, "--output", out, "--json"
+    )
+    found = json.loads(said)
+    assert found["asked"]["margin"] == 0
+    assert 150 < found["asked"]["random"] < 300  # more at first
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(rows) == 1000
+    assert len(rows[0]["scores"]) == 3
+    assert all(set(row["labels"]) <= {*NAMES} for row in rows)
+
+
 def test_a_delay_is_asked_for(file):
     _, err = stream_can("replay", file, *SEVERAL, code=1)
     assert "say when labels arrive: --label-delay ROWS" in err
     _, err = stream_can("replay", file, "--train-rows", 5, "--label-delay", 1, code=1)
-    assert "--train-rows: of rows of several labels" in err
+    assert "--train-rows: not of rows of one label" in err

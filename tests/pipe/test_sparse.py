@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from stream_can import Learner
-from stream_can.learner.sparse import Sparse
 from stream_can.pipe.statefile import PipeState
 from stream_can.sparse import SparseCorrector
+from stream_can.sparse.adapter import Sparse
 from tests.cli.command import stream_can
 
 pytestmark = pytest.mark.fast

@@ -36,14 +36,15 @@ def read(path):
 @pytest.mark.parametrize("sets", [False, True])
 def test_rows_come_back(tmp_path, suffix, sets):
     path, inside = tmp_path / f"a.{suffix}", P > 0.3
-    with CorrectedFile(path, NAMES, sets=sets) as file:
+    names_of = [[n for n, one in zip(NAMES, row, strict=True) if one] for row in inside]
+    with CorrectedFile(path, NAMES, sets="set" if sets else None) as file:
         for part in (slice(0, 7), slice(7, 7), slice(7, None)):
-            file.add(P[part], inside[part] if sets else None)
+            file.add(P[part], names_of[part] if sets else None)
         assert not path.exists()
     found, names = read(path)
     assert found.tobytes() == P.tobytes()
     if sets and suffix != "npy":
-        assert names == [[n for n, one in zip(NAMES, row, strict=True) if one] for row in inside]
+        assert names == names_of
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 

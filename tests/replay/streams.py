@@ -3,7 +3,9 @@
 import numpy as np
 
 from stream_can import Corrector
-from stream_can.replay import Replay, from_arrays, steps
+from stream_can.dense.result import DenseReplay
+from stream_can.replay import from_arrays, steps
+from stream_can.replay.steps import learner_of
 
 ODD_NAMES = [
     "$0-$50",
@@ -30,11 +32,18 @@ def stream(n=4000, m=4, sharpness=1.0, seed=0):
     return P / P.sum(1, keepdims=True), y
 
 
+def replay_of(chunks, corrector, ask=None, *, watch=False, **options):
+    """Replay chunks as a player would a recording."""
+    learner = learner_of(corrector, ask)
+    result = DenseReplay(learner, watch=watch)
+    for step in steps(chunks, learner, **options):
+        result.add(step)
+    return result
+
+
 def replayed(P, y, classes=None, time=None, rates=True, delay=20, **settings):
     corrector = Corrector(classes or P.shape[1], **settings)
-    result = Replay(corrector)
-    for step in steps(from_arrays(P, y, time, time), corrector, label_delay=delay):
-        result.add(step)
+    result = replay_of(from_arrays(P, y, time, time), corrector, label_delay=delay)
     if rates:
         result.rates = {0.05: result.raw, 1.0: result.corrected}
     return result

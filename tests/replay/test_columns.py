@@ -9,7 +9,9 @@ import polars as pl
 import pytest
 
 from stream_can import Corrector
-from stream_can.replay import Player, Recording, Replay, from_arrays, replay, steps, verdict
+from stream_can.dense.result import DenseReplay
+from stream_can.replay import Player, Recording, from_arrays, replay, steps, verdict
+from stream_can.replay.steps import learner_of
 from stream_can.replay.tried import try_segments, worth_in_words
 from stream_can.scores import Scores
 from tests.cli.command import stream_can
@@ -35,9 +37,10 @@ P, Y, TABLE = tenants()
 
 def played(y=Y, columns=("tenant",), known=None, delay=50, **options):
     corrector = Corrector(3, segments=columns, **options)
-    result, parts = Replay(corrector), []
+    playing = learner_of(corrector)
+    result, parts = DenseReplay(playing), []
     labels = y if known is None else np.where(known, y, -1)
-    for step in steps(from_arrays(P, labels, segments=TABLE), corrector, label_delay=delay):
+    for step in steps(from_arrays(P, labels, segments=TABLE), playing, label_delay=delay):
         result.add(step)
         parts.append(step.corrected)
     return result, np.concatenate(parts)

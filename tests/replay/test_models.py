@@ -9,8 +9,7 @@ import pytest
 
 from stream_can import Corrector, Learner
 from stream_can.recording.recording import from_arrays
-from stream_can.replay.models import PlayedModels
-from stream_can.replay.steps import steps
+from stream_can.replay.steps import ModelColumns, learner_of, steps
 from tests.cli.command import stream_can
 
 pytestmark = pytest.mark.fast
@@ -45,18 +44,18 @@ def test_they_are_played_as_a_learner_would(delay, columns, sets):
         if i >= delay:
             learner.label(i - delay, int(y[i - delay]))
     table = {"model": model, "version": version, "tenant": tenant}
-    models = PlayedModels(Corrector(3, **settings), "model", "version")
-    parts = list(steps(from_arrays(P, y, segments=table), models, label_delay=delay))
+    played = learner_of(Corrector(3, **settings))
+    models = ModelColumns("model", "version")
+    chunks = from_arrays(P, y, segments=table)
+    parts = list(steps(chunks, played, label_delay=delay, models=models))
     assert (
         np.concatenate([part.corrected for part in parts]).tolist() == np.array(expected).tolist()
     )
     if sets:
-        found = np.concatenate([part.inside for part in parts])
-        assert [set(np.flatnonzero(row).tolist()) for row in found] == inside
-    ours = {name: one.to_bytes() for name, one in models.correctors.items()}
-    assert ours == learner.correctors
-    assert models.n_labels == 1500 - delay
-    assert Learner.from_bytes(models.to_bytes()).correctors == ours
+        assert [{*names} for part in parts for names in part.sets] == inside
+    assert played.correctors == learner.correctors
+    assert sum(len(part.arrivals.rows) for part in parts) == 1500 - delay
+    assert Learner.from_bytes(played.to_bytes()).correctors == learner.correctors
 
 
 def test_the_command_says_how_each_does_and_the_pipe_goes_on(tmp_path):

@@ -10,11 +10,12 @@ import polars as pl
 import pytest
 
 from stream_can import Corrector, InvalidPrediction, LabelRequests, UnknownClass
+from stream_can.dense.result import DenseReplay, paths_of
 from stream_can.recording.pickled import read_objects
 from stream_can.recording.table import InvalidRecording
-from stream_can.replay import Player, Recording, Replay, from_arrays, replay, steps
+from stream_can.replay import Player, Recording, from_arrays, replay, steps
 from stream_can.replay import run as replay_module
-from stream_can.replay.steps import DRAW, check_labels, step_length
+from stream_can.replay.steps import DRAW, check_labels, learner_of, step_length
 
 pytestmark = pytest.mark.fast
 CLASSES = ["cat", "dog", "eel"]
@@ -52,9 +53,9 @@ def by_row(corrector, P, y, given, due_before, after=None):
 def run(corrector, chunks, **options):
     taken = list(steps(chunks, corrector, **options))
     out = np.concatenate([step.corrected for step in taken])
-    if taken[0].paths is None:
+    if paths_of(taken[0]) is None:
         return out, None
-    return out, np.concatenate([step.paths for step in taken], axis=1)
+    return out, np.concatenate([paths_of(step) for step in taken], axis=1)
 
 
 @pytest.fixture(params=[50, 64, 333, 10_000])
@@ -144,9 +145,10 @@ def test_scores_are_those_of_all_labelled_rows():
     P, y, *_ = stream()
     y[::4] = -1
     corrector = Corrector(3)
-    result = Replay(corrector)
+    playing = learner_of(corrector)
+    result = DenseReplay(playing)
     rows = []
-    for step in steps(from_arrays(P, y), corrector, label_delay=3):
+    for step in steps(from_arrays(P, y), playing, label_delay=3):
         result.add(step)
         rows.append(step.corrected)
     known, out = y >= 0, np.concatenate(rows)
@@ -270,7 +272,7 @@ def test_times_in_every_format(tmp_path, form, dates):
     missing = np.zeros(100, bool) if form == "npz" else np.arange(100) % 3 == 0
     known = np.where(missing, np.nan, label_time)
     for step in steps(from_arrays(P, y, time, known), plain):
-        assert len(step.P) <= 64
+        assert len(step.rows) <= 64
     assert (ours.n_labels, result.dates) == (plain.n_labels, dates)
     assert np.allclose(ours.prior, plain.prior, atol=1e-12)
 
@@ -347,17 +349,17 @@ def test_asking_equals_the_loop_over_rows(delay):
 
     plain, ours = Corrector(3, half_life=50), Corrector(3, half_life=50)
     expected, which = asked_by_row(plain, LabelRequests(0.2), P, y, could, due_before)
-    requests = LabelRequests(0.2)
     chunks = from_arrays(P, y) if delay is not None else from_arrays(P, y, time, label_time)
-    taken = list(steps(chunks, ours, label_delay=delay, requests=requests, explain=False))
+    learner = learner_of(ours, 0.2)
+    taken = list(steps(chunks, learner, label_delay=delay, explain=False))
     assert np.array_equal(np.concatenate([step.corrected for step in taken]), expected)
     assert ours.to_bytes() == plain.to_bytes()
-    assert sum(len(step.asked) for step in taken) == len(which) > 80
+    assert sum(one is not None for step in taken for one in step.asked) == len(which) > 80
     assert sum(step.arrivals.coming for step in taken) == len(which)
     assert sum(len(step.arrivals.rows) for step in taken) == ours.n_labels
     assert (ours.n_labels == 0) == (delay == 2000)
-    assert [len(step.P) for step in taken] == [
-        len(step.P) for step in steps(from_arrays(P, y), Corrector(3), label_delay=0)
+    assert [len(step.rows) for step in taken] == [
+        len(step.rows) for step in steps(from_arrays(P, y), Corrector(3), label_delay=0)
     ]
 
 
@@ -365,13 +367,12 @@ def test_what_asking_buys(tmp_path):
     P, y, *_ = stream(3000)
     sharp = P**4 / (P**4).sum(1, keepdims=True)
     recording = Recording(write(tmp_path, "npz", sharp, y))
-    requests = LabelRequests(0.1, seed=4)
     shown = []
     result = replay(
         recording,
         Corrector(CLASSES),
         label_delay=10,
-        requests=requests,
+        ask=0.1,
         seed=4,
         rates=[0.1, 0.2, 1],
         progress=shown.append,
@@ -380,7 +381,7 @@ def test_what_asking_buys(tmp_path):
     assert list(result.asked_rates) == [0.1, 0.2]
     assert result.asked_rates[0.1] is result.corrected
     player = Player(recording, label_delay=10, seed=4)
-    again = player.play(Corrector(CLASSES), requests=LabelRequests(0.2, seed=4))
+    again = player.play(Corrector(CLASSES), ask=0.2)
     assert result.asked_rates[0.2].summary() == again.corrected.summary()
     assert sum(shown) == 5 * 3000
     assert result.asked["random"] + result.asked["margin"] == pytest.approx(0.1 * 3000, rel=0.15)
@@ -392,7 +393,7 @@ def test_what_asking_buys(tmp_path):
     assert list(plain.asked_rates) == [0.1]
     assert plain.to_dict()["asked"] is None
     with pytest.raises(ValueError, match="give one of them"):
-        replay(recording, Corrector(CLASSES), label_delay=1, label_rate=0.5, requests=requests)
+        replay(recording, Corrector(CLASSES), label_delay=1, label_rate=0.5, ask=0.1)
 
 
 # ---- what is wrong with a file

@@ -10,16 +10,16 @@ import polars as pl
 import pytest
 
 from stream_can import Corrector, LabelRequests
+from stream_can.dense.result import DenseReplay
 from stream_can.method.receipts import NOT_FAIR, OF_ROW
 from stream_can.replay import (
     Recording,
-    Replay,
     from_arrays,
     replay,
     steps,
     verdict,
 )
-from stream_can.replay.steps import DRAW
+from stream_can.replay.steps import DRAW, learner_of
 from stream_can.report import report
 from tests.cli.command import stream_can
 from tests.replay.streams import stream
@@ -56,11 +56,11 @@ def by_row(corrector, P, y, teaches, due_before, after=(), fair=None):
     return np.array(inside), [j for j in learned if fair is None or fair[j]]
 
 
-def played(chunks, sets=0.9, requests=None, corrector=None, **options):
-    corrector = corrector or Corrector(4, sets=sets)
-    result = Replay(corrector, requests)
+def played(chunks, sets=0.9, ask=None, corrector=None, **options):
+    learner = learner_of(corrector or Corrector(4, sets=sets), ask)
+    result = DenseReplay(learner)
     sent = []
-    for step in steps(chunks, corrector, requests=requests, explain=False, **options):
+    for step in steps(chunks, learner, explain=False, **options):
         result.add(step)
         sent.append(step.corrected)
     return result, np.concatenate(sent)
@@ -109,8 +109,7 @@ def test_labels_at_their_own_time_and_those_asked_for_equal_the_plain_loop(share
     rng = np.random.default_rng(0)
     time = np.sort(rng.integers(0, 280, 600))
     label_time = np.where(np.arange(600) % 5 == 0, np.nan, time + rng.integers(-3, 40, 600))
-    requests = None if share is None else LabelRequests(share)
-    result, sent = played(from_arrays(P, y, time, label_time), 0.8, requests)
+    result, sent = played(from_arrays(P, y, time, label_time), 0.8, share)
     teaches, fair = ~np.isnan(label_time), None
     if share is not None:
         again, could = LabelRequests(share), np.flatnonzero(teaches)
@@ -135,8 +134,9 @@ def test_labels_at_their_own_time_and_those_asked_for_equal_the_plain_loop(share
 def test_a_replay_without_them_is_as_ever():
     P, y = stream(800)
     corrector = Corrector(4)
-    plain = Replay(corrector)
-    for step in steps(from_arrays(P, y), corrector, label_delay=9, explain=False):
+    playing = learner_of(corrector)
+    plain = DenseReplay(playing)
+    for step in steps(from_arrays(P, y), playing, label_delay=9, explain=False):
         plain.add(step)
     with_sets, _ = played(from_arrays(P, y), label_delay=9)
     assert plain.sets is None
@@ -182,7 +182,7 @@ def test_the_command_says_what_the_library_says(tmp_path):
     recording = Recording(file)
     expected = replay(
         recording, Corrector(["a", "b", "c"], sets=0.8), label_delay=100,
-        requests=LabelRequests(0.2),
+        ask=0.2,
     )  # fmt: skip
     assert said["sets"] == expected.sets.to_dict()
     assert said["sets"]["learned"] < expected.corrector.n_labels

@@ -8,9 +8,10 @@ import pytest
 
 from stream_can.learner import Learner
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
+from stream_can.multilabel.result import MultiLabelReplay, decided_of
 from stream_can.recording.several import MultiLabelRecording
-from stream_can.replay.several import MultiLabelReplay, multilabel_replay, multilabel_steps
-from stream_can.replay.several_verdict import judge_several
+from stream_can.replay import judge, replay, steps
+from stream_can.replay.steps import learner_of
 
 pytestmark = pytest.mark.fast
 
@@ -29,7 +30,7 @@ def stream(n, seed=0, known=1.0):
 
 def rows_of(steps):
     """What all steps made of the rows, and decided."""
-    found = [(step.corrected, step.decided) for step in steps]
+    found = [(step.corrected, decided_of(step)) for step in steps]
     return [np.concatenate(part) for part in zip(*found, strict=True)]
 
 
@@ -39,7 +40,7 @@ def test_is_a_loop_over_the_corrector(tmp_path, delay, known):
     np.savez(tmp_path / "a.npz", scores=P, labels=Y, classes=np.array(NAMES))
     ours, plain = MultiLabelCorrector(NAMES), MultiLabelCorrector(NAMES)
     chunks = MultiLabelRecording(tmp_path / "a.npz").chunks(150)
-    rows, decided = rows_of(multilabel_steps(chunks, ours, label_delay=delay))
+    rows, decided = rows_of(steps(chunks, ours, label_delay=delay))
     receipts = {}
     for i, p in enumerate(P):
         threshold = plain.threshold
@@ -72,9 +73,10 @@ def test_labels_on_lines_of_their_own_are_those_of_a_learner(tmp_path, seed):
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     recording = MultiLabelRecording(file, classes=NAMES)
     ours = MultiLabelCorrector(NAMES)
-    result = MultiLabelReplay(ours)
+    playing = learner_of(ours)
+    result = MultiLabelReplay(playing)
     made = []
-    for step in multilabel_steps(recording.chunks(90), ours):
+    for step in steps(recording.chunks(90), playing):
         result.add(step)
         made.append(step.corrected)
     assert (np.concatenate(made) == rows).all()
@@ -90,7 +92,7 @@ def test_labels_at_their_own_time(tmp_path):
     np.savez(tmp_path / "a.npz", scores=P, labels=Y, time=time, known=late)
     recording = MultiLabelRecording(tmp_path / "a.npz", time="time", label_time="known")
     ours, plain = MultiLabelCorrector(4), MultiLabelCorrector(4)
-    rows, _ = rows_of(multilabel_steps(recording.chunks(70), ours))
+    rows, _ = rows_of(steps(recording.chunks(70), ours))
     receipts, waiting = {}, []
     for i, p in enumerate(P):
         waiting.sort()
@@ -133,7 +135,7 @@ def write(folder, form, P, Y):
 def test_every_form_holds_the_same(tmp_path, form):
     P, Y = stream(300)
     results = [
-        multilabel_replay(
+        replay(
             MultiLabelRecording(write(tmp_path, one, P, Y)), MultiLabelCorrector(NAMES),
             label_delay=20,
         )
@@ -149,9 +151,9 @@ def test_scores_are_those_of_all_rows(tmp_path):
     np.savez(file, scores=P, labels=Y, classes=np.array(NAMES))
     corrector = MultiLabelCorrector(NAMES)
     recording = MultiLabelRecording(file)
-    result = multilabel_replay(recording, corrector, label_delay=50, rates=[0.05, 1.0])
+    result = replay(recording, corrector, label_delay=50, rates=[0.05, 1.0])
     again = MultiLabelCorrector(NAMES)
-    rows, decided = rows_of(multilabel_steps(recording.chunks(), again, label_delay=50))
+    rows, decided = rows_of(steps(recording.chunks(), again, label_delay=50))
     for found, R, yes in [(result.raw, P, None), (result.corrected, rows, None),
                           (result.decided, rows, decided)]:  # fmt: skip
         expected = LabelScores(4)
@@ -163,7 +165,7 @@ def test_scores_are_those_of_all_rows(tmp_path):
     )
     assert result.rates[1.0] is result.corrected
     assert result.corrected.log_loss < result.rates[0.05].log_loss < result.raw.log_loss
-    found = judge_several(result)
+    found = judge(result)
     assert found.use.startswith("Use it: ")
     assert "of the gain in log loss" in found.text
     assert result.per_label()[3]["there"] == (Y[:, 3] == 1).sum()
@@ -176,9 +178,7 @@ def test_what_it_says(tmp_path):
         np.savez(tmp_path / "a.npz", scores=P, labels=Y)
         recording = MultiLabelRecording(tmp_path / "a.npz")
         corrector = MultiLabelCorrector(recording.classes)
-        return judge_several(
-            multilabel_replay(recording, corrector, **{"label_delay": 5} | options)
-        )
+        return judge(replay(recording, corrector, **{"label_delay": 5} | options))
 
     assert said(P[:150], Y[:150]).use.startswith("Too few labels to say: of 150 rows")
     positives = said(P, np.where(Y == 1, Y, np.int8(-1)))

@@ -10,7 +10,7 @@ import pytest
 
 from stream_can.recording.sparse import SparseRecording
 from stream_can.recording.table import InvalidRecording
-from stream_can.replay.sparse import judge_sparse, sparse_replay
+from stream_can.replay import judge, replay
 from stream_can.sparse import SparseCorrector
 from tests.cli.command import stream_can
 
@@ -83,7 +83,7 @@ def plain(due_before):
 @pytest.mark.parametrize("delay", [0, 7, 2000])
 def test_labels_come_so_many_rows_late(tmp_path, delay):
     corrector = SparseCorrector("any", max_classes=60)
-    result = sparse_replay(SparseRecording(write(tmp_path)), corrector, label_delay=delay)
+    result = replay(SparseRecording(write(tmp_path)), corrector, label_delay=delay)
     expected, sums = plain(lambda k, i: i >= k + 1 + delay)
     assert corrector.to_bytes() == expected.to_bytes()
     assert result.raw.sums() == pytest.approx(sums[0])
@@ -101,7 +101,7 @@ def test_labels_come_at_their_own_time(tmp_path):
     file = write(tmp_path, "csv", at=at.tolist(), told=told.tolist())
     recording = SparseRecording(file, time="at", label_time="told")
     corrector = SparseCorrector("any", max_classes=60)
-    result = sparse_replay(recording, corrector)
+    result = replay(recording, corrector)
     receipts, waiting = [], []
     plainly = SparseCorrector("any", max_classes=60)
     for i, row in enumerate(ROWS):
@@ -129,7 +129,7 @@ def test_labels_on_lines_of_their_own_and_classes_that_are_numbers(tmp_path):
     (chunk,) = recording.chunks()
     assert chunk.rows == [{3: 0.5}, {4: 0.5}]
     assert chunk.labels == [9, None]
-    result = sparse_replay(recording, SparseCorrector(10))
+    result = replay(recording, SparseCorrector(10))
     assert (result.rows, result.raw.n, result.coming) == (2, 1, 1)
     assert result.raw.log_loss == pytest.approx(-math.log(0.5 / 9))
 
@@ -141,7 +141,7 @@ def test_the_command_line_says_whether_it_helps_and_goes_on_in_the_pipe(tmp_path
     assert "Use it" in out
     assert "among the first five" in out
     page = report.read_text()
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     assert ">listed<" in page
     found = json.loads(stream_can("replay", *options, "--json")[0])
     assert found["corrected"]["log_loss"] < found["raw"]["log_loss"]
@@ -156,12 +156,11 @@ def test_the_command_line_says_whether_it_helps_and_goes_on_in_the_pipe(tmp_path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--sparse", "--ask", "0.1"], "--ask: not of rows of very many classes"),
         (["--sparse", "--against", "ops"], "--against: not of rows of very many classes"),
         (["--sparse", "--sets", "0.9"], "--sets: not of rows of very many classes"),
         (["--sparse", "--labels-per-row", "several"], "--labels-per-row: not of rows of very many"),
         (["--sparse", "--probs", "rows"], "no column 'rows'"),
-        (["--max-classes", "60"], "--max-classes needs --sparse"),
+        (["--max-classes", "60"], "--max-classes: not of rows of one label; leave it out"),
         (["--sparse", "--max-classes", "20"], "max_classes"),
     ],
 )
@@ -183,11 +182,11 @@ def test_a_bad_row_is_named(tmp_path, line, said):
     lines = [{"probs": {"a": 0.5}, "label": "a"}, {"label": "a"} | line]
     file.write_text("".join(json.dumps(one) + "\n" for one in lines))
     with pytest.raises(InvalidRecording, match=said):
-        sparse_replay(SparseRecording(file), SparseCorrector("any"), label_delay=1)
+        replay(SparseRecording(file), SparseCorrector("any"), label_delay=1)
 
 
 def test_few_labels_are_no_verdict(tmp_path):
     file = tmp_path / "lines.jsonl"
     file.write_text('{"probs": {"a": 0.5}, "label": "a"}\n' * 20)
-    result = sparse_replay(SparseRecording(file), SparseCorrector("any"), label_delay=1)
-    assert judge_sparse(result).use.startswith("Too few labels to say: 20 rows")
+    result = replay(SparseRecording(file), SparseCorrector("any"), label_delay=1)
+    assert judge(result).use.startswith("Too few labels to say: 20 rows")

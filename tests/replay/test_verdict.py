@@ -5,12 +5,13 @@ import re
 import numpy as np
 import pytest
 
-from stream_can import Corrector, LabelRequests
-from stream_can.replay import Recording, Replay, Step, from_arrays, replay, steps
+from stream_can import Corrector
+from stream_can.dense.result import DenseReplay
+from stream_can.replay import Recording, Step, from_arrays, judge, replay, verdict
 from stream_can.replay.asking import asking_for
-from stream_can.replay.verdict import judge, verdict
+from stream_can.replay.steps import learner_of
 from stream_can.scores import Scores
-from tests.replay.streams import ODD_NAMES, replayed, stream
+from tests.replay.streams import ODD_NAMES, replay_of, replayed, stream
 
 pytestmark = pytest.mark.fast
 
@@ -18,10 +19,10 @@ pytestmark = pytest.mark.fast
 def result_of(change, n=3000, seed=0, can=None):
     """A replay whose corrected rows are `change` of the raw ones."""
     P, y = stream(n, sharpness=2.5, seed=seed)
-    result = Replay(Corrector(4))
+    result = DenseReplay(learner_of(Corrector(4)))
     for first in range(0, n, 100):
         part, labels = P[first : first + 100], y[first : first + 100]
-        result.add(Step(first, part, labels, change(part, labels), None, None))
+        result.add(Step(first, part, labels, change(part, labels)))
     if can is not None:
         result.paths["can"] = Scores()
         result.paths["can"].add(can(P, y), y)
@@ -210,10 +211,7 @@ def test_labels_drawn_at_random_are_a_fair_sample(share):
 
 def test_it_says_of_what_the_scores_are_where_labels_are_asked_for():
     P, y = stream(3000, sharpness=2.5)
-    corrector, requests = Corrector(4), LabelRequests(0.1)
-    result = Replay(corrector, requests)
-    for step in steps(from_arrays(P, y), corrector, label_delay=5, requests=requests):
-        result.add(step)
+    result = replay_of(from_arrays(P, y), Corrector(4), ask=0.1, label_delay=5)
     text = verdict(result)
     at_random, by_margin = result.asked.values()
     assert f"Labels of {at_random + by_margin} rows were asked for, {at_random} at random" in text
@@ -246,8 +244,8 @@ def test_a_budget_is_a_share_of_all_rows(tmp_path, labelled):
     names = np.array([*"abcd", None], object)[y]
     np.savez(tmp_path / "a.npz", probs=P, label=names, classes=[*"abcd"])
     recording = Recording(tmp_path / "a.npz")
-    requests = asking_for(recording, 0.03)
-    result = replay(recording, Corrector(recording.classes), label_delay=50, requests=requests)
+    ask = asking_for(recording, 0.03)
+    result = replay(recording, Corrector(recording.classes), label_delay=50, ask=ask)
     assert sum(result.asked.values()) == pytest.approx(600, rel=0.15)
     said = verdict(result)
     assert ("rows with a label can be answered here" in said) == (labelled < 1)
@@ -259,7 +257,7 @@ def test_a_budget_that_the_labels_do_not_reach(tmp_path):
     P, y = stream(3000)
     names = np.where(np.arange(3000) % 20 == 0, np.array([*"abcd"], object)[y], None)
     np.savez(tmp_path / "a.npz", probs=P, label=names, classes=[*"abcd"])
-    assert asking_for(Recording(tmp_path / "a.npz"), 0.5).budget == 1
+    assert asking_for(Recording(tmp_path / "a.npz"), 0.5) == 1
     with pytest.raises(ValueError, match="budget: 5"):
         asking_for(Recording(tmp_path / "a.npz"), 5)
 
@@ -268,10 +266,8 @@ def test_a_budget_that_the_labels_do_not_reach(tmp_path):
 def test_it_says_where_asking_does_worse_than_random(hits, said):
     """What as many at random did is taken from what asking did, and moved."""
     P, y = stream(4000, sharpness=2)
-    result = Replay(Corrector(4), LabelRequests(0.1))
-    for step in steps(from_arrays(P, y), result.corrector, label_delay=9, requests=result.requests):
-        result.add(step)
-    result.at_random = Replay(Corrector(4))
+    result = replay_of(from_arrays(P, y), Corrector(4), ask=0.1, label_delay=9)
+    result.at_random = DenseReplay(learner_of(Corrector(4)))
     result.at_random.moments = [
         one._replace(hits=(one.hits[0], one.hits[1] - hits * one.labelled / 64))
         for one in result.moments

@@ -11,16 +11,12 @@ from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
 from stream_can import Corrector
-from stream_can.replay import Replay, from_arrays, steps
+from stream_can.dense.page import final_weights, reliability, temperature
+from stream_can.dense.result import DenseReplay
+from stream_can.replay import from_arrays, steps
+from stream_can.replay.steps import learner_of
 from stream_can.report import report, write_report
-from stream_can.report.figures import (
-    final_weights,
-    label_rates,
-    reliability,
-    rolling_accuracy,
-    rolling_log_loss,
-    temperature,
-)
+from stream_can.report.figures import label_rates, rolling_accuracy, rolling_log_loss
 from stream_can.report.origin import delay
 from stream_can.trust.alarm import Alarm
 from stream_can.version import __version__
@@ -146,8 +142,9 @@ def test_the_page_says_how_late_labels_came():
     time = np.datetime64("2024-03-01T00:00") + np.arange(3000) * np.timedelta64(10, "m")
     wait = np.arange(3000) % 100 * np.timedelta64(6, "m")
     corrector = Corrector(4)
-    result = Replay(corrector)
-    for step in steps(from_arrays(P, y, time, time + wait), corrector):
+    playing = learner_of(corrector)
+    result = DenseReplay(playing)
+    for step in steps(from_arrays(P, y, time, time + wait), playing):
         result.add(step)
     assert result.dates
     assert re.fullmatch(
@@ -384,9 +381,10 @@ def test_values_of_columns_have_a_table_and_a_figure(count):
     tenant = np.array([f"<b>tenant</b> {i}" for i in rng.integers(count, size=len(y))], object)
     known = np.where(tenant == tenant[0], -1, y) if count > 1 else y
     corrector = Corrector(4, segments=["column$"])
-    result = Replay(corrector)
+    playing = learner_of(corrector)
+    result = DenseReplay(playing)
     chunks = from_arrays(P, known, segments={"column$": tenant})
-    for step in steps(chunks, corrector, label_delay=20):
+    for step in steps(chunks, playing, label_delay=20):
         result.add(step)
     text = report(result, "values")
     page = Page(text)

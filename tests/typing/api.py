@@ -67,10 +67,10 @@ recording = Recording("stream.csv", probs="p_")
 assert_type(next(recording.chunks(100)), Chunk)
 result = replay(recording, Corrector(recording.classes), label_delay=500)
 assert_type(result, Replay)
-assert_type(result.corrector, Corrector)
+assert_type(result.moments, list[Any])
 for step in steps(recording.chunks(), corrector, explain=False):
     assert_type(step, Step)
-    assert_type(step.corrected, Array)
+    assert_type(step.first, int)
 assert_type(verdict(result), str)
 assert_type(report(result, "title"), str)
 

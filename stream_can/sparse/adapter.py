@@ -60,6 +60,8 @@ class SparseMade(NamedTuple):
 
     sent: list[SparseRow]
     blobs: list[bytes]
+    found: list[bytes]
+    """Rank and probability of the label of each row, where they are wanted."""
 
 
 def _float64(words: NDArray[np.int32], at: int, n: int) -> NDArray[np.float64]:
@@ -78,8 +80,16 @@ class Sparse:
     width = both = 0
     """0: rows differ in length."""
 
+    described = "rows of very many classes"
+    has_models = False
+
     def __init__(self, corrector: SparseCorrector) -> None:
         self.corrector = corrector
+
+    @property
+    def numbering(self) -> Sparse:
+        """Itself: new classes are numbered."""
+        return self
 
     @property
     def numbered(self) -> bool:
@@ -111,6 +121,11 @@ class Sparse:
         if number >= self.corrector._known:
             raise UnknownClass(f"no class is called {text!r}")
         return name
+
+    @property
+    def train_prior(self) -> NDArray[np.float64]:
+        """The training prior of its corrector."""
+        return np.empty(0)
 
     # ---- rows
 
@@ -199,17 +214,29 @@ class Sparse:
 
     # ---- the corrector
 
-    def run(self, rows: Rows, labels: Sequence[JoinedLabel]) -> Made:
-        """Correct rows and learn labels, in stream order."""
-        made, at = SparseMade([], []), 0
+    def run(
+        self,
+        rows: Rows,
+        labels: Sequence[JoinedLabel],
+        explain: Sequence[Any] | None = None,
+    ) -> Made:
+        """Correct rows and learn labels, in stream order.
+
+        ``explain`` has a label for each row, or None: of rows with one it is found out, when they
+        are sent, which rank and probability it has, raw and sent, shape (rows with one, 4).
+        """
+        made, at = SparseMade([], [], []), 0
         for one in labels:
-            self._process(rows, at, one.due, made)
+            self._process(rows, at, one.due, made, explain)
             at = max(at, one.due)
             self._learn(one, made)
-        self._process(rows, at, len(rows.ks), made)
-        return Made(made.sent, made.blobs, None)
+        self._process(rows, at, len(rows.ks), made, explain)
+        found = np.frombuffer(b"".join(made.found), "<f8").reshape(-1, 4)
+        return Made(made.sent, made.blobs, None, None if explain is None else found)
 
-    def _process(self, rows: Rows, first: int, last: int, made: SparseMade) -> None:
+    def _process(
+        self, rows: Rows, first: int, last: int, made: SparseMade, explain: Sequence[Any] | None
+    ) -> None:
         if first >= last:
             return
         cut = slice(first, last)
@@ -226,6 +253,9 @@ class Sparse:
                 + np.array(rest[i], "<f8").tobytes()
                 + receipts[i][:, [*range(k), -1]].astype("<f4").tobytes()
             )  # fmt: skip
+            if explain is not None and (label := explain[first + i]) is not None:
+                (y,) = self.corrector._ids_of([label], "label", add=False, error=UnknownClass)
+                made.found.append(self._foretold(SparseBlob(made.blobs[-1]), y))
 
     def _learn(self, one: JoinedLabel, made: SparseMade) -> None:
         """Learn a label; record its rank and probability beside it."""

@@ -1,32 +1,30 @@
-"""A replay of rows with several labels as a self-contained HTML page."""
+"""What the page of a replay of rows of several labels shows."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
-from datetime import datetime
 from math import nan
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from stream_can.replay.effect import NATS
+from stream_can.multilabel.replay import loss_change
+from stream_can.multilabel.result import MultiLabelReplay
 from stream_can.replay.names import readable
-from stream_can.replay.several import MultiLabelReplay
-from stream_can.replay.several_verdict import judge_several, loss_change
-from stream_can.replay.verdict import FEW
 from stream_can.report.course import Course
 from stream_can.report.curves import along, wide
-from stream_can.report.document import card, write
-from stream_can.report.figures import rolling_log_loss
-from stream_can.report.page import NoLabels, cards_of, other_page
+from stream_can.report.document import card
+from stream_can.report.figures import LABEL_RATES, rolling_log_loss
+from stream_can.report.origin import delay
 from stream_can.report.reliability import diagram
-from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, SERIES, Key, ShownPoints
+from stream_can.report.svg import AFTER, BEFORE, MUTED, SERIES, Key, ShownPoints
 from stream_can.report.tables import before_and_after, percentages, tiles_of
 from stream_can.scores import Reliability
 
-__all__ = ["multilabel_report", "write_multilabel_report"]
+__all__ = ["FIGURES", "NOTHING", "cards", "facts", "glossary", "sub", "tail", "tiles"]
+
+NOTHING = "report: of no row a label is known, so there is nothing to compare"
 
 
 def rolling_f1(result: MultiLabelReplay, figure: Figure) -> list[Key]:
@@ -72,24 +70,7 @@ def by_label(result: MultiLabelReplay, figure: Figure) -> list[Key]:
     return []
 
 
-def label_rates(result: MultiLabelReplay, figure: Figure) -> list[Key]:
-    axes, raw = figure.subplots(), result.raw.log_loss
-    values = [scores.log_loss - raw for scores in result.rates.values()]
-    bars = axes.bar(range(len(values)), values, width=0.6, color=AFTER)
-    text = [f"{value:+.3f}".replace("-", "\N{MINUS SIGN}") for value in values]
-    axes.bar_label(bars, text, padding=3, fontsize=9, color=INK)
-    axes.axhline(0, color=MUTED, linewidth=1)
-    axes.set_xticks(range(len(values)), [f"{100 * rate:g} %" for rate in result.rates])
-    low, high = min(0.0, *values), max(0.0, *values)
-    room = max(0.2 * (high - low), 2 * NATS)
-    axes.set_ylim(low - room, high + room)
-    axes.set_ylabel("log loss, nats")
-    axes.tick_params(axis="y", labelleft=False)
-    axes.grid(False)
-    return []
-
-
-FIGURES: list[ShownPoints[MultiLabelReplay]] = [
+FIGURES: list[ShownPoints[Any]] = [
     ShownPoints(
         "Log loss",
         "Of a row over its known labels, mean over a window of {window} rows; lower is better."
@@ -114,12 +95,7 @@ FIGURES: list[ShownPoints[MultiLabelReplay]] = [
         " better.",
         by_label,
     ),
-    ShownPoints(
-        "What labels buy",
-        "Change of the log loss of a row, by the share of the rows whose labels arrive.",
-        label_rates,
-        lambda result: bool(result.rates),
-    ),
+    LABEL_RATES,
 ]
 LABELS_NOTE = (
     "Over the rows of which the label is known; F1 in percent: before and after with a yes from 0.5"
@@ -140,65 +116,19 @@ GLOSSARY = {
 }
 
 
-def multilabel_report(
-    result: MultiLabelReplay,
-    title: str,
-    *,
-    made_from: Mapping[str, str] | None = None,
-    pipe: str = "",
-    date: datetime | None = None,
-) -> str:
-    """Render the page; see :func:`stream_can.report.report`.
-
-    Parameters
-    ----------
-    result
-        A replay with at least one known label.
-    title, made_from, date
-        See there.
-    pipe
-        The next command, if there is something to deploy.
-
-    Raises
-    ------
-    NoLabels
-        No label is known.
-    """
-    if not result.raw.n:
-        raise NoLabels("report: of no row a label is known, so there is nothing to compare")
-    corrector = result.corrector
-    return other_page(
-        result,
-        title,
-        judge_several(result),
-        sub=f"{result.rows:,} rows, of {result.raw.n:,} a label is known, {len(result.labels)}"
-        f" labels, {html.escape(result.delay)}",
-        tiles=_tiles(result),
-        cards=[*cards_of(FIGURES, result), card("Each label", labels_table(result), LABELS_NOTE)],
-        settings=f"half_life {corrector.half_life:g}",
-        labels=f"{corrector.n_labels:,} messages learned",
-        glossary=GLOSSARY,
-        made_from=made_from,
-        pipe=pipe,
-        date=date,
+def sub(result: MultiLabelReplay) -> str:
+    """What was replayed."""
+    return (
+        f"{result.rows:,} rows, of {result.raw.n:,} a label is known, {len(result.classes)} labels,"
+        f" {result.delay}"
     )
 
 
-def write_multilabel_report(
-    result: MultiLabelReplay,
-    title: str,
-    path: str | Path,
-    *,
-    made_from: Mapping[str, str] | None = None,
-    pipe: str = "",
-) -> None:
-    """Write :func:`multilabel_report` to a file; create its folder."""
-    write(multilabel_report(result, title, made_from=made_from, pipe=pipe), path)
-
-
-def _tiles(result: MultiLabelReplay) -> str:
+def tiles(result: MultiLabelReplay) -> str:
+    """Changes of the scores, with their values before and after."""
     raw, after, decided = result.raw, result.corrected, result.decided
-    error = loss_change(result).error if raw.n >= FEW else None
+    change = loss_change(result)
+    error = None if change is None else change.error
     points = ("points", "%")
     return tiles_of([
         ("log loss", raw.log_loss, after.log_loss, error, ".4f", ("", "nats")),
@@ -228,3 +158,26 @@ def labels_table(result: MultiLabelReplay) -> str:
         "<th>at threshold</th><th>before</th><th>after</th></tr>"
     )
     return f'<div class="scroll tall"><table><thead>{head}</thead>{body}</table></div>'
+
+
+def cards(result: MultiLabelReplay) -> list[str]:
+    """A table of the labels."""
+    return [card("Each label", labels_table(result), LABELS_NOTE)]
+
+
+def tail(result: MultiLabelReplay) -> str:
+    """Nothing more."""
+    return ""
+
+
+def facts(result: MultiLabelReplay) -> list[tuple[str, str]]:
+    """Settings and labels."""
+    return [
+        ("settings", f"half_life {result.corrector.half_life:g}"),
+        ("labels", f"{result.learned:,} messages learned; {delay(result)}"),
+    ]
+
+
+def glossary(result: MultiLabelReplay) -> dict[str, str]:
+    """What the words mean."""
+    return GLOSSARY

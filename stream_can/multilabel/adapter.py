@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.dense.adapter import DeclaredClasses
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.dense import DeclaredClasses
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
 from stream_can.learner.sent import SentLane
 from stream_can.method.promise import names_in_sets
-from stream_can.multilabel import LabelScores, MultiLabelCorrector
+from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.multilabel.loop import outside
+from stream_can.multilabel.scores import LabelScores
 
 __all__ = ["Several"]
 
@@ -38,9 +39,18 @@ class Several(DeclaredClasses):
     makes_sets = True
     random_requests = 1.0
 
+    described = "rows of several labels"
+    has_models = True
+    numbering = None
+
     def __init__(self, corrector: MultiLabelCorrector) -> None:
         self.corrector, self.classes = corrector, corrector.labels
         self.both, self.width = 16 * corrector.m, 24 * corrector.m
+
+    @property
+    def train_prior(self) -> Array:
+        """The training prior of its corrector."""
+        return self.corrector.train_shares
 
     # ---- rows
 
@@ -143,9 +153,9 @@ class Several(DeclaredClasses):
         yes = self.corrector.decide(sent)
         return sent, receipts, names_in_sets(yes, sent.astype(np.float32), self.classes)
 
-    def run(self, rows: SeveralRows, labels: Sequence[JoinedLabel]) -> Made:
+    def run(self, rows: SeveralRows, labels: Sequence[JoinedLabel], explain: object = None) -> Made:
         """Correct rows and learn labels, in stream order; rows that were corrected elsewhere are
-        observed."""
+        observed. Explained are the decisions on each label, shape (n, m)."""
         m, made = self.corrector.m, rows.made
         earlier: list[bytes] = []
         of = np.full(len(labels), -1, np.int64)
@@ -175,7 +185,8 @@ class Several(DeclaredClasses):
             sent = np.ascontiguousarray(made[:, 2 * m : 4 * m]).view(np.float64)
             return Made(sent, (np.ascontiguousarray(made),), None)
         sets = names_in_sets(played.decided, played.rows.astype(np.float32), self.classes)
-        return Made(played.rows, (rows.raw, played.rows, played.receipts), sets)
+        blobs = rows.raw, played.rows, played.receipts
+        return Made(played.rows, blobs, sets, played.decided if explain else None)
 
     def uncertainty(self, sent: Array) -> list[float]:
         """0: all requests are random, which taught more than any choice by the row

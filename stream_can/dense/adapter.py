@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.corrector import Corrector
+from stream_can.corrector import Corrector, Played
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
 from stream_can.learner.sent import SentLane
@@ -64,6 +64,10 @@ class Dense(DeclaredClasses):
     labels_per_row: LabelsPerRow = "one"
     random_requests = 0.5
 
+    described = "rows of one label"
+    has_models = True
+    numbering = None
+
     def __init__(self, corrector: Corrector) -> None:
         self.corrector = corrector
         self.classes, self.columns, self.sets = (
@@ -73,6 +77,11 @@ class Dense(DeclaredClasses):
         m = len(self.classes)
         self.both = 16 * m
         self.width = self.both + 4 * size(m, corrector.n_sent, sets=self.sets is not None)
+
+    @property
+    def train_prior(self) -> Array:
+        """The training prior of its corrector."""
+        return self.corrector.train_prior
 
     # ---- rows
 
@@ -167,23 +176,26 @@ class Dense(DeclaredClasses):
         inside = self.corrector.sets_of(sent, receipts)
         return names_in_sets(inside, sent.astype(np.float32), self.classes)
 
-    def run(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:
-        """Correct rows and learn labels, in stream order."""
-        raw, corrector = rows.raw, self.corrector
+    def run(self, rows: DenseRows, labels: Sequence[JoinedLabel], explain: object = None) -> Made:
+        """Correct rows and learn labels, in stream order. Explained are the rows of each path,
+        shape (number of paths, n, m)."""
+        raw, corrector, paths = rows.raw, self.corrector, None
         if rows.made is not None:
             return self._observe(rows, labels)
-        if not labels:
+        if explain:
+            played = self._play(rows, labels, explain=True)
+            sent, receipts, paths = played.rows, played.receipts, played.paths
+        elif not labels:
             given = _named(self.columns, rows.texts)
             sent, receipts = corrector.process_many(raw, receipt=True, segments=given)
         elif len(labels) == 1 and not len(raw):
             self._learn_one(labels[0])
             return Made(raw, [], None)
         else:
-            sent, made = self._play(rows, labels)
-            assert made is not None
-            receipts = made
+            sent, receipts, _ = self._play(rows, labels)
+        assert receipts is not None
         sets = self._names_in_sets(sent, receipts)
-        return Made(sent, (raw, sent, receipts), sets)
+        return Made(sent, (raw, sent, receipts), sets, paths)
 
     def _observe(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:
         """Observe rows that were corrected elsewhere, and learn the labels between them."""
@@ -228,7 +240,9 @@ class Dense(DeclaredClasses):
         rows: DenseRows,
         labels: Sequence[JoinedLabel],
         made: NDArray[np.float32] | None = None,
-    ) -> tuple[Array, NDArray[np.float32] | None]:
+        *,
+        explain: bool = False,
+    ) -> Played:
         """Play rows and labels; return the corrected rows and their receipts.
 
         ``made`` are the receipts of rows that were corrected elsewhere: then none are made.
@@ -285,10 +299,10 @@ class Dense(DeclaredClasses):
                 for k, name in enumerate(names)
             }
         due = np.array([one.due for one in labels], np.int64)
-        played = corrector.play(
-            P, ys, at, due, first=first, known=known, receipt=made is None, segments=segments
-        )
-        return played.rows, played.receipts
+        return corrector.play(
+            P, ys, at, due, first=first, known=known, receipt=made is None, segments=segments,
+            explain=explain,
+        )  # fmt: skip
 
     def uncertainty(self, sent: Array) -> list[float]:
         """1 - (best - second best)."""

@@ -1,0 +1,1 @@
+"""Rows with a probability for each class and one label."""

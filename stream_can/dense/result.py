@@ -1,0 +1,191 @@
+"""A replay of dense rows: scores of every path and class, and their course."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.column_scores import outcomes
+from stream_can.learner import Learner
+from stream_can.replay.classes import ClassScores
+from stream_can.replay.episodes import milliseconds
+from stream_can.replay.result import Replay
+from stream_can.replay.steps import ModelColumns, Step
+from stream_can.replay.worst import WorstStretch
+from stream_can.scores import Scores
+
+__all__ = ["DenseReplay", "Moment", "paths_of"]
+
+
+class Moment(NamedTuple):
+    """The stream during one step, and the corrector after it."""
+
+    row: int
+    """Number of rows so far."""
+    time: Any
+    """Time of the step's last prediction; None where unknown."""
+    labelled: int
+    """Number of rows of the step with a known label."""
+    hits: tuple[float, float]
+    """Number of those that were right: raw, corrected."""
+    losses: tuple[float, float]
+    """Sums of their log losses: raw, corrected."""
+    squares: tuple[float, float]
+    """Sums of the squares of these, for standard errors."""
+    counts: NDArray[np.int64]
+    """Labels per class, shape (m,)."""
+    prior: NDArray[np.float64]
+    """The corrector's estimate of the class mix, shape (m,)."""
+    weights: NDArray[np.float64]
+    """Weight of each path."""
+    temperature: float
+    final_weights: NDArray[np.float64]
+    """Weights of the rows in the output, in the order of ``Corrector.final_weights``."""
+    last_temperature: float
+    coverage: float
+    """Share of the correction that the labels let out."""
+    silent: tuple[Any, ...]
+    """Classes left out of learning because they have no labels."""
+
+
+class DenseReplay(Replay):
+    """Result of a replay of dense rows."""
+
+    def __init__(
+        self, learner: Learner, models: ModelColumns | None = None, *, watch: bool = False
+    ) -> None:
+        super().__init__(learner, models, watch=watch)
+        m, corrector = len(self.classes), self.corrector
+        self.raw, self.corrected = Scores(), Scores()
+        self.paths = {name: Scores() for name in corrector.paths}
+        self.raw_classes, self.corrected_classes = ClassScores(m), ClassScores(m)
+        self.made_right = np.zeros(m, np.int64)
+        """Rows of each class that were wrong before and are right after."""
+        self.made_wrong = np.zeros(m, np.int64)
+        """Rows of each class that were right before and are wrong after."""
+        self.worst = WorstStretch()
+        """The stretch in which the output did worst compared to the raw rows."""
+
+    @staticmethod
+    def explain(truth: NDArray[np.int64], *, paths: bool) -> bool:
+        """The rows of each path."""
+        return paths
+
+    def score(self, step: Step) -> None:
+        """Score the rows of a step, and add its moment."""
+        known = step.truth >= 0
+        P, y, corrected = step.rows, step.truth, step.corrected
+        if not known.all():
+            P, y, corrected = P[known], y[known], corrected[known]
+        before = self.raw.add_checked(P, y)
+        after = self.corrected.add_checked(corrected, y)
+        self.raw_classes.add(before.best, y)
+        self.corrected_classes.add(after.best, y)
+        m, was, now = len(self.raw_classes.rows), before.hits, after.hits
+        self.made_right += np.bincount(y[now & ~was], minlength=m)
+        self.made_wrong += np.bincount(y[was & ~now], minlength=m)
+        self.worst.add(step.first + np.flatnonzero(known), np.stack([was, now], axis=1))
+        if self.columns and step.segments is not None:
+            found = outcomes(before, after)
+            for name, column in self.columns.items():
+                column.scored(step.segments[name][known].tolist(), found)
+        if self.sets is not None:
+            self.sets.add(step, self.learner.classes)
+        if self.alarm is not None:
+            times = None if step.time is None else milliseconds(step.time[known])
+            self.alarm.learn_scored(before, after, times)
+        if (paths := paths_of(step)) is not None:
+            for scores, path in zip(self.paths.values(), paths, strict=True):
+                scores.add_checked(path if len(path) == len(y) else path[known], y)
+        corrector = self.corrector
+        self.moments.append(
+            Moment(
+                self.rows,
+                None if step.time is None else step.time[-1],
+                len(y),
+                (float(was.sum()), float(now.sum())),
+                (float(before.losses.sum()), float(after.losses.sum())),
+                (float(before.losses @ before.losses), float(after.losses @ after.losses)),
+                np.bincount(y, minlength=m),
+                corrector.prior,
+                np.array(list(corrector.weights.values())),
+                float(corrector.temperature) if "temperature" in self.paths else float("nan"),
+                np.array(list(corrector.final_weights.values())),
+                corrector.last_temperature,
+                corrector.coverage,
+                corrector.silent_classes,
+            )
+        )
+
+    @property
+    def mean_weights(self) -> dict[str, float]:
+        """Weight of each path, averaged over the stream."""
+        return dict(zip(self.paths, self._mean("weights").tolist(), strict=True))
+
+    @property
+    def mean_final_weights(self) -> dict[str, float]:
+        """Weights of the rows in the output, averaged over the stream."""
+        names = self.corrector.final_weights
+        return dict(zip(names, self._mean("final_weights").tolist(), strict=True))
+
+    @property
+    def mean_coverage(self) -> float:
+        """Share of the correction that the labels let out, averaged over the stream."""
+        return float(self._mean("coverage"))
+
+    def _mean(self, what: str) -> NDArray[np.float64]:
+        """Mean over rows of an attribute of the moments."""
+        rows = np.diff([moment.row for moment in self.moments], prepend=0)
+        values = np.array([getattr(moment, what) for moment in self.moments])
+        return np.asarray(rows @ values / rows.sum())
+
+    def per_class(self) -> list[dict[str, Any]]:
+        """Rows, recall and precision of each class, before ("raw") and after ("corrected")."""
+        sides = {"raw": self.raw_classes, "corrected": self.corrected_classes}
+        recall = {side: _plain(scores.recall) for side, scores in sides.items()}
+        precision = {side: _plain(scores.precision) for side, scores in sides.items()}
+        return [
+            {
+                "class": name,
+                "rows": int(self.raw_classes.rows[k]),
+                "recall": {side: values[k] for side, values in recall.items()},
+                "precision": {side: values[k] for side, values in precision.items()},
+            }
+            for k, name in enumerate(self.classes)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result without its course, as JSON."""
+        corrector = self.corrector
+        return super().to_dict() | {
+            "classes": self.classes,
+            "paths": {name: scores.summary() for name, scores in self.paths.items() if scores.n},
+            "mean_weights": self.mean_weights,
+            "mean_final_weights": self.mean_final_weights,
+            "last_temperature": corrector.last_temperature,
+            "mean_coverage": self.mean_coverage,
+            "silent_classes": list(corrector.silent_classes),
+            "per_class": self.per_class(),
+            "worst": self.worst.to_dict(),
+        }
+
+
+def _plain(values: NDArray[np.float64]) -> list[float | None]:
+    """Numbers with None for nan, which JSON lacks."""
+    return [None if value != value else value for value in values.tolist()]
+
+
+def paths_of(step: Step) -> NDArray[np.float64] | None:
+    """Rows of each path in a step, shape (number of paths, n, m); None where they are not
+    explained."""
+    if not step.explained:
+        return None
+    if len(step.explained) == 1:
+        only: NDArray[np.float64] = step.explained[0].found
+        return only
+    found = np.empty((len(step.explained[0].found), *step.corrected.shape))
+    for rows, paths in step.explained:
+        found[:, rows] = paths
+    return found

@@ -1,0 +1,196 @@
+"""Verdict on a replay of dense rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from stream_can.dense.result import DenseReplay
+from stream_can.replay.asking import asked_labels
+from stream_can.replay.effect import NATS, POINTS, Effects
+from stream_can.replay.episodes import worse_in_words
+from stream_can.replay.names import readable
+from stream_can.replay.sets import sets_in_words
+from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, late_labels
+
+__all__ = ["judge"]
+
+FAIR = 0.99
+"""Coverage above which labels may be a random sample, given enough of them."""
+NAMED = 3
+"""Maximum number of classes named; otherwise their number is given."""
+SIGMAS = 3
+"""Standard deviations of a fair coin by which changed rows must differ to count."""
+
+
+def judge(result: DenseReplay) -> Verdict:
+    """Judge by accuracy and log loss, see :func:`stream_can.replay.judge`."""
+    if result.raw.n < FEW:
+        return few_labels(f"{result.raw.n:,} rows have one")
+    wrong = _wrong_labels(result)
+    if wrong:
+        return Verdict(f"No verdict: {wrong}", "", (), False)
+    changes = result.changes()
+    assert changes is not None, "a replay of too few labels has no verdict"
+    points, nats = effects = Effects.of(changes)
+    raw, corrected = result.raw, result.corrected
+    numbers = (
+        f"accuracy {100 * raw.accuracy:.2f} % before and {100 * corrected.accuracy:.2f} % after "
+        f"({100 * points.change.value:+.2f} points, standard error {100 * points.change.error:.2f})"
+        f", log loss {raw.log_loss:.4f} before and {corrected.log_loss:.4f} after "
+        f"({nats.change.value:+.4f} nats, standard error {nats.change.error:.4f})"
+    )
+    good, bad = effects.better, effects.worse
+    first = conclusion(points, nats, numbers)
+    labels = [*asked_labels(result), *late_labels(result), *_one_sided_labels(result)]
+    labels += _labels_of_few_values(result)
+    reasons = _reasons(result, good=good and not bad, bad=bad)
+    why = [
+        *labels,
+        result.worst.in_words(),
+        *reasons,
+        *sets_in_words(result.sets),
+        *worse_in_words(result.alarm, dates=result.dates),
+    ]
+    return Verdict(first, gains(result), tuple(filter(None, why)), good)
+
+
+def _wrong_labels(result: DenseReplay) -> str:
+    """Why the labels cannot be right; empty where they can."""
+    rows = result.raw_classes.rows
+    if len(rows) > 1 and rows.max() == result.raw.n:
+        name = readable(result.classes[int(rows.argmax())])
+        return (
+            f"all {result.raw.n:,} labels are of one class, {name}, and a corrector that learns to "
+            "say so whatever comes is always right. Is it the right column, and does it hold "
+            "everything that happened?"
+        )
+    if len(rows) > 1 and result.raw.accuracy == 1:
+        return (
+            f"all {result.raw.n:,} labels equal the predicted class. Either nothing is left to "
+            "correct, or the column of labels was made from the predictions."
+        )
+    return ""
+
+
+def _one_sided_labels(result: DenseReplay) -> list[str]:
+    said = []
+    if silent := result.corrector.silent_classes:
+        names = ", ".join(readable(name, 40) for name in silent[:NAMED])
+        more = f" and {len(silent) - NAMED:,} more" if len(silent) > NAMED else ""
+        said.append(
+            f"No label of class {names} has come: it is left out of learning."
+            if len(silent) == 1
+            else f"No label of {len(silent):,} classes has come ({names}{more}): they are left out "
+            "of learning."
+        )
+    if result.corrector.coverage < FAIR:
+        share = 100 * result.corrector.coverage
+        said.append(f"Labels are no fair sample: {share:.0f} % of the correction goes out by now.")
+    if said and result.raw.n < result.rows:
+        said.append("What is said here of accuracy and log loss is of the labelled rows alone.")
+    return said
+
+
+def _labels_of_few_values(result: DenseReplay) -> list[str]:
+    said = []
+    for name, column in result.columns.items():
+        if (found := column.one_sided()) is not None:
+            values, of_labels, of_rows = found
+            names = ", ".join(readable(one.value, 40) for one in values)
+            said.append(
+                f"Warning: {100 * of_labels:.0f} % of the labels are of {100 * of_rows:.0f} % of"
+                f" the rows, those with {readable(name, 40)} {names}. What they teach moves all"
+                " other rows too, and may be wrong for them: take labels from every value."
+            )
+    return said
+
+
+def _reasons(result: DenseReplay, *, good: bool, bad: bool) -> list[str]:
+    reasons = []
+    can = result.paths.get("can")
+    if can is not None and can.n and not bad:
+        change = 100 * (can.accuracy - result.raw.accuracy)
+        if change < -0.5:
+            reasons.append(
+                f"CAN alone would have cost {-change:.1f} points of accuracy: the mixture is what "
+                "keeps it from doing harm."
+            )
+    moved, chance = _mix_change(result)
+    if moved > max(0.1, 2 * chance):
+        reasons.append(
+            f"The class mix moves: {100 * moved:.0f} % of the labels are of other classes in the "
+            "last fifth of the stream than in the first."
+        )
+    weights = result.mean_weights
+    best = max(weights, key=weights.__getitem__)
+    reasons.append(
+        f"Of the ways to correct, {best} had most weight:"
+        f" {100 * weights[best]:.0f} % over the whole stream."
+    )
+    few, asked = result.rates.get(0.05), result.asked_rates.get(0.05)
+    gain = result.raw.log_loss - result.corrected.log_loss
+    if few is not None and result.learner.ask is None and good and gain > NATS:
+        kept = result.raw.log_loss - few.log_loss
+        of_it = 0.0 if asked is None else result.raw.log_loss - asked.log_loss
+        right = result.corrected.accuracy - result.raw.accuracy
+        of_right = ""
+        if right > POINTS / 100:
+            share = max(0.0, few.accuracy - result.raw.accuracy) / right
+            of_right = f", {_percent(share)} of that in accuracy"
+        asking = f"; where these are asked for, {_percent(of_it / gain)} of the gain in log loss"
+        reasons.append(
+            f"With one label in 20 it would keep {_percent(kept / gain)} of the gain in log loss"
+            + of_right
+            + (asking if of_it > 0 else "")
+            + "."
+            if kept > 0
+            else "With one label in 20 nothing of the gain in log loss would be left."
+        )
+    return reasons
+
+
+def _percent(share: float) -> str:
+    return f"{100 * min(share, 1):.0f} %"
+
+
+def _mix_change(result: DenseReplay) -> tuple[float, float]:
+    """Half the distance between the class mixes of the first and last fifth, and its value by
+    chance.
+
+    Chance alone makes the mixes of n and N labels differ by sum of sqrt((1/n + 1/N) q / (2 pi)).
+    """
+    counts = np.cumsum([moment.counts for moment in result.moments], axis=0)
+    rows = np.array([moment.row for moment in result.moments])
+    first = counts[np.searchsorted(rows, result.rows / 5)]
+    last = counts[-1] - counts[np.searchsorted(rows, 0.8 * result.rows)]
+    n, N = first.sum(), last.sum()
+    if not n or not N:
+        return 0.0, 0.0
+    chance = np.sqrt((1 / n + 1 / N) * (first + last) / (n + N) / (2 * math.pi)).sum()
+    return 0.5 * float(np.abs(last / N - first / n).sum()), float(chance)
+
+
+def gains(result: DenseReplay) -> str:
+    """One line: the class that gains most and the one that loses most."""
+    said = []
+    right, wrong = result.made_right, result.made_wrong
+    change = right - wrong
+    sure = np.abs(change) > SIGMAS * np.sqrt(right + wrong)
+    up, down = np.flatnonzero(sure & (change > 0)), np.flatnonzero(sure & (change < 0))
+    if not len(up) and not len(down):
+        return "No class gains or loses right predictions beyond chance."
+    for which, verb, order in ((up, "gains", 1), (down, "loses", -1)):
+        if not len(which):
+            said.append(f"No class {verb} right predictions beyond chance.")
+            continue
+        k = int(which[np.argmax(order * change[which])])
+        name = readable(result.classes[k], 40)
+        rest = len(which) - 1
+        more = f"; {rest:,} more {verb if rest == 1 else verb[:-1]}" if rest else ""
+        said.append(
+            f"Class {name} {verb} most: {right[k]:,} of its {result.raw_classes.rows[k]:,} rows"
+            f" made right, {wrong[k]:,} made wrong{more}."
+        )
+    return " ".join(said)

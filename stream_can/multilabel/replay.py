@@ -1,0 +1,216 @@
+"""What is shown of a replay of rows of several labels: verdict, table, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_can.change import Change, change
+from stream_can.multilabel.corrector import MultiLabelCorrector
+from stream_can.multilabel.result import MultiLabelReplay
+from stream_can.multilabel.scores import LabelScores
+from stream_can.recording.names import names_of
+from stream_can.recording.output import CorrectedFile
+from stream_can.recording.several import MultiLabelChunk, MultiLabelRecording
+from stream_can.replay.asking import asked_labels
+from stream_can.replay.deployed import Deployed, written_names
+from stream_can.replay.effect import NATS, Effect
+from stream_can.replay.labels import RecordedRows
+from stream_can.replay.shown import Cells, ScoreTable
+from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, late_labels
+
+__all__ = [
+    "NOTHING",
+    "OPTIONS",
+    "SETTINGS",
+    "Result",
+    "corrected_file",
+    "deployed",
+    "events",
+    "head",
+    "judge",
+    "loss_change",
+    "new_corrector",
+    "notes",
+    "open_recording",
+    "table",
+]  # fmt: skip
+
+
+Result = MultiLabelReplay
+
+NOTHING = "Of no row a label is known, so there is nothing to compare."
+
+
+def events(chunk: MultiLabelChunk, classes: list[Any]) -> RecordedRows:
+    """Rows and label messages of a chunk."""
+    told = np.empty(len(chunk.said), object)
+    told[:] = [one.tobytes() for one in chunk.said]
+    return RecordedRows(
+        chunk.first, chunk.P, chunk.Y, chunk.time, chunk.of, told, chunk.at, chunk.segments,
+        chunk.changed,
+    )  # fmt: skip
+
+
+def head(result: MultiLabelReplay) -> str:
+    """Rows and labels."""
+    return (
+        f"{result.rows:,} rows, of {result.raw.n:,} a label is known, {len(result.classes)} labels;"
+        f" labels {result.delay}, {result.learned:,} messages learned"
+    )
+
+
+def table(result: MultiLabelReplay, *, verbose: bool = False) -> ScoreTable:
+    """Scores before and after."""
+    return ScoreTable(
+        ("log loss", "ECE %", "micro F1 %", "macro F1 %"),
+        [
+            Cells("before, yes from 0.5 on", _cells(result.raw)),
+            Cells("after, yes from 0.5 on", _cells(result.corrected), "bold"),
+            Cells("after, yes from the threshold on", _cells(result.decided), "bold"),
+        ],
+    )
+
+
+def _cells(scores: LabelScores) -> list[str]:
+    return [
+        f"{scores.log_loss:.4f}",
+        *(f"{100 * one:.2f}" for one in (scores.ece, scores.micro_f1, scores.macro_f1)),
+    ]
+
+
+def notes(result: MultiLabelReplay) -> Iterator[str]:
+    """Notes under the table, and changes by label rate."""
+    yield "log loss in nats, of a row over its known labels"
+    for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
+        for rate, scores in rates.items():
+            nats = scores.log_loss - result.raw.log_loss
+            yield f"labels of {100 * rate:g} % of the rows{how}: {nats:+.4f} nats"
+
+
+# ---- verdict
+
+
+def judge(result: MultiLabelReplay) -> Verdict:
+    """Judge by the log loss of a row, see :func:`stream_can.replay.judge`."""
+    raw, corrected = result.raw, result.corrected
+    if (change := loss_change(result)) is None:
+        return few_labels(f"of {raw.n:,} rows a label is known")
+    known, there = raw.of_labels[:2].sum(axis=1)
+    if there == known:
+        only = (
+            "No verdict: all known labels are there, and nothing says which are not, so nothing is"
+            " corrected. Some negatives are needed: rows of which all labels are known, say."
+        )
+        return Verdict(only, "", (), False)
+    nats = Effect(change, NATS)
+    numbers = (
+        f"log loss of a row {raw.log_loss:.4f} before and {corrected.log_loss:.4f} after "
+        f"({nats.change.value:+.4f} nats, standard error {nats.change.error:.4f})"
+    )
+    return Verdict(
+        conclusion(None, nats, numbers), _decisions(result), tuple(_why(result)), nats.down
+    )
+
+
+def loss_change(result: MultiLabelReplay) -> Change | None:
+    """Change of the log loss of a row; None with too few labels for a verdict."""
+    if result.raw.n < FEW:
+        return None
+    rows = [moment.labelled for moment in result.moments]
+    return change(rows, *zip(*(moment.losses for moment in result.moments), strict=True))
+
+
+def _decisions(result: MultiLabelReplay) -> str:
+    """A sentence on F1."""
+    raw, after, decided = result.raw, result.corrected, result.decided
+    text = (
+        f"Micro F1 {100 * raw.micro_f1:.2f} % before with a yes from 0.5 on, after"
+        f" {100 * after.micro_f1:.2f} % from 0.5 on and {100 * decided.micro_f1:.2f} % from the"
+        f" threshold on ({result.corrector.threshold:.3f} at the end)."
+    )
+    if after.micro_f1 < raw.micro_f1 - 0.001 <= decided.micro_f1:
+        text += " Decide at the threshold: labels that are rare are seldom likelier than not."
+    if decided.macro_f1 < raw.macro_f1 - 0.001:
+        text += (
+            f" Macro F1, in which rare labels count as much as others, falls from"
+            f" {100 * raw.macro_f1:.2f} % to {100 * decided.macro_f1:.2f} %."
+        )
+    return text
+
+
+def _why(result: MultiLabelReplay) -> list[str]:
+    said = [*asked_labels(result), *late_labels(result)]
+    known, there, *_ = result.raw.of_labels
+    one_sided = int(((known > 0) & (there == known)).sum())
+    if one_sided:
+        noun = "label is" if one_sided == 1 else "labels are"
+        said.append(
+            f"{one_sided:,} {noun} known where they are there alone; of such a label nothing is"
+            " corrected."
+        )
+    if never := int((known == 0).sum()):
+        said.append(f"Of {never:,} label{'s' * (never > 1)} nobody said anything.")
+    if result.changed:
+        said.append(
+            f"{result.changed:,} messages say something else of a label than one before them; the"
+            " first counts."
+        )
+    few = result.rates.get(0.05)
+    gain = result.raw.log_loss - result.corrected.log_loss
+    if few is not None and gain > NATS:
+        kept = max(0.0, min(1.0, (result.raw.log_loss - few.log_loss) / gain))
+        said.append(
+            f"With the labels of one row in 20 it would keep {100 * kept:.0f} % of the gain in log"
+            " loss."
+        )
+    return said
+
+
+# ---- what is replayed
+
+
+OPTIONS = ("ask", "model", "version", "output")
+"""Options of ``stream-can replay`` that not all kinds of rows have."""
+SETTINGS = ("train_counts", "train_rows", "half_life")
+
+
+def open_recording(
+    file: Path, classes: str | None, places: Mapping[str, str], form: Mapping[str, Any]
+) -> MultiLabelRecording:
+    """Open a file, see :func:`stream_can.dense.replay.open_recording`."""
+    more: dict[str, Any] = {**places, **form}
+    del more["normalise"]
+    return MultiLabelRecording(file, classes=names_of(classes), **more)
+
+
+def new_corrector(
+    recording: MultiLabelRecording, classes: str | None, settings: dict[str, Any]
+) -> MultiLabelCorrector:
+    """A corrector for a recording; what the file knows joins the settings."""
+    for name in ("train_counts", "train_rows"):
+        if (stored := getattr(recording, name)) is not None:
+            settings.setdefault(name, stored if name == "train_rows" else stored.tolist())
+    return MultiLabelCorrector(recording.classes, **settings)
+
+
+def corrected_file(
+    path: Path, recording: MultiLabelRecording, corrector: MultiLabelCorrector
+) -> CorrectedFile:
+    """A file for the corrected rows, and the labels decided on."""
+    return CorrectedFile(path, recording.classes, field="scores", sets="labels")
+
+
+def deployed(
+    recording: MultiLabelRecording, classes: str | None, settings: Mapping[str, Any]
+) -> Deployed:
+    """The corrector as commands write it."""
+    names = {"classes": written_names(recording.classes)}
+    return Deployed(
+        "from stream_can.multilabel import MultiLabelCorrector", "MultiLabelCorrector",
+        list(recording.classes), settings, flags=["--labels-per-row", "several"], begins=names,
+        serves=names,
+    )  # fmt: skip

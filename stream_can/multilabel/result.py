@@ -1,0 +1,124 @@
+"""A replay of rows of several labels: scores and their course."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.change import Changes
+from stream_can.learner import Learner
+from stream_can.multilabel.scores import LabelScores
+from stream_can.replay.result import Replay, finite
+from stream_can.replay.steps import ModelColumns, Step
+
+__all__ = ["LabelMoment", "MultiLabelReplay", "decided_of"]
+
+
+class LabelMoment(NamedTuple):
+    """The stream during one step."""
+
+    row: int
+    """Number of rows so far."""
+    time: Any
+    """Time of the step's last prediction; None where unknown."""
+    labelled: int
+    """Number of rows of the step with a known label."""
+    losses: tuple[float, float]
+    """Sums of their log losses over known labels: raw, corrected."""
+    squares: tuple[float, float]
+    """Sums of the squares of these."""
+    there: int
+    """Number of true labels."""
+    said: tuple[int, ...]
+    """Number of labels decided for: raw and corrected at 0.5, corrected at the threshold."""
+    right: tuple[int, ...]
+    """Number of these that are true."""
+
+
+class MultiLabelReplay(Replay):
+    """Result of a replay of rows of several labels."""
+
+    has_alarm = False
+
+    def __init__(
+        self, learner: Learner, models: ModelColumns | None = None, *, watch: bool = False
+    ) -> None:
+        super().__init__(learner, models, watch=watch)
+        self.raw, self.corrected, self.decided = (LabelScores(len(self.classes)) for _ in range(3))
+        """Scores before and after, deciding at 0.5; and after, deciding at the threshold of the
+        moment."""
+
+    @staticmethod
+    def explain(truth: NDArray[np.int8], *, paths: bool) -> bool:
+        """The decisions on each label."""
+        return True
+
+    def score(self, step: Step) -> None:
+        """Score the rows of a step, and add its moment."""
+        P, Y, corrected = step.rows, step.truth, step.corrected
+        decided = decided_of(step)
+        known, there = Y >= 0, Y == 1
+        losses = self.raw.add_checked(P, Y), self.corrected.add_checked(corrected, Y)
+        self.decided.add_checked(corrected, Y, decided)
+        said = [one & known for one in (P >= 0.5, corrected >= 0.5, decided)]
+        self.moments.append(
+            LabelMoment(
+                self.rows,
+                None if step.time is None else step.time[-1],
+                len(losses[0]),
+                (float(losses[0].sum()), float(losses[1].sum())),
+                (float(losses[0] @ losses[0]), float(losses[1] @ losses[1])),
+                int(there.sum()),
+                tuple(int(one.sum()) for one in said),
+                tuple(int((one & there).sum()) for one in said),
+            )
+        )
+
+    def changes(self, before: Replay | None = None) -> Changes | None:
+        """None: only log loss is compared, see :func:`loss_change`."""
+        return None
+
+    def per_label(self) -> list[dict[str, Any]]:
+        """Scores of each label: how often known and true, F1, and log loss per row, before ("raw"),
+        after ("corrected"), and F1 after at the threshold ("decided"); None where it was never true
+        or decided for."""
+        known, there, *_ = self.raw.of_labels
+        f1 = [s.f1 for s in (self.raw, self.corrected, self.decided)]
+        loss = [s.of_labels[2] / np.maximum(known, 1) for s in (self.raw, self.corrected)]
+        return [
+            {
+                "label": name,
+                "known": int(known[k]),
+                "there": int(there[k]),
+                "f1": {
+                    side: None if np.isnan(one[k]) else float(one[k])
+                    for side, one in zip(("raw", "corrected", "decided"), f1, strict=True)
+                },
+                "log_loss": {"raw": float(loss[0][k]), "corrected": float(loss[1][k])},
+            }
+            for k, name in enumerate(self.classes)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result without its course, as JSON."""
+        corrector = self.corrector
+        return super().to_dict() | {
+            "labels": self.classes,
+            "decided": finite(self.decided.summary()),
+            "threshold": corrector.threshold,
+            "weights": corrector.weights,
+            "final_weights": corrector.final_weights,
+            "temperature": corrector.temperature,
+            "per_label": self.per_label(),
+            "changed_labels": self.changed,
+        }
+
+
+def decided_of(step: Step) -> NDArray[np.bool_]:
+    """The decision on each label by the threshold of that moment, shape (n, m)."""
+    decided = np.empty(step.truth.shape, np.bool_)
+    for rows, found in step.explained:
+        decided[rows] = found
+    return decided

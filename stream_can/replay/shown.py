@@ -1,0 +1,84 @@
+"""What a kind of rows shows of its replays: `Shown`, with the tables of a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from stream_can.replay.labels import RecordedRows
+from stream_can.replay.result import Replay
+from stream_can.replay.verdict import Verdict, errors
+from stream_can.row_kinds import part
+
+__all__ = ["Cells", "ScoreTable", "Shown", "judge", "shown", "verdict", "with_errors"]
+
+
+class Cells(NamedTuple):
+    """A row of a table."""
+
+    name: str
+    cells: Sequence[str]
+    style: str | None = None
+    last: bool = False
+    """Whether a section of the table ends after it."""
+
+
+class ScoreTable(NamedTuple):
+    """A table of scores; its first column has no head."""
+
+    heads: Sequence[str]
+    rows: Sequence[Cells]
+
+
+class Shown(Protocol):
+    """What a kind of rows shows of its replays: the module ``replay`` of its room."""
+
+    Result: type[Any]
+    """Its `Replay`."""
+    NOTHING: str
+    """Message where no label is known."""
+
+    def events(self, chunk: Any, classes: list[Any]) -> RecordedRows:
+        """Rows and labels of a chunk of its recording."""
+
+    def judge(self, result: Any) -> Verdict:
+        """Whether to use the corrector on this stream, how certain that is, and why."""
+
+    def head(self, result: Any) -> str:
+        """Rows, labels and classes of a result."""
+
+    def table(self, result: Any, *, verbose: bool = False) -> ScoreTable:
+        """Scores before and after."""
+
+    def notes(self, result: Any) -> Iterable[str]:
+        """Lines under the table."""
+
+
+def shown(result: Replay) -> Shown:
+    """What is shown of a replay."""
+    found: Shown = part(result.corrector.row_kind, "replay")
+    return found
+
+
+def judge(result: Replay) -> Verdict:
+    """Judge whether to use the corrector on this stream, how certain that is, and why.
+
+    A change counts beyond its 95 % interval, taken over 30 stretches of the stream (neighbouring
+    rows are alike), and from 0.1 point of accuracy or 0.002 nats of log loss on; a loss must be
+    five times as large for advice against using it. Suspicious labels are mentioned first.
+    """
+    return shown(result).judge(result)
+
+
+def verdict(result: Replay) -> str:
+    """One paragraph on whether to use the corrector on this stream, and why: the text of
+    :func:`judge`."""
+    return judge(result).text
+
+
+def with_errors(result: Replay) -> list[Cells]:
+    """A row with the standard errors of the changes of accuracy and log loss, where known."""
+    points, nats = errors(result)
+    if points != points:  # nan, as for a single stretch
+        return []
+    return [Cells("±", [f"{100 * points:.2f}", f"{nats:.4f}"], None, last=True)]

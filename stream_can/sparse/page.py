@@ -1,0 +1,82 @@
+"""What the page of a replay of rows of very many classes shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stream_can.report.figures import LABEL_RATES, rolling_accuracy, rolling_log_loss
+from stream_can.report.origin import delay
+from stream_can.report.svg import ShownPoints
+from stream_can.report.tables import tiles_of
+from stream_can.sparse.result import SparseReplay
+
+__all__ = ["FIGURES", "NOTHING", "cards", "facts", "glossary", "sub", "tail", "tiles"]
+
+NOTHING = "report: no row has a label, so there is nothing to compare"
+
+FIGURES: list[ShownPoints[Any]] = [
+    ShownPoints(
+        "Accuracy over time",
+        "Share of the rows with a label whose likeliest class it is, in a window of {window} rows;"
+        " with two standard errors.",
+        rolling_accuracy,
+    ),
+    ShownPoints(
+        "Log loss over time",
+        "Mean log loss in a window of {window} rows, with two standard errors.",
+        rolling_log_loss,
+    ),
+    LABEL_RATES,
+]
+GLOSSARY = {
+    "listed": "The row has the label among the classes that it lists.",
+    "top 5": "The label is among the five likeliest of them.",
+    "log loss": "The negative logarithm of the label's probability, in nats; of a label that is not"
+    " listed, of its share of the rest: before, all such classes have the same; after, the tail"
+    " says.",
+    "before, after": "The rows as the classifier gave them, and as they went out.",
+}
+
+
+def sub(result: SparseReplay) -> str:
+    """What was replayed."""
+    labels = f"{result.raw.n:,} with a label, labels {result.delay}"
+    return f"{result.rows:,} rows, {labels}, {result.corrector.n_classes:,} classes"
+
+
+def tiles(result: SparseReplay) -> str:
+    """Changes of the scores, with their values before and after."""
+    raw, after, changes = result.raw, result.corrected, result.changes()
+    assert changes is not None
+    points = ("points", "%")
+    return tiles_of([
+        ("accuracy", 100 * raw.accuracy, 100 * after.accuracy, 100 * changes.accuracy.error, ".2f",
+         points),
+        ("top 5", 100 * raw.top5, 100 * after.top5, None, ".2f", points),
+        ("listed", 100 * raw.listed, 100 * after.listed, None, ".2f", points),
+        ("log loss", raw.log_loss, after.log_loss, changes.log_loss.error, ".4f", ("", "nats")),
+    ])  # fmt: skip
+
+
+def cards(result: SparseReplay) -> list[str]:
+    """No tables."""
+    return []
+
+
+def tail(result: SparseReplay) -> str:
+    """Nothing more."""
+    return ""
+
+
+def facts(result: SparseReplay) -> list[tuple[str, str]]:
+    """Settings and labels."""
+    corrector = result.corrector
+    return [
+        ("settings", f"half_life {corrector.half_life:g}, at most {corrector.m:,} classes"),
+        ("labels", f"{result.learned:,} learned; {delay(result)}"),
+    ]
+
+
+def glossary(result: SparseReplay) -> dict[str, str]:
+    """What the words mean."""
+    return GLOSSARY

@@ -1,0 +1,152 @@
+"""What is shown of a replay of rows of very many classes: verdict, table, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stream_can.recording.output import CorrectedFile
+from stream_can.recording.sparse import SparseChunk, SparseRecording
+from stream_can.replay.asking import asked_labels
+from stream_can.replay.deployed import Deployed
+from stream_can.replay.effect import NATS, POINTS, Effect
+from stream_can.replay.episodes import worse_in_words
+from stream_can.replay.labels import RecordedRows
+from stream_can.replay.shown import Cells, ScoreTable
+from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, late_labels
+from stream_can.sparse.corrector import SETTINGS, SparseCorrector
+from stream_can.sparse.kind import classes_of
+from stream_can.sparse.result import SparseReplay
+from stream_can.sparse.scores import SparseScores
+
+__all__ = [
+    "NOTHING",
+    "OPTIONS",
+    "SETTINGS",
+    "Result",
+    "corrected_file",
+    "deployed",
+    "events",
+    "head",
+    "judge",
+    "new_corrector",
+    "notes",
+    "open_recording",
+    "table",
+]  # fmt: skip
+
+
+Result = SparseReplay
+
+NOTHING = "No row has a label, so there is nothing to compare."
+
+
+def events(chunk: SparseChunk, classes: list[Any]) -> RecordedRows:
+    """Rows and labels of a chunk."""
+    which = np.flatnonzero(chunk.arrives)
+    told = np.empty(len(which), object)
+    told[:] = [chunk.labels[i] for i in which.tolist()]
+    at = None if chunk.label_time is None else chunk.label_time[which]
+    return RecordedRows(
+        chunk.first, chunk.rows, chunk.labels, chunk.time, which + chunk.first, told, at
+    )
+
+
+def head(result: SparseReplay) -> str:
+    """Rows, labels and classes."""
+    listed = result.classes_listed / max(result.rows, 1)
+    return (
+        f"{result.rows:,} rows of {listed:.1f} classes, {result.raw.n:,} with a label,"
+        f" {result.corrector.n_classes:,} classes; labels {result.delay},"
+        f" {result.learned:,} learned"
+    )
+
+
+def table(result: SparseReplay, *, verbose: bool = False) -> ScoreTable:
+    """Scores before and after."""
+    return ScoreTable(
+        ("accuracy %", "top 5 %", "listed %", "log loss"),
+        [Cells("before", _cells(result.raw)), Cells("after", _cells(result.corrected), "bold")],
+    )
+
+
+def _cells(scores: SparseScores) -> list[str]:
+    shares = (scores.accuracy, scores.top5, scores.listed)
+    return [*(f"{100 * one:.2f}" for one in shares), f"{scores.log_loss:.4f}"]
+
+
+def notes(result: SparseReplay) -> Iterator[str]:
+    """Notes under the table, and changes by label rate."""
+    yield (
+        "log loss in nats; a label that a row does not list has its share of the rest, before alike"
+        " for all such classes, after as the tail has it"
+    )
+    for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
+        for rate, scores in rates.items():
+            change = 100 * (scores.accuracy - result.raw.accuracy)
+            nats = scores.log_loss - result.raw.log_loss
+            yield f"{100 * rate:g} % of the labels{how}: {change:+.2f} points, {nats:+.4f} nats"
+
+
+def judge(result: SparseReplay) -> Verdict:
+    """Judge by accuracy and log loss, see :func:`stream_can.replay.judge`."""
+    raw, after, changes = result.raw, result.corrected, result.changes()
+    if raw.n < FEW or changes is None:
+        return few_labels(f"{raw.n:,} rows have one")
+    points, nats = Effect(changes.accuracy, POINTS / 100), Effect(changes.log_loss, NATS)
+    numbers = (
+        f"accuracy {100 * raw.accuracy:.2f} % before and {100 * after.accuracy:.2f} % after, log"
+        f" loss {raw.log_loss:.4f} before and {after.log_loss:.4f} after: {changes.in_words()}"
+    )
+    lists = (
+        f"The rows list the label in {100 * raw.listed:.1f} % as they came and in"
+        f" {100 * after.listed:.1f} % as they were sent; among the first five it is in"
+        f" {100 * raw.top5:.1f} % and {100 * after.top5:.1f} %."
+    )
+    deploys = (points.up or nats.down) and not (points.down or nats.up)
+    why = [*asked_labels(result), *late_labels(result)]
+    why += worse_in_words(result.alarm, dates=result.dates)
+    return Verdict(conclusion(points, nats, numbers), lists, tuple(why), deploys)
+
+
+# ---- what is replayed
+
+OPTIONS = ("ask", "output")
+"""Options of ``stream-can replay`` that not all kinds of rows have."""
+
+
+def open_recording(
+    file: Path, classes: str | None, places: Mapping[str, str], form: Mapping[str, Any]
+) -> SparseRecording:
+    """Open a file, see :func:`stream_can.dense.replay.open_recording`."""
+    numbered = classes_of(classes) != "any"
+    more = {name: value for name, value in form.items() if "time" in name}
+    return SparseRecording(file, numbered=numbered, **places, **more)
+
+
+def new_corrector(
+    recording: SparseRecording, classes: str | None, settings: dict[str, Any]
+) -> SparseCorrector:
+    """A corrector for a recording."""
+    return SparseCorrector(classes_of(classes), **settings)
+
+
+def corrected_file(
+    path: Path, recording: SparseRecording, corrector: SparseCorrector
+) -> CorrectedFile:
+    """A file for the corrected rows."""
+    return CorrectedFile(path, None)
+
+
+def deployed(
+    recording: SparseRecording, classes: str | None, settings: Mapping[str, Any]
+) -> Deployed:
+    """The corrector as commands write it."""
+    return Deployed(
+        "from stream_can.sparse import SparseCorrector", "SparseCorrector", classes_of(classes),
+        settings, flags=["--sparse"], begins={} if classes is None else {"classes": classes},
+        serves={"n_classes": classes} if str(classes).isdigit() else {}, in_topics=False,
+    )  # fmt: skip

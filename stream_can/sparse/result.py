@@ -1,0 +1,82 @@
+"""A replay of rows of very many classes: scores and their course."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_can.learner import Learner
+from stream_can.replay.episodes import milliseconds
+from stream_can.replay.result import Replay
+from stream_can.replay.steps import ModelColumns, Step
+from stream_can.sparse.scores import SparseScores
+
+__all__ = ["SparseMoment", "SparseReplay"]
+
+
+class SparseMoment(NamedTuple):
+    """The stream during one step."""
+
+    row: int
+    """Number of rows so far."""
+    time: Any
+    """Time of the step's last prediction; None where unknown."""
+    labelled: int
+    """Number of rows of the step with a known label."""
+    hits: tuple[float, float]
+    """Number of those that were right: raw, corrected."""
+    losses: tuple[float, float]
+    """Sums of their log losses: raw, corrected."""
+    squares: tuple[float, float]
+    """Sums of the squares of these."""
+
+
+class SparseReplay(Replay):
+    """Result of a replay of rows of very many classes."""
+
+    def __init__(
+        self, learner: Learner, models: ModelColumns | None = None, *, watch: bool = False
+    ) -> None:
+        super().__init__(learner, models, watch=watch)
+        self.raw, self.corrected = SparseScores(), SparseScores()
+        self.classes_listed = 0
+        """Total number of classes listed by rows."""
+
+    @staticmethod
+    def explain(truth: list[Any], *, paths: bool) -> list[Any]:
+        """Rank and probability of the known labels: of an unlisted class they are what the
+        corrector says when the row is sent."""
+        return truth
+
+    def score(self, step: Step) -> None:
+        """Score the rows of a step, and add its moment."""
+        self.classes_listed += sum(map(len, step.rows))
+        found = np.concatenate([one.found for one in step.explained]).reshape(-1, 2, 2)
+        before, after = [
+            one.add_checked(found[:, side, 0], found[:, side, 1])
+            for side, one in enumerate((self.raw, self.corrected))
+        ]
+        if self.alarm is not None:
+            known = [label is not None for label in step.truth]
+            times = None if step.time is None else milliseconds(step.time[known])
+            self.alarm.learn_scored(before, after, times)
+        self.moments.append(
+            SparseMoment(
+                self.rows,
+                None if step.time is None else step.time[-1],
+                len(found),
+                (float(before.hits.sum()), float(after.hits.sum())),
+                (float(before.losses.sum()), float(after.losses.sum())),
+                (float(before.losses @ before.losses), float(after.losses @ after.losses)),
+            )
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result without its course, as JSON."""
+        return super().to_dict() | {
+            "classes": self.corrector.n_classes,
+            "listed_a_row": self.classes_listed / self.rows if self.rows else None,
+            "weights": self.corrector.weights,
+            "final_weights": self.corrector.final_weights,
+        }
