@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, NoOffsetForPartitionError
+from kafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from stream_can.kafka.client import consumer as consumer_module
 from stream_can.kafka.client import member as member_module
@@ -378,6 +378,37 @@ def test_poll_between_assignment_and_restore(broker: Broker) -> None:
     with pytest.raises(NoOffsetForPartitionError):
         polls()
     p.client.close()
+
+
+def test_committed_offsets_that_retention_deleted(broker: Broker) -> None:
+    """Before, a worker began again for ever: it never came to take over, which goes on elsewhere or
+    says what to do."""
+    p = Pass(broker.bootstrap_servers)
+    produce(p.servers, [(p.input, 0, b"k", b"%d" % i) for i in range(50)])
+    token = p.open().token
+    p.send(1)
+    p.commit(token, 10)
+    p.client.close()
+    admin = KafkaAdminClient(bootstrap_servers=p.servers)
+    admin.delete_records({TopicPartition(p.input, 0): 30})
+    admin.close()
+    again = Client([p.servers], p.name, "0", input=p.input)
+    again.open()
+    member = again.member
+    wait("a rebalance", lambda: member.poll(100) or member.rebalanced)
+
+    def polls() -> None:
+        for _ in range(50):
+            member._consumer.poll(100)
+
+    with pytest.raises(OffsetOutOfRangeError):
+        polls()
+    for _ in range(50):
+        assert member.poll(100) == {}
+    assert wait("assignment", member.take_rebalance).partitions == (0,)
+    member.start_at(0, 30)
+    assert wait("records", lambda: member.poll(100))[p.input, 0][0].offset == 30
+    again.close()
 
 
 def test_what_was_fetched_of_a_held_partition_comes_when_it_is_read_again(broker: Broker) -> None:
