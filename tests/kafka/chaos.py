@@ -36,11 +36,12 @@ with warnings.catch_warnings():
     from kafka import KafkaProducer
     from kafka.errors import KafkaError
 
-from stream_can.kafka.client.guards import close
+from stream_can.kafka.client.guards import close, create_no_topics
 from tests.kafka import faults, formats
 from tests.kafka.broker.broker import USERS, VERSIONS, Broker, Cluster
 from tests.kafka.broker.registry import Apicurio
 from tests.kafka.faults import SmallDisk
+from tests.kafka.recorder import Records
 from tests.kafka.streams import COMMAND, App, label, labels_of, with_clock
 from tests.kafka.users import allow, better, rights, sasl
 from tests.programs import PATIENCE, wait
@@ -181,11 +182,13 @@ class Writer(threading.Thread):
             for one in [*right, *([wrong] if rng.random() < 0.01 else [])]:
                 due.append((time.monotonic() + LABEL_DELAY, to, key, one))
             try:
-                producer = producer or KafkaProducer(
-                    bootstrap_servers=self.app.servers, linger_ms=20, delivery_timeout_ms=60_000,
-                    request_timeout_ms=10_000, reconnect_backoff_max_ms=500,
-                    metadata_max_age_ms=1_000,
-                )  # fmt: skip
+                if producer is None:
+                    producer = KafkaProducer(
+                        bootstrap_servers=self.app.servers, linger_ms=20,
+                        delivery_timeout_ms=60_000, request_timeout_ms=10_000,
+                        reconnect_backoff_max_ms=500, metadata_max_age_ms=1_000,
+                    )  # fmt: skip
+                    create_no_topics(producer)  # a fault deletes one
                 for value in values:
                     self._send(producer, "input", partition, key, value)
                 while due and due[0][0] < time.monotonic():
@@ -259,6 +262,10 @@ class Chaos:
         """What to do first; afterwards it is drawn."""
         self.behind = 0.0
         """Seconds from the last fault until everything written was committed."""
+        self.records = Records(
+            self.app.servers, [f"{self.app.id}-{kind}" for kind in ("in", "sent", "labels")]
+        )
+        """What was deleted and will be judged."""
         self.writer = Writer(self.app, rate, seed, None if registry is None else Avro(self.app))
 
     def run(self, seconds: float) -> int:
@@ -289,9 +296,10 @@ class Chaos:
                 process.terminate()
             codes = [process.wait(PATIENCE) for process in self.workers.values()]
             assert codes == [0] * len(codes), f"exit codes {codes}"
-            return self.app.verify(self.plain, **self.reads())
+            return self.app.verify(self.plain, recorded=self.records.of(), **self.reads())
         finally:
             self.app.close()
+            self.records.stop()
             self.writer.ended.set()
             for process in self.workers.values():
                 process.kill()
@@ -331,16 +339,22 @@ class Chaos:
             partial(faults.wrong_clocks, self): 1,
             partial(faults.foreign_records, self): 1,
             partial(faults.delete_dead_letters, self): 0.5,
+            partial(faults.delete_learned, self): 2,
+            partial(faults.delete_unlearned, self): 0.5,
+            partial(faults.delete_uncorrected, self): 0.5,
+            partial(faults.make_labels_again, self): 0.5,
         }
         return found | ({partial(self.disk.fill, self): 1} if self.disk else {})
 
-    def begin(self, name: str, ahead: int = 0) -> None:
-        """Start a worker, with a clock that is so many seconds ahead."""
+    def begin(
+        self, name: str, ahead: int = 0, *, learn: bool = True, more: Sequence[str] = ()
+    ) -> None:
+        """Start a worker, with a clock that is so many seconds ahead, and more options."""
         log = self.directory / f"{name}.log"
         self.seen[name] = log.stat().st_size if log.exists() else 0
-        self.workers[name] = self.app.process(
-            self.directory, name, command=with_clock(ahead) if ahead else COMMAND
-        )
+        command = with_clock(ahead) if ahead else COMMAND
+        command = [*command, *more, *([] if learn else ["--learn=false"])]
+        self.workers[name] = self.app.process(self.directory, name, command=command)
 
     def says(self, names: Sequence[str], text: str) -> None:
         """Wait until one of these workers, which learns, has said this; all others go on."""
@@ -399,13 +413,16 @@ class Chaos:
     def join_and_leave(self) -> None:
         self.counts["worker joined and left"] += 1
         self.begin("2")
-        process = self.workers["2"]
         self.wait_for("2")
         self.sleep(0.5, 2)
+        self.leave("2")
+
+    def leave(self, name: str) -> None:
+        """A worker stops in order, and is not started again."""
+        process = self.workers.pop(name)
         process.terminate()
         code = process.wait(PATIENCE)
-        assert code == 0, f"{self.directory}/2.log: left with {code}"
-        del self.workers["2"]
+        assert code == 0, f"{self.directory}/{name}.log: left with {code}"
 
     def kill_broker(self) -> None:
         self.counts["broker kill -9"] += 1
@@ -521,10 +538,11 @@ def main() -> None:
     columns += " with several labels" if options.several else ""
     found = checked.labels["learned"] + checked.labels["learned late"]
     share = found / max(1, found + checked.labels["given up"])
+    lost = ", ".join(f"{n} {what}" for what, n in sorted(checked.lost.items()) if n) or "nothing"
     print(
         f"{options.version} seed {options.seed}{columns}: exact, {compared} records,"
         f" {checked.states} states, {takeovers} takeovers, labels: {dict(checked.labels)},"
-        f" {share:.1%} found their prediction; {done};"
+        f" {share:.1%} found their prediction; deleted before it was read: {lost}; {done};"
         f" caught up {chaos.behind:.0f} s after the last"
     )
 

@@ -14,10 +14,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from stream_can.kafka.client.guards import ClientError
+from stream_can.kafka.stored import StoredState
 from stream_can.learner import SentBatch, SentLane
 from tests.kafka.broker.broker import Broker
+from tests.kafka.streams import App, state_of
 from tests.kafka.topics import create, delete, grow, produce, read, until_closed
 from tests.kafka.users import allow, lacks, learners, needed_to_start, rights, take_away
 from tests.programs import wait
@@ -92,6 +96,117 @@ def revoke_right(chaos: Chaos) -> None:
     time.sleep(1)  # the brokers tell each other
     for name in concerned:
         chaos.begin(name)
+
+
+def delete_learned(chaos: Chaos) -> None:
+    """Retention takes what was read: input that was corrected, labels and sent batches that were
+    learned. Who takes over finds no predictions there to wait for their label."""
+    app, rng = chaos.app, chaos.rng
+    state, committed = wait("positions", lambda: positions(app))
+    memory = state.memory
+    kind = rng.choice(["in", "labels", "sent", "begun"])
+    chaos.counts[f"{'sent' if kind == 'begun' else kind} deleted, read"] += 1
+    read = {"in": committed, "labels": memory.labels, "sent": memory.sent, "begun": memory.begun}
+    topic = f"{app.id}-{'sent' if kind == 'begun' else kind}"
+    chaos.records.now[topic].delete(read[kind])
+    if kind == "sent" and rng.random() < 0.7:
+        chaos.kill_worker()
+
+
+def delete_unlearned(chaos: Chaos) -> None:
+    """Retention takes sent batches and labels that nobody has learned: the next learner goes on
+    behind them, and says so."""
+    app, rng = chaos.app, chaos.rng
+    kinds = rng.choice([["sent"], ["labels"], ["sent", "labels"]])
+    chaos.counts[f"{' and '.join(kinds)} deleted, not learned"] += 1
+    for name in "01":
+        chaos.workers[name].kill()
+        chaos.workers[name].wait()
+    chaos.begin("2", learn=False)
+    chaos.wait_for("2")
+    chaos.sleep(1, 3)
+    chaos.leave("2")
+    for kind in kinds:
+        recorder = chaos.records.now[f"{app.id}-{kind}"]
+        recorder.until_end()
+        recorder.delete(recorder.positions)
+    for name in "01":
+        chaos.begin(name)
+    chaos.says("01", "at which learning was, is not there")
+
+
+def delete_uncorrected(chaos: Chaos) -> None:
+    """Retention takes input that nobody has corrected: workers end and name it, and go on behind it
+    where they are told to."""
+    app = chaos.app
+    for name in "01":
+        chaos.workers[name].kill()
+        chaos.workers[name].wait()
+    chaos.sleep(0.5, 2)
+    _, committed = wait("positions", lambda: positions(app))
+    recorder = chaos.records.now[app.given["input"]]
+    recorder.until_end()
+    # What the killed workers had open may have been committed since: only what lies behind counts.
+    if not all(recorder.positions[p] > committed.get(p, 0) for p in range(app.partitions)):
+        return  # else a worker without a gap would go on
+    chaos.counts["in deleted, not corrected"] += 1
+    recorder.delete(recorder.positions)
+    for name in "01":
+        chaos.begin(name)
+    chaos.refused("01", "are gone; --reset-offsets goes on")
+    for name in "01":
+        chaos.begin(name, more=["--reset-offsets"])
+    ends = dict(recorder.positions)
+    wait(
+        "it goes on behind the gap",
+        lambda: (
+            (found := positions(app)) and all(found[1].get(p, 0) >= at for p, at in ends.items())
+        ),
+    )
+    for name in "01":
+        chaos.workers[name].kill()
+        chaos.workers[name].wait()
+        chaos.begin(name)
+
+
+def make_labels_again(chaos: Chaos) -> None:
+    """The topic of labels is deleted, and another one of its name made, beside workers or before
+    they start again; it is read from its beginning."""
+    app, rng = chaos.app, chaos.rng
+    running = rng.random() < 0.5
+    chaos.counts[f"labels made again {'beside workers' if running else 'while none ran'}"] += 1
+    if not running:
+        for name in "01":
+            chaos.workers[name].kill()
+            chaos.workers[name].wait()
+        chaos.sleep(1, 3)
+    with chaos.writer.held():
+        chaos.records.make_again(app.given["labels"], {"retention.ms": "-1"}, app.label_partitions)
+    # Who saw that it was missing learns no more, as docs/operations.md says.
+    for name in "01":
+        if not running or rng.random() < 0.5:
+            chaos.workers[name].kill()
+            chaos.workers[name].wait()
+            chaos.begin(name)
+
+
+def positions(app: App) -> tuple[StoredState, dict[int, int]] | None:
+    """The newest state, and what the group has committed of the input; None where the brokers do
+    not say so now."""
+    with contextlib.suppress(KafkaError, ClientError, OSError):
+        admin = KafkaAdminClient(bootstrap_servers=app.servers)
+        try:
+            found = admin.list_group_offsets([app.id])[app.id]
+        finally:
+            admin.close()
+        state = state_of(app)
+        if state is not None:
+            return state, {
+                tp.partition: at.offset
+                for tp, at in found.items()
+                if tp.topic == app.given["input"] and at.offset >= 0
+            }
+    return None
 
 
 def wrong_clocks(chaos: Chaos) -> None:

@@ -4,15 +4,20 @@ Every record of the input has one output or dead letter; every output is what th
 state that it names make of its row; every state is what the state before and the events between
 their offsets make, in their order, with a join in plain Python; and all of it bit by bit. States
 have to be kept: a topic of theirs that was compacted cannot be judged.
+
+Where records were deleted while the application ran, they are judged from what a `recorder` kept.
+What was deleted before anybody read it is lost: nothing but what lies before the deleted offset
+may be, a state that skips it goes on there exactly, and it is counted.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -22,9 +27,10 @@ from stream_can import Corrector
 from stream_can.kafka import Settings
 from stream_can.kafka.state import read_index, read_memory
 from stream_can.learner import read_sent
-from stream_can.learner.saved import opened
+from stream_can.learner.saved import SavedHead, opened
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.snapshot import is_of_kind
+from tests.kafka.recorder import Recording, held_now
 from tests.kafka.topics import read
 
 OVERHEAD = 480
@@ -46,6 +52,8 @@ class Verdict:
     correctors: dict[Lane, Corrector] = field(default_factory=dict)
     """Of the last state."""
     requests: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
+    """What was deleted before it was read, by what it was."""
 
 
 @dataclass(eq=False)
@@ -61,6 +69,8 @@ class Row:
     fair: bool = True
     """Whether its label was not asked for because of what is in the row."""
     labelled: bool = False
+    number: int = -1
+    """Of all rows in the order in which they are learned."""
     known: dict[str, bool] = field(default_factory=dict)
     """Of several labels those that somebody has said."""
 
@@ -127,7 +137,7 @@ class Plain:
                 del self.held[key]
                 self.prior(one)
         corrector = self.corrector(row.lane)
-        self.last[row.lane] = self.number
+        self.last[row.lane] = row.number = self.number
         self.number += 1
         corrector.observe_one(row.p, **({"segments": row.columns} if row.columns else {}))
         if row.id is None:
@@ -144,10 +154,26 @@ class Plain:
             self.teach(row, self.held.pop(waiting[0]).name)
             self.outcomes["learned late"] += 1
         while self.size > self.settings.recent_mb * 2**20:
-            gone = self.rows.popleft()
-            self.size -= gone.size
-            if self.of[gone.lane].get(gone.id or b"") is gone:
-                del self.of[gone.lane][gone.id or b""]
+            self.forget()
+
+    def copied(self) -> Any:
+        """Another one that knows the same."""
+        return copy.deepcopy(self, {id(self.settings): self.settings})
+
+    def forget(self) -> Row:
+        """The oldest prediction waits no more."""
+        gone = self.rows.popleft()
+        self.size -= gone.size
+        if self.of[gone.lane].get(gone.id or b"") is gone:
+            del self.of[gone.lane][gone.id or b""]
+        return gone
+
+    def forget_before(self, number: int) -> int:
+        """The predictions before this one wait no more; how many had no label."""
+        waited = 0
+        while self.rows and self.rows[0].number < number:
+            waited += not self.forget().labelled
+        return waited
 
     def teach(self, row: Row, name: Any, other: list[float] | None = None) -> None:
         row.labelled = True
@@ -325,6 +351,7 @@ def judge(
     *,
     read_label: Callable[[Any], Label | None] | None = None,
     parse: Callable[[bytes], Any] = json.loads,
+    recorded: Mapping[str, Sequence[Recording]] | None = None,
 ) -> Verdict:
     """Judge all that the topics of an application hold.
 
@@ -334,16 +361,20 @@ def judge(
         Reads the record of a label; None where that is none.
     parse
         Reads the message of a prediction, or of an output.
+    recorded
+        What topics held, by name, where more than they hold now.
     """
     s, verdict = settings, Verdict()
     states = states_of(servers, s.state_topic)
-    sent = partitions_of(servers, s.sent_topic)
-    labels = partitions_of(servers, s.labels) if s.labels else {}
+    topics = {name: found for name, found in (recorded or {}).items()}
+    for name in filter(None, (s.sent_topic, s.labels, s.input)):
+        topics[name] = topics.get(name) or [held_now(servers, name)]
     read_label = read_label or json_label(s)
     letters = partitions_of(servers, s.dead_letters)
-    dead = {letter_of(one) for found in letters.values() for one in found}
-    assert len(dead) == sum(map(len, letters.values())), "a record has two dead letters"
-    verdict.dead_letters = len(dead)
+    dead = Counter(letter_of(one) for found in letters.values() for one in found)
+    for (topic, *_), n in dead.items():
+        assert n <= len(topics.get(topic, [""])), "a record has two dead letters"
+    verdict.dead_letters = dead.total()
     random: set[Any] | None = None
     if s.ask is not None:
         requests = [one for found in partitions_of(servers, s.requests_topic).values()
@@ -358,9 +389,10 @@ def judge(
         random = {
             place for place, one in zip(where, says, strict=True) if one["reason"] == "random"
         }
-    judge_states(states, sent, labels, read_label, s, verdict, dead, random)
+    judge_states(states, topics, read_label, s, verdict, dead, random)
     if s.input:
-        judge_outputs(servers, s, states, dead, parse, verdict)
+        judge_outputs(servers, s, states, topics, dead, parse, verdict)
+    assert not +dead, f"dead letters of what is none: {+dead}"
     return verdict
 
 
@@ -411,14 +443,8 @@ def judge_answers(servers: str, s: Settings, answers: list[Answered]) -> int:
 
 
 def partitions_of(servers: str, topic: str) -> dict[int, list[Any]]:
-    from kafka import KafkaConsumer
-
-    consumer = KafkaConsumer(bootstrap_servers=servers)
-    try:
-        numbers = sorted(consumer.partitions_for_topic(topic) or ())
-    finally:
-        consumer.close()
-    return {p: read(servers, topic, p) for p in numbers}
+    """What each partition of a topic holds now."""
+    return held_now(servers, topic).records
 
 
 def letter_of(record: Any) -> tuple[str, int, int]:
@@ -431,12 +457,11 @@ def letter_of(record: Any) -> tuple[str, int, int]:
 
 def judge_states(
     states: list[State],
-    sent: dict[int, list[Any]],
-    labels: dict[int, list[Any]],
+    topics: Mapping[str, Sequence[Recording]],
     read_label: Callable[[Any], Label | None],
     s: Settings,
     verdict: Verdict,
-    dead: set[tuple[str, int, int]],
+    dead: Counter[tuple[str, int, int]],
     random: set[Any] | None,
 ) -> None:
     """Every state is made of the one before, and nothing comes twice."""
@@ -444,25 +469,152 @@ def judge_states(
     assert not first.lanes, "the first state knows nothing"
     begins = {model: loaded(data) for model, data in first.begins.items()}
     plain, before = (SeveralPlain if s.several else Plain)(s, begins), first
+    plays = Plays(first.memory.sent)
     for state in states[1:]:
         assert state.index.mark == first.index.mark
-        clock = opened(state.memory.learner)[0].clock
-        plain.until = -math.inf if clock is None else clock
-        events = list(between(before, state, sent, labels, s, read_label, dead, random))
-        for event in sorted(events, key=lambda one: one[:4]):
-            if event.kind == 0:
-                plain.predict(*event.what)
-            else:
-                plain.label(event.what)
-        both = sorted(plain.correctors, key=str), sorted(state.lanes, key=str)
-        assert both[0] == both[1], state.number
-        for lane, data in state.lanes.items():
-            assert plain.correctors[lane].to_bytes() == data, (state.number, lane)
-        assert plain.clock == plain.until, state.number
+        head = opened(state.memory.learner)[0]
+        steps = [
+            Step.between(before, state, topics[name], name, name == s.sent_topic)
+            for name in filter(None, (s.sent_topic, s.labels))
+        ]
+        events = sorted(events_of(steps, state, s, read_label, random), key=lambda one: one[:4])
+        # A process that takes over finds predictions deleted which wait for their label, and goes
+        # on behind what was deleted before it was learned. Neither is said but by what follows.
+        number = plain.number
+        oldest = plain.rows[0].number if plain.rows else number
+        gone = plays.gone(oldest, head.oldest, steps[0].now.deleted)
+        gone = number if steps[0].made_again else gone
+        passes = [False, True] if all(one.may_pass for one in steps) and events else [False]
+        bad = Counter(
+            (s.labels or "", one.partition, one.offset[0])
+            for one in events
+            if one.kind and one.what is None
+        )
+        undead = not bad <= dead and f"no dead letters of {bad - dead}"
+        ways = list(itertools.product([0, gone] if gone else [0], passes))
+        for forgotten, passed in ways:
+            trial = plain.copied() if len(ways) > 1 else plain
+            waited = trial.forget_before(forgotten)
+            trial.until = -math.inf if head.clock is None else head.clock
+            for event in [] if passed else events:
+                if event.kind == 0:
+                    trial.predict(*event.what)
+                elif event.what is not None:
+                    trial.label(event.what)
+            if (wrong := differs(trial, state, head) or (not passed and undead)) is False:
+                break
+        else:
+            raise AssertionError(f"state {state.number}: {wrong}")
+        plain = trial
+        verdict.lost["predictions that waited for a label"] += waited
+        if passed:
+            verdict.lost["labels"] += sum(one.kind for one in events)
+            verdict.lost["rows to learn"] += sum(not one.kind for one in events)
+        else:
+            dead -= bad
+        verdict.lost["labels"] += steps[-1].left if s.labels else 0
+        skipped = steps[0].moved and steps[0].may_pass and (passed or plain.number == number)
+        plays.add(plain.number, state.memory.sent, skipped)
         before = state
         verdict.states += 1
     verdict.labels, verdict.number = plain.outcomes, before.number
     verdict.correctors = plain.correctors
+
+
+def differs(plain: Plain, state: State, head: SavedHead) -> Any:
+    """In what a state is not what was made; False where it is."""
+    if plain.correctors.keys() != state.lanes.keys():
+        return sorted(plain.correctors, key=str), sorted(state.lanes, key=str)
+    for lane, data in state.lanes.items():
+        if plain.correctors[lane].to_bytes() != data:
+            return lane
+    if plain.clock != plain.until:
+        return plain.clock, plain.until
+    if plain.number != state.memory.number:
+        return plain.number, state.memory.number
+    if {one.id for one in plain.held.values()} != {one.id for one in head.held}:
+        return "held labels", len(plain.held), len(head.held)
+    return False
+
+
+class Plays:
+    """Which sent batches were played together: a process that takes over needs them all."""
+
+    def __init__(self, sent: Mapping[int, int]) -> None:
+        self._ends = dict(sent)
+        self._played: list[tuple[int, dict[int, int] | None]] = []
+        """The number behind the rows of each, and where it began in the partitions that moved; None
+        where nothing before can be played again."""
+
+    def add(self, number: int, sent: Mapping[int, int], skipped: bool) -> None:
+        """A state, whose next row has this number; whether sent batches may have been skipped."""
+        if skipped:
+            self._played.append((number, None))
+        elif number == (self._played[-1][0] if self._played else 0):
+            return  # what moved without a row counts with the next
+        else:
+            moved = {p: self._ends.get(p, 0) for p in sent if sent[p] != self._ends.get(p, 0)}
+            self._played.append((number, moved))
+        self._ends = dict(sent)
+
+    def gone(self, oldest: int, now: int, deleted: Mapping[int, int]) -> int:
+        """Before which number predictions cannot be played again, where that may be why the oldest
+        that is kept is another one now; else 0."""
+        found = [
+            number
+            for number, begun in self._played
+            if oldest < number <= now
+            and (begun is None or any(at < deleted.get(p, 0) for p, at in begun.items()))
+        ]
+        return max(found, default=0)
+
+
+class Step(NamedTuple):
+    """From one state to the next in one topic."""
+
+    is_sent: bool
+    now: Recording
+    spans: dict[int, tuple[int, int]]
+    """Of each partition the offsets."""
+    made_again: bool
+    left: int
+    """How many records of the topic before, of the same name, nobody read."""
+
+    @classmethod
+    def between(
+        cls, before: State, state: State, found: Sequence[Recording], topic: str, is_sent: bool
+    ) -> Step:
+        was, now = (one.memory.topics.get(topic, "") for one in (before, state))
+        starts, stops = (
+            one.memory.sent if is_sent else one.memory.labels for one in (before, state)
+        )
+        if made_again := (was != now and len(found) > 1):
+            left = sum(
+                record.offset >= starts.get(p, 0)
+                for p, records in recording_of(found, was).records.items()
+                for record in records
+            )
+            starts = {}
+        spans = {p: (starts.get(p, 0), stop) for p, stop in stops.items()}
+        assert all(start <= stop for start, stop in spans.values()), spans
+        return cls(is_sent, recording_of(found, now), spans, made_again, left if made_again else 0)
+
+    @property
+    def moved(self) -> bool:
+        return self.made_again or any(start < stop for start, stop in self.spans.values())
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether it may go on behind what was deleted: wherever it moved it is there exactly."""
+        return all(
+            stop == self.now.deleted.get(p) for p, (start, stop) in self.spans.items()
+            if start < stop
+        )  # fmt: skip
+
+
+def recording_of(found: Sequence[Recording], id: str) -> Recording:
+    """That of a topic's id."""
+    return next((one for one in found if one.id in ("", id)), found[0])
 
 
 def steady(times: list[float]) -> Iterator[float]:
@@ -472,80 +624,95 @@ def steady(times: list[float]) -> Iterator[float]:
         yield min(time, behind[(len(behind) - 1) // 2]) if behind else time
 
 
-def between(
-    before: State,
+def events_of(
+    steps: Sequence[Step],
     state: State,
-    sent: dict[int, list[Any]],
-    labels: dict[int, list[Any]],
     s: Settings,
     read_label: Callable[[Any], Label | None],
-    dead: set[tuple[str, int, int]],
     random: set[Any] | None,
 ) -> Iterator[Event]:
-    """The events between the offsets of two states."""
-    for p, records in sent.items():
-        start, stop = before.memory.sent.get(p, 0), state.memory.sent.get(p, 0)
-        assert start <= stop
-        latest = -math.inf
-        mine = [
-            (record, read_sent(record.value))
-            for record in records
-            if start <= record.offset < stop
-            and dict(record.headers).get("stream-can-mark") == state.index.mark.encode()
-        ]
-        times = [min(t, record.timestamp / 1000) for record, b in mine for t in b.times.tolist()]
-        count = steady(times)
-        for record, batch in mine:
-            places = batch.places()
-            for i, id in enumerate(batch.ids):
-                lane = batch.lanes[batch.of[i]]
-                time = next(count)
-                latest = latest if math.isnan(time) else max(latest, time)
-                columns = {c: texts[i] for c, texts in batch.columns.items()} or None
-                p_, receipt = lane.raw[places[i]], lane.receipts[places[i]].copy()
-                size = OVERHEAD + len(id or b"") + 16 * len(p_) + receipt.nbytes
-                size += sum(len(text or "") for text in (columns or {}).values())
-                place = (p, int(batch.numbers[i])) if s.input else (id or b"").decode()
-                fair = random is None or place in random
-                row = Row(lane.name, id, p_, receipt, columns, size, fair)
-                yield Event(latest, 0, p, (record.offset, i), (row, time))  # type: ignore[arg-type]
-    for p, records in labels.items():
-        start, stop = before.memory.labels.get(p, 0), state.memory.labels.get(p, 0)
-        assert start <= stop
-        latest = -math.inf
-        told = []
-        for record in records:
-            if not start <= record.offset < stop:
-                continue
-            one = read_label(record)
-            is_dead = (s.labels, p, record.offset) in dead
-            assert is_dead == (one is None and record.value is not None), record
-            if one is not None:
-                told.append((record, one))
-        count = steady([math.nan if one.time is None else one.time for _, one in told])
-        for record, one in told:
+    """The events from one state to the next; that of a label which is none has nothing."""
+    for step in steps:
+        for p, (start, stop) in step.spans.items():
+            records = [one for one in step.now.records.get(p, []) if start <= one.offset < stop]
+            if step.is_sent:
+                yield from rows_of(p, records, state, s, random)
+            else:
+                yield from labels_of(p, records, read_label)
+
+
+def rows_of(
+    p: int, records: list[Any], state: State, s: Settings, random: set[Any] | None
+) -> Iterator[Event]:
+    latest = -math.inf
+    mine = [(record, read_sent(record.value)) for record in records if is_of(record, state)]
+    times = [min(t, record.timestamp / 1000) for record, b in mine for t in b.times.tolist()]
+    count = steady(times)
+    for record, batch in mine:
+        places = batch.places()
+        for i, id in enumerate(batch.ids):
+            lane = batch.lanes[batch.of[i]]
             time = next(count)
             latest = latest if math.isnan(time) else max(latest, time)
-            yield Event(latest, 1, p, (record.offset, 0), one)  # type: ignore[arg-type]
+            columns = {c: texts[i] for c, texts in batch.columns.items()} or None
+            p_, receipt = lane.raw[places[i]], lane.receipts[places[i]].copy()
+            size = OVERHEAD + len(id or b"") + 16 * len(p_) + receipt.nbytes
+            size += sum(len(text or "") for text in (columns or {}).values())
+            place = (p, int(batch.numbers[i])) if s.input else (id or b"").decode()
+            fair = random is None or place in random
+            row = Row(lane.name, id, p_, receipt, columns, size, fair)
+            yield Event(latest, 0, p, (record.offset, i), (row, time))
+
+
+def labels_of(
+    p: int, records: list[Any], read_label: Callable[[Any], Label | None]
+) -> Iterator[Event]:
+    latest = -math.inf
+    told = []
+    for record in records:
+        one = read_label(record)
+        if one is not None:
+            told.append((record, one))
+        elif record.value is not None:
+            yield Event(-math.inf, 1, p, (record.offset, 0), None)
+    count = steady([math.nan if one.time is None else one.time for _, one in told])
+    for record, one in told:
+        time = next(count)
+        latest = latest if math.isnan(time) else max(latest, time)
+        yield Event(latest, 1, p, (record.offset, 0), one)
 
 
 def judge_outputs(
     servers: str,
     s: Settings,
     states: list[State],
-    dead: set[tuple[str, int, int]],
+    topics: Mapping[str, Sequence[Recording]],
+    dead: Counter[tuple[str, int, int]],
     parse: Callable[[bytes], Any],
     verdict: Verdict,
 ) -> None:
-    """Every record of the input was answered once, by the state that its output names."""
+    """Every record of the input was answered once, by the state that its output names, but for
+    those that were deleted before somebody read them."""
     f = s.fields
     by_number = {state.number: state for state in states}
     correctors: dict[int, dict[Any, Corrector]] = {}
-    inputs, outputs = partitions_of(servers, s.input), partitions_of(servers, s.output)
-    for p, records in inputs.items():
+    (inputs,), outputs = topics[s.input], partitions_of(servers, s.output)
+    sent = {
+        (p, number)
+        for recording in topics[s.sent_topic]
+        for p, records in recording.records.items()
+        for record in records
+        if inputs.deleted and is_of(record, states[0])
+        for number in read_sent(record.value).numbers.tolist()
+    }
+    for p, records in inputs.records.items():
         out = iter(outputs[p])
         for record in records:
-            if (s.input, p, record.offset) in dead:
+            if dead[s.input, p, record.offset]:
+                dead[s.input, p, record.offset] -= 1
+                continue
+            if record.offset < inputs.deleted.get(p, 0) and (p, record.offset) not in sent:
+                verdict.lost["predictions to correct"] += 1
                 continue
             made = next(out)
             where = f"offset {record.offset} of partition {p}"
@@ -583,6 +750,12 @@ def judge_outputs(
             if s.sets is not None:
                 assert says["set"] == known[lane].predict_set_one(p_, segments=columns), where
         assert next(out, None) is None, f"more outputs than inputs in partition {p}"
+
+
+def is_of(record: Any, state: State) -> bool:
+    """Whether a sent batch is of the application of a state."""
+    mark: bytes | None = dict(record.headers).get("stream-can-mark")
+    return mark == state.index.mark.encode()
 
 
 def at(message: Any, path: str | None) -> Any:

@@ -18,7 +18,7 @@ from kafka.errors import KafkaTimeoutError, RetriableError
 
 from stream_can import Corrector
 from stream_can.kafka import Settings, Worker
-from stream_can.kafka.client.guards import ClientError
+from stream_can.kafka.client.guards import ClientError, create_no_topics
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.memory import TopicLearner
@@ -245,6 +245,7 @@ class App:
                 KafkaConsumer(bootstrap_servers=self.servers, isolation_level="read_committed"),
                 Readers(options),
             )
+            create_no_topics(self._asking[1])
         admin, consumer, readers = self._asking
         topics = [f"{self.id}-sent", *filter(None, [self.given["labels"]])]
         try:
@@ -260,6 +261,7 @@ class App:
                 for p in numbers
             }
             found = admin.list_group_offsets([self.id])[self.id]
+            ids = {one["name"]: str(one["topic_id"]) for one in admin.describe_topics(topics)}
             state = newest_state(readers, f"{self.id}-state")
         except (KafkaTimeoutError, RetriableError, ClientError):
             # No coordinator is known yet; or they go on asking one, or a leader, that is none.
@@ -273,6 +275,9 @@ class App:
                 lag += end - (found[tp].offset if tp in found else -1)
                 continue
             at = state.memory.sent if tp.topic == topics[0] else state.memory.labels
+            if ids[tp.topic] != state.memory.topics.get(tp.topic):  # made again, and not noticed
+                lag += 1
+                continue
             # Behind the last record there may be the end of a transaction.
             if at.get(tp.partition, 0) < end and any(
                 readers.read(tp.topic, tp.partition, at.get(tp.partition, 0), end)

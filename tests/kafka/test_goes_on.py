@@ -13,15 +13,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
+from kafka import KafkaProducer
 
 from stream_can import Learner
+from stream_can.kafka import DeniedError
 from stream_can.kafka.engine import States
 from stream_can.kafka.state import MARK_HEADER
 from stream_can.learner import read_sent
 from tests.kafka.broker.broker import Broker, Served
+from tests.kafka.recorder import Records
 from tests.kafka.streams import STAMP, App, caught_up, fill, label, state_of
-from tests.kafka.topics import create, delete, produce, read
+from tests.kafka.topics import produce, read
 from tests.pages import ROOT
 from tests.programs import wait
 
@@ -87,6 +89,7 @@ def test_what_retention_deleted_is_not_sought(broker: Served) -> None:
     """Before, a learner that was away for longer than its topics keep could only be reset; and
     workers in a backlog would have waited for what it will never learn."""
     app = App(broker.bootstrap_servers, lead=50)
+    records = Records(app.servers, [f"{app.id}-{kind}" for kind in ("sent", "labels")])
     fill(app, 100)
     running = app.worker()
     caught_up(app, running)
@@ -95,11 +98,9 @@ def test_what_retention_deleted_is_not_sought(broker: Served) -> None:
     alone = app.worker(learn=False)
     wait("corrected", lambda: sum(len(app.outputs(p)) for p in range(2)) == 140)
     alone.stop()
-    admin = KafkaAdminClient(bootstrap_servers=app.servers)
-    for kind in ("sent", "labels"):
-        ends = {TopicPartition(f"{app.id}-{kind}", p): -1 for p in range(2)}
-        admin.delete_records(ends)
-    admin.close()
+    for recorder in records.now.values():
+        recorder.until_end()
+        recorder.delete(recorder.positions)
     fill(app, 300, seed=2, first=140)
     again = app.worker()
     caught_up(app, again)
@@ -108,7 +109,55 @@ def test_what_retention_deleted_is_not_sought(broker: Served) -> None:
     assert role is not None
     assert role.lost > 40
     again.stop()
-    assert sum(len(app.outputs(p)) for p in range(2)) == 440
+    assert app.verify(recorded=records.of()) == 440
+    lost = {"rows to learn": 40, "labels": 40, "predictions that waited for a label": 0}
+    assert app.checked.lost == lost
+    records.stop()
+
+
+def test_input_that_retention_deleted_uncorrected(broker: Served) -> None:
+    app = App(broker.bootstrap_servers)
+    records = Records(app.servers, [f"{app.id}-{kind}" for kind in ("in", "sent")])
+    fill(app, 100)
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    fill(app, 40, seed=1, first=100)
+    recorder = records.now[f"{app.id}-in"]
+    recorder.until_end()
+    recorder.delete(recorder.positions)
+    with pytest.raises(DeniedError, match="are gone; --reset-offsets goes on"):
+        app.worker().join()
+    again = app.worker(reset_offsets=True)
+    fill(app, 60, seed=2, first=140)
+    caught_up(app, again)
+    again.stop()
+    assert app.verify(recorded=records.of()) == 160
+    assert app.checked.lost["predictions to correct"] == 40
+    records.stop()
+
+
+def test_predictions_that_retention_deleted_wait_no_more(broker: Served) -> None:
+    """They were learned, and are needed again by the next process: their labels find none."""
+    app = App(broker.bootstrap_servers)
+    records = Records(app.servers, [f"{app.id}-sent"])
+    fill(app, 100, delay=1_000_000)
+    fill(app, 100, seed=1, first=100)
+    with_labels = app.given["labels"]
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    recorder = records.now[f"{app.id}-sent"]
+    recorder.until_end()
+    recorder.delete(recorder.positions)
+    again = app.worker()
+    for i in range(200, 260):
+        fill(app, 1, seed=2, first=i)
+    produce(app.servers, [(with_labels, 0, b"k7", label("b"), [], STAMP + 2_000_000)])
+    caught_up(app, again)
+    again.stop()
+    assert app.verify(recorded=records.of()) == 260
+    records.stop()
 
 
 @pytest.mark.parametrize("kind", ["labels", "sent"])
@@ -117,21 +166,26 @@ def test_a_topic_that_is_made_again_is_read_from_its_beginning(
 ) -> None:
     """Before, the new one was skipped up to the offset in the old one, without a word."""
     app = App(own_broker.bootstrap_servers)
+    records = Records(app.servers, [f"{app.id}-{kind}"])
     fill(app, 100)
     running = app.worker()
     caught_up(app, running)
     running.stop()
     app.close()
-    delete(app.servers, f"{app.id}-{kind}")
+    if kind == "labels":  # which nobody reads
+        lone(app, 10, lambda i: b"nobody's %d" % i)
     keep = {"retention.ms": "-1"} | (
         {"message.timestamp.type": "LogAppendTime"} if kind == "sent" else {}
     )
-    create(app.servers, {f"{app.id}-{kind}": keep})
+    records.make_again(f"{app.id}-{kind}", keep, 2)
     fill(app, 60, seed=1, first=100)
     again = app.worker()
     caught_up(app, again)
     assert again.corrector().n_labels == 160
     again.stop()
+    assert app.verify(recorded=records.of()) == 160
+    assert app.checked.lost["labels"] == (10 if kind == "labels" else 0)
+    records.stop()
 
 
 def test_batches_that_cannot_be_played_are_left_out(broker: Served) -> None:
