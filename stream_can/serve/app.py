@@ -91,6 +91,11 @@ class HttpProblem(Exception):
         self.answer = HttpAnswer(status, _write({"error": why}), headers=headers)
 
 
+def too_large() -> HttpProblem:
+    """The body is larger than what is read."""
+    return HttpProblem(413, f"a body has {LARGEST_BODY} bytes at most", (b"connection", b"close"))
+
+
 class App:
     """The ASGI application.
 
@@ -290,6 +295,9 @@ class App:
             raise HttpProblem(405, f"{method} is not answered here", (b"allow", b"POST"))
         if headers.get(b"content-encoding", b"identity") != b"identity":
             raise HttpProblem(415, "a body that is encoded is not read here")
+        # httptools has read the number: other texts are answered with 400.
+        if int(headers.get(b"content-length", 0)) > LARGEST_BODY:
+            raise too_large()
         pieces, size = [], 0
         try:
             while True:
@@ -307,9 +315,7 @@ class App:
                         (b"connection", b"close"),
                     )
                 if size > LARGEST_BODY:
-                    raise HttpProblem(
-                        413, f"a body has {LARGEST_BODY} bytes at most", (b"connection", b"close")
-                    )
+                    raise too_large()
                 if not message.get("more_body"):
                     return b"".join(pieces)
         finally:
