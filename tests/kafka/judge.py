@@ -18,7 +18,7 @@ import json
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -498,7 +498,8 @@ def judge_states(
             trial.until = -math.inf if head.clock is None else head.clock
             for event in [] if passed else events:
                 if event.kind == 0:
-                    trial.predict(*event.what)
+                    row, time = event.what
+                    trial.predict(replace(row, known={}), time)  # one for each way
                 elif event.what is not None:
                     trial.label(event.what)
             if (wrong := differs(trial, state, head) or (not passed and undead)) is False:
@@ -523,6 +524,8 @@ def judge_states(
 
 def differs(plain: Plain, state: State, head: SavedHead) -> Any:
     """In what a state is not what was made; False where it is."""
+    if plain.number != state.memory.number:
+        return "rows", plain.number, state.memory.number
     if plain.correctors.keys() != state.lanes.keys():
         return sorted(plain.correctors, key=str), sorted(state.lanes, key=str)
     for lane, data in state.lanes.items():
@@ -530,8 +533,6 @@ def differs(plain: Plain, state: State, head: SavedHead) -> Any:
             return lane
     if plain.clock != plain.until:
         return plain.clock, plain.until
-    if plain.number != state.memory.number:
-        return plain.number, state.memory.number
     if {one.id for one in plain.held.values()} != {one.id for one in head.held}:
         return "held labels", len(plain.held), len(head.held)
     return False
