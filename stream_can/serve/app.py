@@ -21,13 +21,16 @@ import base64
 import binascii
 import hmac
 import logging
+import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 
 from stream_can.app.port import pages
+from stream_can.messages.counting import elements
 from stream_can.serve.inference import BadRequest, Inference, metadata
 from stream_can.serve.openapi import description
 from stream_can.serve.protocol import Bounded
@@ -70,6 +73,8 @@ Headers = dict[bytes, bytes]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
+_lines = re.compile(rb"\S[^\n]*").finditer
+"""Lines that are not blank."""
 _read_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _write = msgspec.json.Encoder().encode
 
@@ -346,20 +351,26 @@ def messages_in(body: bytes, kind: bytes) -> tuple[Sequence[bytes], str]:
     text = body.strip()
     first = text[:1]
     if first == b"[":
+        require_few(elements(text, MOST_MESSAGES))
         try:
             found: Sequence[bytes] = [bytes(one) for one in _read_list(text)]
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise HttpProblem(400, f"not JSON: {error}") from None
         form = "list"
     elif b"ndjson" in kind or b"jsonl" in kind or (b"\n" in text and _one_line(text)):
-        found, form = [line for line in text.split(b"\n") if line.strip()], "lines"
+        found, form = [line[0] for line in islice(_lines(text), MOST_MESSAGES + 1)], "lines"
     else:
         found, form = [text], "one"
     if not text or not found:
         raise HttpProblem(400, "there is no message in it")
-    if len(found) > MOST_MESSAGES:
-        raise HttpProblem(413, f"{len(found)} messages, and {MOST_MESSAGES} are read at once")
+    require_few(len(found))
     return found, form
+
+
+def require_few(n: int) -> None:
+    """Raise HttpProblem if these are more messages than a request may have."""
+    if n > MOST_MESSAGES:
+        raise HttpProblem(413, f"a request has {MOST_MESSAGES} messages at most")
 
 
 def _one_line(text: bytes) -> bool:

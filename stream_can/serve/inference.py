@@ -5,6 +5,7 @@ https://github.com/kserve/open-inference-protocol, used by KServe, Seldon, Trito
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from stream_can.errors import StreamCANError
+from stream_can.messages.counting import elements
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LONGEST
 from stream_can.serve.service import MOST_MESSAGES
@@ -22,7 +24,6 @@ __all__ = ["BadRequest", "Inference", "metadata"]
 
 Size = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 NUMBERS = {"FP64": np.float64, "FP32": np.float32}
-ROW, ROWS = list[float], list[list[float]]
 IDS = "ids"
 LONGEST_ID = 1000
 """Maximum length of a request's id, to which the number of the row is added."""
@@ -38,7 +39,8 @@ class Tensor(msgspec.Struct):
     name: str
     shape: list[Size]
     datatype: str
-    data: list[Any]
+    data: msgspec.Raw
+    """An array; counted before it is read."""
     parameters: dict[str, Any] = {}
 
 
@@ -76,6 +78,11 @@ class InferenceAnswer(msgspec.Struct, omit_defaults=True):
     id: str | None = None
 
 
+NESTED = re.compile(rb"\[\s*\[")
+"""Data in rows."""
+_read_row = msgspec.json.Decoder(list[float]).decode
+_read_rows = msgspec.json.Decoder(list[list[float]]).decode
+_read_texts = msgspec.json.Decoder(list[str | list[str]]).decode
 _read = msgspec.json.Decoder(Request).decode
 _write = msgspec.json.Encoder().encode
 
@@ -163,12 +170,14 @@ class Inference:
             raise BadRequest(f"{name}.shape: {probs.shape}, expected {MOST_MESSAGES} rows at most")
         if "binary_data_size" in probs.parameters:
             raise BadRequest(f"{name}: binary data is not read here, send it as JSON")
+        rows, columns = shape
+        nested = NESTED.match(probs.data) is not None
+        _require(probs, rows if nested else rows * columns)
         try:
-            nested = bool(probs.data) and isinstance(probs.data[0], list)
-            data = np.array(msgspec.convert(probs.data, ROWS if nested else ROW), dtype=np.float64)
+            data = np.array((_read_rows if nested else _read_row)(probs.data), dtype=np.float64)
         except ValueError:  # msgspec's errors too
             raise BadRequest(f"{name}.data: expected numbers") from None
-        if data.size != shape[0] * shape[1]:
+        if data.size != rows * columns:
             raise BadRequest(f"{name}.data: {data.size} numbers, and shape is {probs.shape}")
         if kind is np.float32:  # float32 rounding makes the sums deviate: see `normalise`
             with np.errstate(over="ignore"):  # infinite values are refused below
@@ -189,12 +198,27 @@ class Inference:
         return _write(InferenceAnswer(self._model, [out], self._version or None, self._id))
 
 
+def _require(tensor: Tensor, most: int) -> None:
+    """Raise BadRequest if data is no array, or one of more elements."""
+    if bytes(memoryview(tensor.data)[:1]) != b"[":
+        raise BadRequest(f"inputs.{tensor.name}.data: expected an array")
+    if elements(tensor.data, most) > most:
+        raise BadRequest(
+            f"inputs.{tensor.name}.data: over {most} elements, and shape is {tensor.shape}"
+        )
+
+
 def _texts(tensor: Tensor, n: int) -> list[Any]:
     """Ids of the rows, or their values of a column."""
     name = f"inputs.{tensor.name}"
     if tensor.datatype != "BYTES" or tensor.shape not in ([n], [n, 1]):
         raise BadRequest(f"{name}: {tensor.datatype} of shape {tensor.shape}, expected BYTES [{n}]")
-    data = [x[0] if isinstance(x, list) and len(x) == 1 else x for x in tensor.data]
+    _require(tensor, n)
+    try:
+        found = _read_texts(tensor.data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found = []
+    data = [x[0] if isinstance(x, list) and len(x) == 1 else x for x in found]
     if len(data) != n or not all(isinstance(text, str) for text in data):
         raise BadRequest(f"{name}.data: expected {n} texts")
     return data

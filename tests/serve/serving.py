@@ -61,6 +61,14 @@ class Server:
         assert self.process is not None
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096
 
+    def peak(self) -> int:
+        """Bytes of memory that it had at most since this was asked before."""
+        assert self.process is not None
+        folder = Path(f"/proc/{self.process.pid}")
+        (line,) = (x for x in (folder / "status").read_text().splitlines() if "VmHWM" in x)
+        (folder / "clear_refs").write_text("5")
+        return int(line.split()[1]) << 10
+
     def start(self, **options: Any) -> Self:
         """Start it, and wait until it answers."""
         with self.log.open("ab") as log:

@@ -55,6 +55,39 @@ def test_a_tensor_is_bounded_before_rows_are_made(server, tensor, why):
     assert "Warning" not in server.log.read_text()
 
 
+ONES = b"1," * 4_190_000
+TENSOR = b'{"inputs": [{"name": "probs", "shape": %s, "datatype": "FP64", "data": [%s]}]}'
+IDS = b'{"inputs": [{"name": "ids", "shape": [1], "datatype": "BYTES", "data": [%s]}, %s]}'
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "body", "status"),
+    [
+        ("/correct", "json", b"[" + ONES + b"1]", 413),
+        ("/labels", "json", b"[" + ONES + b"1]", 413),
+        ("/correct", "x-ndjson", b"11\n" * 2_790_000, 413),
+        ("/v2/models/stream_can/infer", "json", TENSOR % (b"[1, 3]", ONES + b"1"), 400),
+        (
+            "/v2/models/stream_can/infer",
+            "json",
+            TENSOR % (b"[9, 3]", b"[]," * 2_790_000 + b"[]"),
+            400,
+        ),
+        ("/v2/models/stream_can/infer", "json", IDS % (ONES + b"1", json.dumps(ROW).encode()), 400),
+    ],
+    ids=["messages", "labels", "lines", "numbers", "rows", "ids"],
+)
+def test_elements_are_counted_before_they_are_made(server, path, kind, body, status):
+    """Before, a body of 8 MB took up to 520 MB until it was refused."""
+    assert len(body) <= 8 << 20
+    before = server.peak()
+    said = server.post(path, body, **{"Content-Type": f"application/{kind}"})
+    more = server.peak() - before
+    print(f"{more >> 20} MB")
+    assert said[0] == status
+    assert more < 50 << 20
+
+
 def test_a_head_is_bounded(server):
     before = server.resident
     held = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]

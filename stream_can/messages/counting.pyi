@@ -1,0 +1,3 @@
+from typing import Any
+
+def elements(text: Any, most: int) -> int: ...
