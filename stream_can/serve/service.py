@@ -214,9 +214,9 @@ def records(topic: str, messages: Sequence[bytes], time_ms: int = 0) -> list[Rec
 
 
 def _refusal(bad: Sequence[tuple[int, object]], n: int) -> str:
-    """Describe the bad messages of a request."""
+    """Describe the bad messages of a request, counted from 1 as rows of files are."""
     if n == 1:
         return str(bad[0][1])
-    shown = "; ".join(f"message {i}: {why}" for i, why in bad[:MOST_SHOWN])
+    shown = "; ".join(f"message {i + 1}: {why}" for i, why in bad[:MOST_SHOWN])
     more = f"; and {len(bad) - MOST_SHOWN} more" if len(bad) > MOST_SHOWN else ""
     return f"{shown}{more}"

@@ -89,7 +89,7 @@ def test_each_is_as_if_alone(tmp_path):
             said(f"{turn}-{i}", model, row.tolist())
             for i, (model, row) in enumerate(zip(models, rows, strict=True))
         ]
-        with pytest.raises(Refused, match="message 6: probs"):
+        with pytest.raises(Refused, match="message 7: probs"):
             serving.correct(*messages, said("bad", "new", [0.5, 0.3, 0.2]))
         found = serving.correct(*messages)
         for message, answer, row in zip(messages, found, rows, strict=True):
@@ -175,7 +175,7 @@ def test_a_field_that_is_no_name_begins_few_models(tmp_path):
     serving = Serving(tmp_path, classes=["a", "b"], max_lanes=3)
     serving.correct(*(said(i, f"m{i}", [0.4, 0.6]) for i in range(2)))
     every = [said(9, f"m{i}", [0.4, 0.6]) for i in (0, 2, 3)]
-    with pytest.raises(Refused, match="message 2: lane m3 1: 3 models and versions began within"):
+    with pytest.raises(Refused, match="message 3: lane m3 1: 3 models and versions began within"):
         serving.correct(*every)
     assert len(serving.models) == 2
     serving.correct(*every[:2])

@@ -94,12 +94,12 @@ def test_a_bad_message_takes_nothing(tmp_path):
             ("/correct", '{"probs": [1e999, 0, 0]}', 422, "probs"),
             ("/correct", '{"probs": [-1, 1, 1]}', 422, "probs"),
             ("/correct", '{"probs": {"cow": 1}}', 422, "cow"),
-            ("/correct", '[{"probs": [1, 0, 0]}, {"probs": 1}]', 422, "message 1"),
+            ("/correct", '[{"probs": [1, 0, 0]}, {"probs": 1}]', 422, "message 2"),
             ("/correct", b'{"probs": [1, 0, 0], "text": "\xff"}', 422, "JSON"),
             ("/labels", "{}", 422, "no field 'id'"),
             ("/labels", json.dumps({"id": 1, "label": "cow"}), 422, "none of the 3 classes"),
-            ("/labels", json.dumps([good, {"id": 5, "label": None}]), 422, "message 1: label"),
-            ("/labels", json.dumps([good, {"label": "cat"}]), 422, "message 1: no field 'id'"),
+            ("/labels", json.dumps([good, {"id": 5, "label": None}]), 422, "message 2: label"),
+            ("/labels", json.dumps([good, {"label": "cat"}]), 422, "message 2: no field 'id'"),
         ]:
             found, said = server.post(path, body)
             assert found == status, (body, said)
