@@ -1,5 +1,5 @@
-"""Whoever has read docs/architecture.md can play a state again, with a `Corrector` and no other of
-our code: from a state, sent batches and labels comes the next state, bit by bit."""
+"""Whoever has read docs/architecture.md can play a state again, with a `Corrector`, an `Alarm`
+and no other of our code: from a state, sent batches and labels comes the next state, bit by bit."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from msgspec import msgpack
 
 from stream_can import Corrector
+from stream_can.trust import Alarm
 from tests.kafka.broker.broker import Served
 from tests.kafka.streams import App, caught_up, label
 from tests.kafka.topics import produce, read
 
 ROWS, STAGES, STEP, WAIT = 640, 4, 0.5, 60
 """The last two in seconds: from one prediction to the next, and `label_wait`."""
+TOGETHER, BINS = 256, 15
 
 
 @dataclass
@@ -34,8 +37,12 @@ class Row:
     time: float
     id: bytes | None
     p: bytes
+    sent: bytes
     receipt: bytes
+    columns: dict[str, str | None]
     number: int = -1
+    counts: float = math.nan
+    """The time that counts."""
     known: int | None = None  # the class that its label says
 
 
@@ -55,6 +62,7 @@ class State(NamedTuple):
     kept: list[Row]
     memory: dict[str, Any]
     places: dict[str, Any]
+    scores: dict[str, list[list[float]]]
 
 
 def opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -74,22 +82,23 @@ def states_of(state: list[list[Any]], sent: list[list[Any]]) -> Iterator[State]:
         (at,) = [offset for _, _, offset, _ in index["lanes"]] or [begin]
         packed = b"".join(pieces[offset] for offset in index["memory"])
         places, plays = opened(zlib.decompress(packed))
-        memory, _ = opened(places.pop("learner"))
-        del memory["lanes"]  # scores, alarms
+        memory, scores = opened(places.pop("learner"))
         places |= {name: index[name] for name in ("inputs", "until")}
         places |= {name: array.tolist() for name, array in plays.items()}
         kept, end, number = [], places["begun"], places["number"] - sum(places["rows"])
         for n, by in zip(places["rows"], places["moved"], strict=True):
             first, end = end, {p: end[p] + by[p] for p in range(2)}
-            played = [one for _, one in in_order(between(sent, first, end, rows_of), [])]
+            played = in_order(between(sent, first, end, rows_of), [])
             assert len(played) == n
-            for row in played:
-                row.number, number = number, number + 1
+            for counts, row in played:
+                row.counts, row.number, number = counts, number, number + 1
+            played = [row for _, row in played]
             kept += [row for row in played if row.number >= memory["oldest"] and row.id is not None]
         assert end == places["sent"]
         for k, y in memory["known"]:
             kept[k].known = y
-        yield State(parts[at], kept, memory, places)
+        sums = {name: array.tolist() for name, array in scores.items()}
+        yield State(parts[at], kept, memory, places, sums)
 
 
 def rows_of(record: Any) -> Iterator[Row]:
@@ -97,9 +106,12 @@ def rows_of(record: Any) -> Iterator[Row]:
     head, arrays = opened(record.value)
     (((_, _), classes, *_),) = head["lanes"]
     both = 16 * len(classes)
-    for id, when, row in zip(head["ids"], arrays["times"], arrays["rows.0"], strict=True):
+    rows = zip(head["ids"], arrays["times"], arrays["rows.0"], strict=True)
+    for i, (id, when, row) in enumerate(rows):
         data, made = row.tobytes(), min(float(when), record.timestamp / 1000)
-        yield Row(made, id, data[: both // 2], data[both:])
+        which = {name: arrays[f"column.{name}"][i] for name in head["texts"]}
+        columns = {name: None if k < 0 else head["texts"][name][k] for name, k in which.items()}
+        yield Row(made, id, data[: both // 2], data[both // 2 : both], data[both:], columns)
 
 
 def label_of(one: Any) -> Iterator[Label]:
@@ -134,10 +146,23 @@ def hash_of(id: bytes) -> int:
     return int.from_bytes(blake2b(b"b" + id, digest_size=8).digest(), "little")
 
 
+def scored(sums: list[list[float]], P: np.ndarray, y: np.ndarray) -> list[list[float]]:
+    """The sums with those of more rows."""
+    found, best, of_class = np.array(sums), P.max(axis=1), P[np.arange(len(y)), y]
+    hits = P.argmax(axis=1) == y
+    found[0] += [
+        len(y), hits.sum(), -np.log(np.maximum(of_class, 1e-6)).sum(),
+        ((P - np.eye(P.shape[1])[y]) ** 2).sum(),
+    ]  # fmt: skip
+    for row, p, hit in zip(np.ceil(best * BINS).astype(int), best, hits, strict=True):
+        found[row, :3] += [1, p, hit]
+    return found.tolist()
+
+
 def follow(before: State, to: dict[str, Any], sent: Any, labels: Any) -> State:
     """The state that follows from another and from what the topics hold up to these places."""
     corrector = Corrector.from_bytes(before.corrector)
-    kept, memory, was = before.kept, before.memory, before.places
+    kept, memory, was = [*before.kept], before.memory, before.places
     rows = between(sent, was["sent"], to["sent"], rows_of)
     headers = between(sent, was["sent"], to["sent"], lambda one: [dict(one.headers)])
     nexts = {p: int(of[-1]["stream-can-next"]) for p, of in enumerate(headers) if of}
@@ -148,12 +173,27 @@ def follow(before: State, to: dict[str, Any], sent: Any, labels: Any) -> State:
     clock = -math.inf if memory["clock"] is None else memory["clock"]
     until = math.inf if to["until"] is None else to["until"]
 
+    size = sum(map(bytes_of, kept))
+    (lane,) = memory["lanes"] or [NO_LANE]
+    pending, alarm = [*lane["pending"]], Alarm.from_bytes(lane["alarm"] or Alarm().to_bytes())
+    last, scores = lane["last"], before.scores or {f"{x}.0": NO_SCORES for x in ("raw", "sent")}
+
     def teach(row: Row, name: str, other: list[float] | None = None) -> None:
+        nonlocal pending, scores
         row.known, p = corrector.classes.index(name), np.frombuffer(row.p)
         if other is None or other == p.tolist():
-            corrector.learn_one(p, name, receipt=np.frombuffer(row.receipt, "<f4"))
+            receipt = np.frombuffer(row.receipt, "<f4")
+            corrector.learn_one(p, name, receipt=receipt, segments=row.columns or None)
         else:
             corrector.learn_one(other, name)
+        pending.append([row.p + row.sent, row.known, row.counts])
+        if len(pending) == TOGETHER:
+            both = np.array([np.frombuffer(data).reshape(2, -1) for data, _, _ in pending])
+            y, times = (np.array(of) for of in list(zip(*pending, strict=True))[1:])
+            for name, P in (("raw.0", both[:, 0]), ("sent.0", both[:, 1])):
+                scores = scores | {name: scored(scores[name], P, y)}
+            alarm.learn_many(both[:, 0], both[:, 1], y, 1000 * times)
+            pending = []
 
     for counts, one in in_order(rows, told):
         if isinstance(one, Row):
@@ -162,13 +202,20 @@ def follow(before: State, to: dict[str, Any], sent: Any, labels: Any) -> State:
             for id in sorted(due, key=lambda id: held[id][0]):
                 _, lone[hash_of(id)] = held.pop(id)
                 corrector.learn_one(None, lone[hash_of(id)])
-            corrector.observe_one(np.frombuffer(one.p))
-            one.number, number = number, number + 1
+            corrector.observe_one(np.frombuffer(one.p), segments=one.columns or None)
+            one.counts, one.number, last = counts, number, number
+            number += 1
             if one.id is not None:
                 kept.append(one)
                 latest[one.id] = one
                 if one.id in held:
                     teach(one, held.pop(one.id)[1])
+                size += bytes_of(one)
+                while size > memory["recent_mb"] * 2**20:
+                    gone, *kept = kept
+                    size -= bytes_of(gone)
+                    if latest.get(gone.id) is gone:
+                        del latest[gone.id]
         elif (row := latest.get(one.id)) is not None:
             changed += row.known not in (None, corrector.classes.index(one.name))
             if row.known is None:
@@ -188,13 +235,32 @@ def follow(before: State, to: dict[str, Any], sent: Any, labels: Any) -> State:
         "known": [[k, row.known] for k, row in enumerate(kept) if row.known is not None],
         "held": [[when, id, name, None, 1, 0] for id, (when, name) in held.items()],
         "lone": [[hashed, None, name] for hashed, name in lone.items()],
+        "lanes": [lane | {"last": last, "alarm": alarm.to_bytes(), "pending": pending}],
     }  # fmt: skip
+    plays = [*zip(was["rows"], was["moved"], strict=True), *([(n, moved)] if n else [])]
+    begun, at = was["begun"], number - sum(n for n, _ in plays)
+    while plays and at + plays[0][0] <= memory["oldest"]:
+        (n, by), *plays = plays
+        at, begun = at + n, {p: begun[p] + by[p] for p in begun}
     places = to | {
-        "number": number, "begun": was["begun"],
+        "number": number, "begun": begun,
         "inputs": was["inputs"] | nexts, "times": {p: of[-9:] for p, of in times.items() if of},
-        "rows": was["rows"] + [n] * (n > 0), "moved": was["moved"] + [moved] * (n > 0),
+        "rows": [n for n, _ in plays], "moved": [by for _, by in plays],
     }  # fmt: skip
-    return State(corrector.to_bytes(), kept, memory, places)
+    return State(corrector.to_bytes(), kept, memory, places, scores)
+
+
+def bytes_of(row: Row) -> int:
+    """What counts for a kept prediction."""
+    texts = sum(len(text or "") for text in row.columns.values())
+    return 2 * len(row.p) + len(row.receipt) + len(row.id or b"") + texts + 480
+
+
+NO_LANE = {
+    "lane": [None, None], "begun": 0, "last": 0, "after": None, "asks": None, "alarm": None,
+    "pending": [],
+}  # fmt: skip
+NO_SCORES = np.zeros((1 + BINS, 4)).tolist()
 
 
 def send(app: App) -> Iterator[None]:
@@ -209,6 +275,9 @@ def send(app: App) -> Iterator[None]:
 
     for i in range(ROWS):
         key, value, truth = app.predict(rng, i)
+        if app.given.get("segments"):
+            says = {"place": f"p{i % 7}"} if i % 11 else {}
+            value = json.dumps(json.loads(value) | says).encode()
         key, when = b"again" if i % 60 == 5 else key, begin + STEP * i
         # Behind the last of the third stage there are no rows, and it was written earlier.
         ahead = 300 if i % 40 == 7 or i == ROWS * 3 // STAGES - 1 else rng.randrange(8)
@@ -233,8 +302,12 @@ def send(app: App) -> Iterator[None]:
         yield
 
 
-def test_states_follow_as_the_page_says(broker: Served) -> None:
-    app = App(broker.bootstrap_servers, label_wait=WAIT, lead=50)
+@pytest.mark.parametrize(
+    "more", [{}, {"segments": ["place"], "sets": 0.9}, {"recent_mb": 0.1}],
+    ids=["plain", "segments and sets", "bounds"],
+)  # fmt: skip
+def test_states_follow_as_the_page_says(broker: Served, more: dict[str, Any]) -> None:
+    app = App(broker.bootstrap_servers, label_wait=WAIT, lead=50, **more)
     running = app.worker()
     for _ in send(app):
         caught_up(app, running)
@@ -244,6 +317,9 @@ def test_states_follow_as_the_page_says(broker: Served) -> None:
     states = [*states_of(state, sent)]
     assert any(one.places["until"] for one in states)
     for before, after in itertools.pairwise(states):
-        assert follow(before, after.places, sent, labels) == after
+        found = follow(before, after.places, sent, labels)
+        for name, sums in after.scores.items():  # of floats, whose order the page does not say
+            np.testing.assert_allclose(found.scores[name], sums, rtol=1e-12)
+        assert found._replace(scores=after.scores) == after
     assert after.memory["number"] == ROWS
     assert all(after.memory[what] for what in ("known", "held", "lone", "changed"))
