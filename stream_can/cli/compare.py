@@ -54,7 +54,7 @@ def compare_command(
     """Is it better than what I would do today? Play a recording once for each rival.
 
     Rivals: nothing; histogram binning, isotonic, BBQ, Platt, temperature, vector and matrix scaling
-    fitted to validation rows; three of them refitted by hand as labels come in; batch CAN; and
+    fitted to validation rows; some of them refitted by hand as labels come in; batch CAN; and
     stream_can. Ctrl-C shows what is ready.
 
     Parameters
@@ -86,8 +86,9 @@ def compare_command(
     refit_every
         Rows between two refits of the rivals that are refitted.
     rivals
-        default; all, which adds structured-vector, structured-matrix, ops, ops-tracking and
-        vector-refitted-by-adwin; or some by their names with dashes: temperature,ops.
+        default; all, which adds structured-vector, structured-matrix, matrix-refitted, ops,
+        ops-tracking, vector-refitted-by-adwin and, up to 20 classes, kalman and kalman-fitted; or
+        some by their names with dashes: temperature,ops.
     config
         TOML file of these options: classes = ["cat", "dog"]; those that are typed win, then the
         environment (STREAM_CAN_CLASSES).
@@ -104,8 +105,8 @@ def compare_command(
         if "sets" in settings:
             raise StreamCANError("--sets: rivals make none; stream-can replay --sets has ours")
         names = rivals if rivals in ("default", "all") else listed(rivals)
-        playing = chosen(refit_every, names=names, **settings)
         recording = Recording(file, time=time, label_time=label_time, **form)
+        playing = chosen(refit_every, names=names, classes=len(recording.classes), **settings)
         held = None if validation is None else Recording(validation, **form)
         stream = load(
             recording, label_delay=label_delay, validation=held, validation_rows=validation_rows

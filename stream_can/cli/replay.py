@@ -228,7 +228,8 @@ def replay_command(
             from stream_can.compare.against import against_beside, other_rivals, play_against
 
             names = against if against in ("default", "all") else listed(against)
-            rivals = other_rivals(names, fitted=validation is not None)
+            m = len(recording.classes)
+            rivals = other_rivals(names, fitted=validation is not None, classes=m)
     if report is not None:
         # Imported before the replay, so that a missing extra is reported at once.
         from stream_can.report.page import write_report

@@ -35,15 +35,18 @@ class Against(NamedTuple):
         return {"name": one.name, "needs": one.needs, **scores, "change": self.changes.summary()}
 
 
-def other_rivals(names: str | Sequence[str], *, fitted: bool) -> list[Rival]:
+def other_rivals(
+    names: str | Sequence[str], *, fitted: bool, classes: int | None = None
+) -> list[Rival]:
     """Rivals by name, see :func:`stream_can.compare.rivals`, without stream_can.
 
     Raises
     ------
     ValueError, StreamCANError
-        A name is unknown; or a rival needs validation rows, and ``fitted`` is false.
+        A name is unknown, or its rival plays fewer classes, or needs validation rows while
+        ``fitted`` is false.
     """
-    found = [one for one in rivals(names=names) if one.is_other]
+    found = [one for one in rivals(names=names, classes=classes) if one.is_other]
     for one in found:
         if one.is_fitted and not fitted:
             raise StreamCANError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from stream_can.calibration.method import Calibration
 from stream_can.calibration.regression import IsotonicCalibration, PlattScaling
 from stream_can.calibration.scaling import MatrixScaling, TemperatureScaling, VectorScaling
 from stream_can.calibration.structured import StructuredMatrixScaling, StructuredVectorScaling
+from stream_can.compare.kalman import MOST_CLASSES, kalman
 from stream_can.compare.online import BLOCK, online_platt
 from stream_can.compare.stream import Stream
 from stream_can.corrector import Corrector
@@ -33,9 +35,10 @@ rows."""
 RECENT = 5000
 """Number of latest labels in a refit, beside the validation rows."""
 MORE = (
-    "structured vector", "structured matrix", "OPS", "OPS, tracking", "vector, refitted by ADWIN",
+    "structured vector", "structured matrix", "matrix, refitted", "OPS", "OPS, tracking",
+    "vector, refitted by ADWIN", "Kalman", "Kalman, fitted",
 )  # fmt: skip
-"""Rivals that are slow or need river: played only on request."""
+"""Rivals that are slow, need river or play few classes only: played only on request."""
 
 Array = NDArray[np.float64]
 
@@ -53,6 +56,8 @@ class Rival(NamedTuple):
     """Description of the data and work that it needs."""
     play: Callable[[Stream], Iterator[Array]]
     """Yields the corrected rows of a stream, block by block."""
+    most_classes: float = np.inf
+    """Largest number of classes that it plays."""
 
     @property
     def key(self) -> str:
@@ -71,7 +76,11 @@ class Rival(NamedTuple):
 
 
 def rivals(
-    refit_every: int = 500, *, names: str | Sequence[str] = "default", **settings: Any
+    refit_every: int = 500,
+    *,
+    names: str | Sequence[str] = "default",
+    classes: int | None = None,
+    **settings: Any,
 ) -> list[Rival]:
     """All rivals, from doing nothing to stream_can with everything it can use.
 
@@ -79,6 +88,9 @@ def rivals(
     ----------
     names
         "default"; "all", including slow ones; or some keys. Raw and stream_can always play.
+    classes
+        Number of classes of the stream. Of "all", those that play fewer are left out, with a
+        warning that names them.
     refit_every
         Rows between two refits of methods that are refitted.
     **settings
@@ -88,7 +100,7 @@ def rivals(
     Raises
     ------
     ValueError
-        ``refit_every`` is below 1, or a name is unknown.
+        ``refit_every`` is below 1, a name is unknown, or its rival plays fewer classes.
     """
     if refit_every < 1:
         raise ValueError(f"refit_every: expected at least 1 row, got {refit_every}")
@@ -103,7 +115,7 @@ def rivals(
         ("structured vector", StructuredVectorScaling),
         ("structured matrix", StructuredMatrixScaling),
     ]
-    again = ("temperature", "vector", "isotonic")
+    again = ("temperature", "vector", "matrix", "isotonic")
     with_columns, settings = settings, {k: v for k, v in settings.items() if k[:8] != "segments"}
     fit_to, refit = "validation rows", "validation rows, labels, refits"
     every = [
@@ -117,6 +129,8 @@ def rivals(
         Rival("vector, refitted by ADWIN", "validation rows, labels, river", _by_adwin),
         Rival("OPS", "labels", online_platt(tracks=False)),
         Rival("OPS, tracking", "labels", online_platt(tracks=True)),
+        Rival("Kalman", "labels", kalman(fits=False), MOST_CLASSES),
+        Rival("Kalman, fitted", "validation rows, labels", kalman(fits=True), MOST_CLASSES),
         Rival("batch CAN", "all rows at once", _batch_can),
         Rival("stream_can: fit", fit_to, _ours(settings, fit=True, rate=0)),
         Rival("stream_can: labels", "labels", _ours(settings, fit=False, rate=1)),
@@ -131,7 +145,16 @@ def rivals(
             for _ in range(bool(with_columns.get("segments")))
         ],
     ]
-    return _chosen(every, names)
+    found = _chosen(every, names)
+    if classes is None or all(classes <= one.most_classes for one in found):
+        return found
+    many = [one for one in found if classes > one.most_classes]
+    which = ", ".join(one.key for one in many)
+    said = f"rivals: {which}: at most {many[0].most_classes} classes, here are {classes}"
+    if names != "all":
+        raise ValueError(said)
+    warnings.warn(f"{said}; left out", stacklevel=2)
+    return [one for one in found if one not in many]
 
 
 def _chosen(every: list[Rival], names: str | Sequence[str]) -> list[Rival]:

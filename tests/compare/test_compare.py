@@ -49,7 +49,7 @@ def test_every_rival_is_there_and_raw_is_raw(outcomes):
 
 def test_rivals_are_chosen_by_name():
     keys = [one.key for one in rivals(names="all")]
-    assert len({*keys}) == len(keys) == len(NAMES) + 5
+    assert len({*keys}) == len(keys) == len(NAMES) + 8
     assert not any(set(key) - set("abcdefghijklmnopqrstuvwxyz0123456789_-") for key in keys)
     some = rivals(names=["ops-tracking", "isotonic-refitted"])
     assert [one.name for one in some] == ["raw", "isotonic, refitted", "OPS, tracking", BOTH]
