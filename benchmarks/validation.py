@@ -1,6 +1,7 @@
 """What labels and `fit` gain on recorded streams, what `fit` costs, what its order changes.
 
     python benchmarks/validation.py FOLDER
+    python benchmarks/validation.py FOLDER --stretches    # the worst 500 and 2,000 rows of each
 
 FOLDER holds .npz files with probs (n, m), labels (n,), train_counts (m,) and, in some, val_probs
 and val_labels; a file without them uses those of the file whose name is its own up to the last
@@ -12,16 +13,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stream_can import Corrector
 from stream_can.method import validation
+from stream_can.recording import from_arrays
+from stream_can.replay import steps
 
 HEAD, DELAY = 1000, 100
+STRETCHES = (500, 2000)
 HALF = "of a random half of the classes"
 LEAST_SURE = "of the least sure 10%"
 WRONG = "of wrong predictions"
@@ -57,36 +60,91 @@ def chosen(labels: str, P: np.ndarray, y: np.ndarray) -> np.ndarray:
     return P.argmax(axis=1) != y
 
 
-def changes(
+class Played(NamedTuple):
+    """Rows as they came, as they were sent, and their labels, without those that are not scored."""
+
+    came: np.ndarray
+    sent: np.ndarray
+    y: np.ndarray
+
+    @property
+    def hits(self) -> np.ndarray:
+        """The change of each row: 1 if it became right, -1 if it became wrong."""
+        right = [(P.argmax(1) == self.y).astype(int) for P in (self.sent, self.came)]
+        return right[0] - right[1]
+
+    @property
+    def losses(self) -> np.ndarray:
+        """The change of each row's log loss."""
+        at = np.arange(len(self.y)), self.y
+        given = [np.log(np.maximum(P[at], 1e-6)) for P in (self.came, self.sent)]
+        return given[0] - given[1]
+
+
+def play(
     data: dict[str, np.ndarray],
     *,
     fit: bool = False,
     labels: str = "100%",
     rows: int | None = None,
     delay: int = DELAY,
-) -> tuple[float, float]:
-    """Change in accuracy (points) and log loss over the first `rows` rows."""
+    corrector: Corrector | None = None,
+    given: np.ndarray | None = None,
+) -> Played:
+    """Play the first `rows` rows of a stream; corrector and which labels come may be given."""
     P, y = data["probs"], data["labels"].astype(np.int64)
     _, source = np.unique(P, axis=0, return_inverse=True)
     source = source.ravel()
-    given, scored = chosen(labels, P, y), np.ones(len(y), bool)
+    given = chosen(labels, P, y) if given is None else given
+    scored = np.ones(len(y), bool)
     if source.max() + 1 < 0.95 * len(y):
         half = np.random.default_rng(7).random(source.max() + 1) < 0.5
         given, scored = given & half[source], ~half[source]
     n = min(len(P), rows or len(P))
-    corrector = Corrector(P.shape[1], train_counts=data["train_counts"])
-    if fit:
-        corrector.fit(data["val_probs"], data["val_labels"].astype(np.int64))
-    out, receipts = np.empty((n, P.shape[1])), deque[np.ndarray](maxlen=delay + 1)
-    for t in range(n):
-        out[t], receipt = corrector.process_one(P[t], receipt=True)
-        receipts.append(receipt)
-        if t >= delay and given[t - delay]:
-            corrector.learn_one(P[t - delay], int(y[t - delay]), receipt=receipts[0])
-    at, y = np.flatnonzero(scored[:n]), y[:n]
-    hits = (out.argmax(1) == y)[at].mean() - (P[:n].argmax(1) == y)[at].mean()
-    loss = [-np.log(np.maximum(Q[at, y[at]], 1e-6)).mean() for Q in (out, P)]
-    return float(hits * 100), float(loss[0] - loss[1])
+    if corrector is None:
+        corrector = Corrector(P.shape[1], train_counts=data["train_counts"])
+        if fit:
+            corrector.fit(data["val_probs"], data["val_labels"].astype(np.int64))
+    chunks = from_arrays(P[:n], np.where(given, y, -1)[:n])
+    played = steps(chunks, corrector, label_delay=delay, explain=False)
+    sent = np.concatenate([step.corrected for step in played])
+    at = np.flatnonzero(scored[:n])
+    return Played(P[at], sent[at], y[at])
+
+
+def changes(data: dict[str, np.ndarray], **options: Any) -> tuple[float, float]:
+    """Change in accuracy (points) and log loss of a stream, see :func:`play`."""
+    played = play(data, **options)
+    return 100 * float(played.hits.mean()), float(played.losses.mean())
+
+
+def worst(changed: np.ndarray, n: int) -> float:
+    """The least mean of n rows in a row; of all, where they are fewer."""
+    total = np.append(0.0, np.cumsum(changed))
+    n = min(n, len(changed))
+    return float((total[n:] - total[:-n]).min() / n)
+
+
+def stretches(folder: str) -> None:
+    """The worst stretches of each stream: points and nats against the rows as they came."""
+    ways: list[tuple[str, dict[str, Any]]] = [
+        ("every label", {}),
+        ("1 in 20", {"labels": "5%"}),
+        ("1,000 late", {"delay": 1000}),
+        ("`fit`, no label", {"fit": True, "labels": "0%"}),
+        ("`fit`, every label", {"fit": True}),
+    ]
+    print("| stream, rows | " + " | ".join(way for way, _ in ways) + " |")
+    print("|---" * (1 + len(ways)) + "|")
+    for file in sorted(Path(folder).glob("*.npz")):
+        if not (data := load(file)):
+            continue
+        played = [play(data, **options) for _, options in ways]
+        for n in STRETCHES:
+            cells = [
+                f"{100 * worst(one.hits, n):+.1f}, {-worst(-one.losses, n):+.3f}" for one in played
+            ]
+            print(f"| {file.stem}, {n:,} | " + " | ".join(cells) + " |", flush=True)
 
 
 def summary(rows: list[tuple[float, float]]) -> str:
@@ -138,6 +196,7 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    arguments = [one for one in sys.argv[1:] if one != "--stretches"]
+    if len(arguments) != 1:
         sys.exit(__doc__)
-    main(sys.argv[1])
+    (stretches if "--stretches" in sys.argv else main)(arguments[0])
