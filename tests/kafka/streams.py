@@ -275,7 +275,8 @@ class App:
                 lag += end - (found[tp].offset if tp in found else -1)
                 continue
             at = state.memory.sent if tp.topic == topics[0] else state.memory.labels
-            if ids[tp.topic] != state.memory.topics.get(tp.topic):  # made again, and not noticed
+            # Made again, and not noticed; a state of a backfill knows no topic yet.
+            if state.memory.topics.get(tp.topic, ids[tp.topic]) != ids[tp.topic]:
                 lag += 1
                 continue
             # Behind the last record there may be the end of a transaction.
