@@ -190,6 +190,34 @@ def same(learner, oracle):
         assert sent.brier_sum == pytest.approx(after.brier_sum)
 
 
+@pytest.mark.parametrize("seed", range(24))
+def test_a_call_is_its_rows_and_labels_one_by_one(seed):
+    """Most labels find a prediction that is kept, some before a row of the same id in the call."""
+    rng = np.random.default_rng(seed)
+    options = {"recent_mb": [64, 0.02][seed % 2], "ask": [None, None, 0.5][seed % 3]}
+    sets = [None, 0.9][seed % 4 // 2]
+    together, apart = (Learner(Corrector(CLASSES, sets=sets), **options) for _ in range(2))
+    for _ in range(30):
+        n = int(rng.integers(0, 9))
+        ids = [None if one > 25 else one for one in rng.integers(0, 30, n).tolist()]
+        P = rng.dirichlet(np.ones(3), n)
+        dues = np.sort(rng.integers(0, n + 1, rng.integers(0, 6))).tolist()
+        labels = [
+            LateLabel(int(rng.integers(0, 26)), CLASSES[rng.integers(3)], due) for due in dues
+        ]
+        found = together.play(ids, P, labels)
+        rows, outcomes, waiting = [], [], list(labels)
+        for i in range(n + 1):
+            while waiting and waiting[0].due == i:
+                one = waiting.pop(0)
+                outcomes.append(apart.label(one.id, one.label))
+            if i < n:
+                rows.append(apart.correct(ids[i], P[i]))
+        assert np.array_equal(found.rows, np.reshape(rows, (n, 3)))
+        assert found.outcomes == outcomes
+    assert together.to_bytes() == apart.to_bytes()
+
+
 def test_what_is_refused_changes_nothing():
     learner = Learner(Corrector(CLASSES), label_wait=5)
     learner.correct("x", [0.2, 0.3, 0.5])

@@ -67,6 +67,8 @@ class Call(NamedTuple):
     taught: list[Taught]
     explain: Any
     explained: list[Explained]
+    dues: list[int]
+    """For each label the row before which it is learned, where all rows were kept first."""
 
 
 class Lane:
@@ -131,12 +133,22 @@ class Lane:
         return self.kind.raw_of(entry.blob)
 
     def learn(
-        self, y: Any, entry: Recent | None, row: bytes | None = None, given: Given | None = None
+        self,
+        y: Any,
+        entry: Recent | None,
+        row: bytes | None = None,
+        given: Given | None = None,
+        due: int | None = None,
     ) -> None:
-        """Add a label: of a kept prediction, of a row that came with it, or without a row."""
+        """Add a label: of a kept prediction, of a row that came with it, or without a row.
+
+        ``due`` is the row of the run before which it is learned; where not given, all that were
+        added so far come before it.
+        """
         if self.requests and entry is not None and self.recent.get(entry.id) is entry:  # type: ignore[arg-type]
             self.requests.pop(entry.id, None)  # type: ignore[arg-type]
-        self._labels.append(JoinedLabel(y, entry, row, given, len(self._numbers)))
+        place = len(self._numbers) if due is None else due
+        self._labels.append(JoinedLabel(y, entry, row, given, place))
 
     def run(self, call: Call) -> None:
         """Correct the collected rows and learn the collected labels, in order."""

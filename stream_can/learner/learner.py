@@ -432,7 +432,7 @@ class Learner(Locked):
             rows = like.made(rows, made)
         taken = self._labels(labels, n)
         sets: list[list[Any]] | None = [[]] * n if like.makes_sets else None
-        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [], explain, [])
+        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [], explain, [], [])
         try:
             outcomes = self._take(call, ids, names, name, times, taken)
         except BaseException:  # e.g. Ctrl-C: unfinished rows are not kept
@@ -455,6 +455,8 @@ class Learner(Locked):
         n, at = len(ids), 0
         events = self._events
         first = 0 if events is None else len(events.rows)
+        if taken and names is None and self._begin_all(call, ids, name, times, taken, seen):
+            at = n
         for k, one in enumerate(taken):
             if (due := one.one.due) > at:
                 self._predict_all(at, due, call, ids, names, name, times, seen)
@@ -467,6 +469,42 @@ class Learner(Locked):
             events.rows.extend(seen)
         self._run(call)
         return outcomes
+
+    def _begin_all(
+        self,
+        call: Call,
+        ids: list[Id | None],
+        name: Name,
+        times: Sequence[float | None] | None,
+        taken: list[_Taken],
+        seen: list[Recent],
+    ) -> bool:
+        """Keep all rows of a call at once, before its labels, where that comes to the same as one
+        after the other: each label finds its prediction, none waits, and nothing has to be dropped.
+        """
+        lane, n = self._lanes.get(name), len(ids)
+        if lane is None or n < 2 or len(self._held) or lane.tells or self._mixed:
+            return False
+        places = {id: i for i, id in enumerate(ids) if id is not None}
+        if len(places) + ids.count(None) != n:
+            return False
+        recent = lane.recent
+        for one in taken:
+            late = one.one
+            own = places.get(late.id) if late.of is None else late.of
+            if own is None:
+                if late.id not in recent:
+                    return False
+            elif own >= late.due:
+                return False
+            if (late.model, late.version) not in (ONLY, name):
+                return False
+        begun = self._begun_rows(0, n, lane, call, ids, times)
+        if self._size + begun[2] > self._bound:
+            return False
+        self._predict(0, n, lane, call, ids, times, seen, begun)
+        call.dues.extend(one.one.due for one in taken)
+        return True
 
     def _predict_all(
         self,
@@ -609,25 +647,41 @@ class Learner(Locked):
         ids: list[Id | None],
         times: Sequence[float | None] | None,
         seen: list[Recent],
+        begun: Any = None,
     ) -> None:
         """Keep rows of one model and version, and drop the oldest of all beyond the bound."""
         call.active[lane] = None
-        kind, numbers = lane.kind, range(first, last)
-        entries, named, size, latest = begin(
-            ids, first, last, self._number, lane.collected, lane.serial,
-            kind.width or [kind.width_of(call.rows, i) for i in numbers],
-            [kind.given(call.rows, i) for i in numbers] if kind.columns else None, times,
-        )  # fmt: skip
+        entries, named, size, latest = begun or self._begun_rows(
+            first, last, lane, call, ids, times
+        )
         if latest > self._clock:
             self._clock = max(self._clock, min(latest, self._until))
         self._number += last - first
         self._lone.count_early(ids, first, last)
         seen += entries
-        lane.predict(numbers, entries)
+        lane.predict(range(first, last), entries)
         self._order += named
         self._size += size
         if self._size > self._bound:
             self._forget()
+
+    def _begun_rows(
+        self,
+        first: int,
+        last: int,
+        lane: Lane,
+        call: Call,
+        ids: list[Id | None],
+        times: Sequence[float | None] | None,
+    ) -> tuple[list[Recent], list[Recent], int, float]:
+        """Predictions of rows of one model and version, see `begin`."""
+        kind, numbers = lane.kind, range(first, last)
+        found: tuple[list[Recent], list[Recent], int, float] = begin(
+            ids, first, last, self._number, lane.collected, lane.serial,
+            kind.width or [kind.width_of(call.rows, i) for i in numbers],
+            [kind.given(call.rows, i) for i in numbers] if kind.columns else None, times,
+        )  # fmt: skip
+        return found
 
     @one_at_a_time
     def forget_before(self, number: int) -> None:
@@ -755,7 +809,7 @@ class Learner(Locked):
         call.active[lane] = None
         entry.known = known
         call.taught.append(Taught(k, lane.name, entry, time, n))
-        lane.learn(new, entry, row, given)
+        lane.learn(new, entry, row, given, call.dues[k] if call.dues else None)
         return True
 
     def _learn(
