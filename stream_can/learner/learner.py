@@ -18,7 +18,6 @@ from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, News, Reason
 from stream_can.learner.lane import (
     ONLY,
     Call,
-    Explained,
     Lane,
     Name,
     Taught,
@@ -72,7 +71,7 @@ class Corrected(NamedTuple):
     """Outcome of each label, see :meth:`Learner.label`."""
     taught: list[Taught]
     """The predictions with which labels were learned, for statistics."""
-    explained: Sequence[Explained] = ()
+    explained: Sequence[Any] = ()
     """What explains the rows, where asked for, see :meth:`Learner.play`."""
 
 

@@ -77,7 +77,7 @@ class MultiLabelReplay(Replay):
         )
 
     def changes(self, before: Replay | None = None) -> Changes | None:
-        """None: only log loss is compared, see :func:`loss_change`."""
+        """None: only log loss is compared, see ``stream_can.multilabel.replay.loss_change``."""
         return None
 
     def per_label(self) -> list[dict[str, Any]]:

@@ -155,7 +155,7 @@ def steps(
     chunks
         Rows in order: :meth:`Recording.chunks` or :func:`from_arrays`.
     learner
-        A corrector, or a new learner of :func:`learner_of`; after a step it has the knowledge of
+        A corrector, or a new learner of ``learner_of``; after a step it has the knowledge of
         the stream's at that time. Where a learner asks for labels, only those come that it asks
         for. It chooses among rows whose label would arrive, since the others can never answer: its
         share is one of these. See :func:`stream_can.replay.asking_for` for a share of all rows.
