@@ -17,7 +17,7 @@ from stream_can.recording.output import CorrectedFile
 from stream_can.recording.recording import Chunk, Recording
 from stream_can.replay.deployed import Deployed, written_names
 from stream_can.replay.labels import RecordedRows
-from stream_can.replay.shown import Cells, ScoreTable, with_errors
+from stream_can.replay.shown import Cells, ScoreTable, changes_by_rate, with_errors
 from stream_can.replay.verdict import errors
 from stream_can.scores import FLOOR, Scores
 
@@ -88,11 +88,7 @@ def notes(result: DenseReplay) -> Iterator[str]:
     yield f"log loss in nats; probabilities below {FLOOR:f} count as that"
     if result.rates or result.asked_rates:
         yield "\nChanges by the share of the labels that come:"
-    for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
-        for rate, scores in rates.items():
-            change = 100 * (scores.accuracy - result.raw.accuracy)
-            nats = scores.log_loss - result.raw.log_loss
-            yield f"{100 * rate:g} % of the labels{how}: {change:+.2f} points, {nats:+.4f} nats"
+    yield from changes_by_rate(result)
 
 
 def _cells(scores: Scores, before: Scores | None = None) -> list[str]:

@@ -42,7 +42,7 @@ def judge(result: DenseReplay) -> Verdict:
         f"({nats.change.value:+.4f} nats, standard error {nats.change.error:.4f})"
     )
     good, bad = effects.better, effects.worse
-    first = conclusion(points, nats, numbers)
+    first = conclusion(*effects, numbers)
     labels = [*asked_labels(result), *late_labels(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
     reasons = _reasons(result, good=good and not bad, bad=bad)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from stream_can.replay.labels import RecordedRows
@@ -10,7 +10,16 @@ from stream_can.replay.result import Replay
 from stream_can.replay.verdict import Verdict, errors
 from stream_can.row_kinds import part
 
-__all__ = ["Cells", "ScoreTable", "Shown", "judge", "shown", "verdict", "with_errors"]
+__all__ = [
+    "Cells",
+    "ScoreTable",
+    "Shown",
+    "changes_by_rate",
+    "judge",
+    "shown",
+    "verdict",
+    "with_errors",
+]
 
 
 class Cells(NamedTuple):
@@ -74,6 +83,15 @@ def verdict(result: Replay) -> str:
     """One paragraph on whether to use the corrector on this stream, and why: the text of
     :func:`judge`."""
     return judge(result).text
+
+
+def changes_by_rate(result: Replay) -> Iterator[str]:
+    """A line for each share of the labels that was played: changes of accuracy and log loss."""
+    for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
+        for rate, scores in rates.items():
+            change = 100 * (scores.accuracy - result.raw.accuracy)
+            nats = scores.log_loss - result.raw.log_loss
+            yield f"{100 * rate:g} % of the labels{how}: {change:+.2f} points, {nats:+.4f} nats"
 
 
 def with_errors(result: Replay) -> list[Cells]:

@@ -12,10 +12,10 @@ from stream_can.recording.output import CorrectedFile
 from stream_can.recording.sparse import SparseChunk, SparseRecording
 from stream_can.replay.asking import asked_labels
 from stream_can.replay.deployed import Deployed
-from stream_can.replay.effect import NATS, POINTS, Effect
+from stream_can.replay.effect import Effects
 from stream_can.replay.episodes import worse_in_words
 from stream_can.replay.labels import RecordedRows
-from stream_can.replay.shown import Cells, ScoreTable
+from stream_can.replay.shown import Cells, ScoreTable, changes_by_rate
 from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, late_labels
 from stream_can.sparse.corrector import SETTINGS, SparseCorrector
 from stream_can.sparse.kind import classes_of
@@ -84,11 +84,7 @@ def notes(result: SparseReplay) -> Iterator[str]:
         "log loss in nats; a label that a row does not list has its share of the rest, before alike"
         " for all such classes, after as the tail has it"
     )
-    for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
-        for rate, scores in rates.items():
-            change = 100 * (scores.accuracy - result.raw.accuracy)
-            nats = scores.log_loss - result.raw.log_loss
-            yield f"{100 * rate:g} % of the labels{how}: {change:+.2f} points, {nats:+.4f} nats"
+    yield from changes_by_rate(result)
 
 
 def judge(result: SparseReplay) -> Verdict:
@@ -96,7 +92,7 @@ def judge(result: SparseReplay) -> Verdict:
     raw, after, changes = result.raw, result.corrected, result.changes()
     if raw.n < FEW or changes is None:
         return few_labels(f"{raw.n:,} rows have one")
-    points, nats = Effect(changes.accuracy, POINTS / 100), Effect(changes.log_loss, NATS)
+    effects = Effects.of(changes)
     numbers = (
         f"accuracy {100 * raw.accuracy:.2f} % before and {100 * after.accuracy:.2f} % after, log"
         f" loss {raw.log_loss:.4f} before and {after.log_loss:.4f} after: {changes.in_words()}"
@@ -106,10 +102,10 @@ def judge(result: SparseReplay) -> Verdict:
         f" {100 * after.listed:.1f} % as they were sent; among the first five it is in"
         f" {100 * raw.top5:.1f} % and {100 * after.top5:.1f} %."
     )
-    deploys = (points.up or nats.down) and not (points.down or nats.up)
+    deploys = effects.better and not effects.worse
     why = [*asked_labels(result), *late_labels(result)]
     why += worse_in_words(result.alarm, dates=result.dates)
-    return Verdict(conclusion(points, nats, numbers), lists, tuple(why), deploys)
+    return Verdict(conclusion(*effects, numbers), lists, tuple(why), deploys)
 
 
 # ---- what is replayed
