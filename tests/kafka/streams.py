@@ -328,6 +328,11 @@ class Running:
 
         return wait("it learns", found)
 
+    def n_labels(self) -> int:
+        """Labels that it has learned; asked each time, since it begins with new correctors at the
+        newest state after an error."""
+        return sum(one.corrector.n_labels for one in self.learning().learner.live.values())
+
     def corrector(self) -> Corrector:
         """Of an application without models."""
         (one,) = self.learning().learner.live.values()

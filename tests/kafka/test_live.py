@@ -46,10 +46,9 @@ def test_the_document_is_true(broker: Broker) -> None:
         for i, (topic, value) in enumerate(zip(topics, bad, strict=True))
     ])  # fmt: skip
     caught_up(app, running)
-    corrector = running.corrector()
-    wait("all learned", lambda: corrector.n_labels == 3000)
+    wait("all learned", lambda: running.n_labels() == 3000)
     wait("no lag shown", lambda: status(number)["lag"] == 0)
-    found = status(number)
+    found, corrector = status(number), running.corrector()
     running.stop()
     assert found["application"] == app.id
     assert found["ready"]

@@ -152,15 +152,6 @@ def test_each_counter_equals_what_was_sent(broker: Broker) -> None:
         get(port, "/livez")
 
 
-def learned_labels(running: Running) -> int:
-    learning = running.worker.learns.learning if running.worker.learns else None
-    return (
-        -1
-        if learning is None
-        else sum(one.corrector.n_labels for one in learning.learner.live.values())
-    )
-
-
 def test_accuracy_and_log_loss_are_of_the_outputs_as_they_were_sent(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, http_port=0, http_host="127.0.0.1", client=STEADY)
     running = app.worker()
@@ -179,7 +170,7 @@ def test_accuracy_and_log_loss_are_of_the_outputs_as_they_were_sent(broker: Brok
         found = [[record for record in part if record[0] == app.given[side]] for side in SIDES]
         produce(app.servers, *found)
         labels += len(found[1])
-        wait("all learned", lambda: running.error or learned_labels(running) == labels)  # noqa: B023
+        wait("all learned", lambda: running.error or running.n_labels() == labels)  # noqa: B023
     caught_up(app, running)
     samples = scrape(port)
     running.stop()

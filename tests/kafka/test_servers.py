@@ -49,12 +49,7 @@ def ready(*servers: Server) -> None:
 
 def learned(app: App, learner: Running, n: int) -> None:
     """Wait until it has learned so many labels, and said so."""
-    learning = learner.learning()
-
-    def labels() -> int:
-        return sum(one.corrector.n_labels for one in learning.learner.live.values())
-
-    wait("learned", lambda: labels() == n)
+    wait("learned", lambda: learner.n_labels() == n)
     caught_up(app, learner)
 
 
