@@ -32,7 +32,7 @@ def holds_zero(found: Change | None) -> bool:
 
 @pytest.mark.parametrize("run", [1, 50], ids=["independent", "in runs"])
 def test_the_interval_of_rows_holds_the_truth_as_often_as_it_says(run: int) -> None:
-    """As in ``compare``. Row by row, with rows in runs, it would be 23 times in 100."""
+    """As in a replay. Row by row, with rows in runs, it would be 23 times in 100."""
     rng, inside = np.random.default_rng(run), 0
     for _ in range(400):
         d = differences(18_000, run, rng)

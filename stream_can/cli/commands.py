@@ -23,11 +23,6 @@ app.command(pipe_command, name="pipe")
 app.command(inspect_command, name="inspect")
 # Imported when called: scikit-learn and kafka-python are optional, and slow to import.
 app.command(
-    "stream_can.cli.compare:compare_command",
-    name="compare",
-    help="Is it better than what I would do today? Play a recording once for each rival.",
-)
-app.command(
     "stream_can.cli.kafka:run",
     name="run",
     help="Work between Kafka topics: predictions in, corrected predictions out, exactly once.",

@@ -1,4 +1,4 @@
-"""Options of ``pipe``, ``replay`` and ``compare`` from a TOML file and the environment.
+"""Options of ``pipe`` and ``replay`` from a TOML file and the environment.
 
 As for the other commands, the command line overrides the environment, which overrides the file;
 paths in the file are relative to it.
@@ -18,7 +18,7 @@ from stream_can.app.settings import SettingsError
 
 __all__ = ["hide_others", "with_settings"]
 
-COMMANDS = "pipe", "replay", "compare"
+COMMANDS = "pipe", "replay"
 OWN = "config", "file"
 """Options that are not settings."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,7 +14,6 @@ from stream_can import snapshot
 from stream_can.cli.arguments import COMMAND_LINE, Whole, argument_errors, refuse_to_overwrite
 from stream_can.cli.deploy import deployment, is_lines
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
-from stream_can.cli.recorded import RATES, made_from
 from stream_can.cli.replayed import show_replay
 from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.corrector import Corrector
@@ -33,6 +33,11 @@ from stream_can.replay.tried import try_segments as play_tries
 from stream_can.row_kinds import RowKind, part, row_kind
 
 __all__ = ["replay_command"]
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+RATES = (0.01, 0.05, 0.2, 1.0)
+"""Label rates in a report's figure of the effect of labels."""
 
 
 def replay_command(
@@ -133,8 +138,10 @@ def replay_command(
         Shares of wrong labels to try: 0.05,0.2. Each is played as --label-noise, and shown beside
         the replay's own.
     against
-        Rivals to play on the same rows with the same labels, as stream-can compare names them:
-        temperature,isotonic,ops; default; or all. Most are fitted to the rows of --validation.
+        Is it better than what else one could do? Rivals to play on the same rows with the same
+        labels: default; all, the slow ones too; or some by their names: temperature,isotonic,ops.
+        Most are fitted to the rows of --validation; without it default and all leave these out.
+        Ctrl-C shows what is ready.
     state
         Keep what was learned here, for a deployment to start from.
     output
@@ -225,7 +232,12 @@ def replay_command(
             noises = sorted({own, *(_share(text, recording.classes) for text in shares)})
         rivals = []
         if against is not None:
-            from stream_can.compare.against import against_beside, other_rivals, play_against
+            from stream_can.compare.against import (
+                Against,
+                against_beside,
+                other_rivals,
+                play_against,
+            )
 
             names = against if against in ("default", "all") else listed(against)
             m = len(recording.classes)
@@ -242,7 +254,7 @@ def replay_command(
     if state is not None:
         snapshot.require_replaceable(state)
         state.parent.mkdir(parents=True, exist_ok=True)
-    rates = () if report is None else RATES
+    code, rates = 0, () if report is None else RATES
     replays = number_of_replays(rates, label_rate=label_rate, ask=asks, models=bool(models))
     replays += len(tries) + (len(tries) > 1) + len(noises) + len(rivals)
     with (
@@ -267,15 +279,31 @@ def replay_command(
         )
         besides: dict[str, Beside] = {}
         if tries:
-            tried = play_tries(player, make, result)
-            besides["try_segments"] = segments_beside(tried, result.raw.n)
+            besides["try_segments"] = segments_beside(
+                play_tries(player, make, result), result.raw.n
+            )
         if noises:
             noise = play_noise(
                 player, lambda share: make(corrector.columns, label_noise=share), [*noises], own
             )
             besides["try_label_noise"] = noise_beside(noise, result.raw.n)
         if rivals:
-            besides["against"] = against_beside(play_against(player, rivals, result, apart))
+            found: list[Against] = []
+            try:
+                for one in play_against(player, rivals, result, apart):
+                    found.append(one)
+            except KeyboardInterrupt:
+                print(
+                    f"stream-can: interrupted; {len(found)} of {len(rivals)} rivals are ready",
+                    file=sys.stderr,
+                )
+                code = INTERRUPTED
+            beside = against_beside(found)
+            if report is not None:
+                from stream_can.compare.figures import against_figures
+
+                beside = beside._replace(figures=against_figures(result, found))
+            besides["against"] = beside
     if state is not None:
         kept = result.learner if models else result.corrector
         snapshot.save(kept.to_bytes(), state)
@@ -301,15 +329,18 @@ def replay_command(
             name,
             report,
             besides=besides.values(),
-            made_from=made_from(recording),
+            made_from={
+                "file": f"{recording.name} ({recording.size:,} bytes)",
+                "command": COMMAND_LINE.get(),
+            },
             deploy=deploy,
         )
     if as_json:
-        beside = {name: one.to_dict() for name, one in besides.items()}
-        print_json(result.to_dict() | {"verdict": verdict(result), "deploy": deploy} | beside)
+        tried = {name: one.to_dict() for name, one in besides.items()}
+        print_json(result.to_dict() | {"verdict": verdict(result), "deploy": deploy} | tried)
     else:
         show_replay(result, label_rate, besides.values(), deploy=deploy, verbose=verbose)
-    return 0
+    return code
 
 
 def _refuse_others(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,12 +21,23 @@ from stream_can.replay.steps import arrivals_rng
 
 __all__ = ["Against", "against_beside", "other_rivals", "play_against"]
 
+HEADS = (
+    "against", "accuracy %", "log loss", "stream_can: points", "±", "nats", "±", "Brier", "ECE %",
+    "µs/row",
+)  # fmt: skip
+"""µs/row is processor time, fits included."""
+
 
 class Against(NamedTuple):
     """A replay compared to a rival."""
 
     outcome: Outcome
     changes: Changes
+    """Of stream_can against it."""
+    labelled: NDArray[np.int64]
+    """Number of labelled rows of each step."""
+    sums: list[NDArray[np.float64]]
+    """Sums over the labelled rows of each step: its right predictions, and its log loss."""
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON."""
@@ -40,6 +51,8 @@ def other_rivals(
 ) -> list[Rival]:
     """Rivals by name, see :func:`stream_can.compare.rivals`, without stream_can.
 
+    Where ``fitted`` is false, "default" and "all" are those that need no validation rows.
+
     Raises
     ------
     ValueError, StreamCANError
@@ -47,6 +60,8 @@ def other_rivals(
         ``fitted`` is false.
     """
     found = [one for one in rivals(names=names, classes=classes) if one.is_other]
+    if names in ("default", "all") and not fitted:
+        return [one for one in found if not one.is_fitted]
     for one in found:
         if one.is_fitted and not fitted:
             raise StreamCANError(
@@ -61,7 +76,7 @@ def play_against(
     playing: Sequence[Rival],
     result: Replay,
     validation: Recording | None = None,
-) -> list[Against]:
+) -> Iterator[Against]:
     """Play a replay's recording with rivals; it is then in memory as a whole.
 
     Parameters
@@ -75,28 +90,22 @@ def play_against(
     validation
         Rows to which rivals are fitted.
 
-    Returns
-    -------
-    A comparison with each rival; none without labelled rows.
+    Yields
+    ------
+    Against
+        Of each rival in turn; none without labelled rows.
     """
     if not result.raw.n:
-        return []
-    stream = load(
-        player.recording,
-        label_delay=player.label_delay,
-        validation=validation,
-        validation_rows=None,
-    )
+        return
+    stream = load(player.recording, label_delay=player.label_delay, validation=validation)
     drawn = arrivals_rng(player.seed).random(len(stream.P)) < player.label_rate
     stream = stream._replace(arrives=stream.arrives & drawn)
     ends = np.cumsum(result.labelled)
-    found = []
     for outcome in compare(stream, playing, player.progress):
         sums = [_sums(each, ends) for each in (outcome.hits, outcome.losses)]
         changes = Changes.of_sums(result.labelled, sums, result.sums(1))
         assert changes is not None
-        found.append(Against(outcome, changes))
-    return found
+        yield Against(outcome, changes, np.diff(ends, prepend=0), sums)
 
 
 def _sums(values: NDArray[Any], ends: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -106,18 +115,17 @@ def _sums(values: NDArray[Any], ends: NDArray[np.int64]) -> NDArray[np.float64]:
 
 def against_beside(found: Sequence[Against]) -> Beside:
     """Rivals as a table."""
-    rows = [
-        (
-            one.outcome.name,
-            f"{100 * one.outcome.scores.accuracy:.2f}",
-            f"{one.outcome.scores.log_loss:.4f}",
-            *one.changes.cells,
-        )
-        for one in found
-    ]
+    rows = []
+    for one in found:
+        scores = one.outcome.scores
+        rows.append((
+            one.outcome.name, f"{100 * scores.accuracy:.2f}", f"{scores.log_loss:.4f}",
+            *one.changes.cells, f"{scores.brier:.4f}", f"{100 * scores.ece:.2f}",
+            f"{one.outcome.microseconds:.1f}",
+        ))  # fmt: skip
     return Beside(
         "Against what else one could do",
-        ("against", "accuracy %", "log loss", "stream_can: points", "±", "nats", "±"),
+        HEADS,
         rows,
         _in_words(found),
         [one.to_dict() for one in found],

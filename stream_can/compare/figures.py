@@ -1,95 +1,96 @@
-"""Figures of a comparison: the best of each sort over time, and their calibration."""
+"""Figures of rivals beside a replay: the best of each sort over time, and their calibration."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
-from stream_can.compare.outcome import Outcome
-from stream_can.compare.rivals import BOTH
-from stream_can.compare.stream import Stream
-from stream_can.compare.verdict import best
+from stream_can.compare.against import Against
+from stream_can.replay.result import Replay
+from stream_can.report.course import Course
+from stream_can.report.curves import along, wide
 from stream_can.report.reliability import diagram
-from stream_can.report.svg import AFTER, BEFORE, SERIES
+from stream_can.report.svg import AFTER, BEFORE, SERIES, Key, draw
 
-__all__ = ["Drawn", "Line", "lines", "panels", "rolling"]
+__all__ = ["against_figures"]
 
-POINTS = 240
-REFITTED = "refitted"
-
-
-class Line(NamedTuple):
-    """An outcome with its color."""
-
-    outcome: Outcome
-    color: str
+SORTS: list[tuple[Callable[[Against], bool], str]] = [
+    (lambda one: "labels" not in one.outcome.needs, SERIES[2]),
+    (lambda one: "labels" in one.outcome.needs, SERIES[3]),
+]
+"""Rivals that need no label of the stream, and those that learn from them."""
 
 
 class Drawn(NamedTuple):
-    """A stream, and the outcomes to draw."""
+    """A replay, and the rivals to draw with their colors."""
 
-    stream: Stream
-    lines: list[Line]
+    result: Replay
+    rivals: list[tuple[Against, str]]
 
 
-def lines(outcomes: list[Outcome]) -> list[Line]:
-    """Raw, the best fitted once, the best refitted, and stream_can with both."""
-    raw, rest = outcomes[0], outcomes[1:]
-    shown = [Line(raw, BEFORE)]
-    kinds: list[tuple[Callable[[Outcome], bool], str]] = [
-        (lambda one: one.needs == "validation rows" and one.name[:6] != BOTH[:6], SERIES[2]),
-        (lambda one: one.name.endswith(REFITTED), SERIES[3]),
-        (lambda one: one.name == BOTH, AFTER),
+def against_figures(result: Replay, found: Sequence[Against]) -> list[tuple[str, str, str]]:
+    """Title, figure (HTML) and caption of each figure; none without rivals."""
+    drawn = Drawn(result, [])
+    for is_of, color in SORTS:
+        if some := [one for one in found if is_of(one)]:
+            drawn.rivals.append((min(some, key=lambda one: one.outcome.scores.log_loss), color))
+    if not drawn.rivals:
+        return []
+    names = " and ".join(one.outcome.name for one, _ in drawn.rivals)
+    window = f"{Course(result).window:,.0f}"
+    return [
+        (f"{title}: {names}", draw(title, plot, drawn), caption.replace("{window}", window))
+        for title, plot, caption in FIGURES
     ]
-    for is_one, color in kinds:
-        if found := [one for one in rest if is_one(one)]:
-            shown.append(Line(best(found), color))
-    return shown
 
 
-def rolling(what: str) -> Callable[[Drawn, Figure], list[Any]]:
-    """A figure of "accuracy" or "log loss" in a sliding window of scored rows."""
+def rolling(k: int) -> Callable[[Drawn, Figure], list[Key]]:
+    """A figure of accuracy (0) or log loss (1) in a sliding window of rows."""
 
-    def plot(drawn: Drawn, figure: Figure) -> list[Any]:
-        rows = np.flatnonzero(drawn.stream.scored)
-        window = min(max(len(rows) // 25, 500), max(len(rows) // 2, 1))
-        ends = np.linspace(window, len(rows), POINTS).astype(np.intp)
+    def plot(drawn: Drawn, figure: Figure) -> list[Key]:
+        course = Course(drawn.result)
+        means, _ = course.means(*(("hits", "hits"), ("losses", "squares"))[k])
+        scale = (100, 1)[k]
         axes = figure.subplots()
-        # Each is narrower than the one below, so that coinciding lines are visible.
-        widths = np.linspace(4.5, 1.5, len(drawn.lines))
-        for (outcome, color), width in zip(drawn.lines, widths, strict=True):
-            values = 100.0 * outcome.hits if what == "accuracy" else outcome.losses
-            total = np.append(0, np.cumsum(values))
-            mean = (total[ends] - total[ends - window]) / window
-            axes.plot(rows[ends - 1], mean, color=color, linewidth=width, label=f" {outcome.name}")
-        axes.set_ylabel("accuracy, %" if what == "accuracy" else "log loss, nats")
-        axes.set_xlabel("rows")
-        axes.margins(x=0.01)
-        axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        return []
+        axes.set_ylabel(("accuracy, %", "log loss, nats")[k])
+        wide(axes, course, scale * means[0], BEFORE, "before")
+        keys = [Key("before", BEFORE, "wide")]
+        for one, color in drawn.rivals:
+            sums = course.sums(np.stack([one.sums[k], one.labelled], axis=1))
+            n = np.where(sums[:, 1] > 0, sums[:, 1], np.nan)
+            name = one.outcome.name
+            axes.plot(course.x, scale * sums[:, 0] / n, color=color, label=f" {name}")
+            keys.append(Key(name, color))
+        axes.plot(course.x, scale * means[1], color=AFTER, linewidth=1.5, label=" stream_can")
+        along(axes, drawn.result)
+        return [*keys, Key("stream_can", AFTER)]
 
-    plot.__name__ = f"rolling-{what}"
+    plot.__name__ = f"against-{k}"
     return plot
 
 
-def panels(first: int) -> Callable[[Drawn, Figure], list[Any]]:
-    """A figure of two reliability diagrams side by side: lines first and first + 1."""
+def reliability(drawn: Drawn, figure: Figure) -> list[Key]:
+    found = np.atleast_1d(figure.subplots(1, len(drawn.rivals), sharey=True))
+    for axes, (one, color) in zip(found, drawn.rivals, strict=True):
+        title = f"{one.outcome.name}\nECE {100 * one.outcome.scores.ece:.1f} %"
+        diagram(axes, one.outcome.scores.reliability, color, title, 9.5)
+    found[0].set_ylabel("accuracy, %")
+    return []
 
-    def plot(drawn: Drawn, figure: Figure) -> list[Any]:
-        pair = drawn.lines[first : first + 2]
-        found = np.atleast_1d(figure.subplots(1, 2, sharey=True))
-        for axes, (outcome, color) in zip(found, pair, strict=False):
-            title = f"{outcome.name}\nECE {100 * outcome.scores.ece:.1f} %"
-            diagram(axes, outcome.scores.reliability, color, title, 9.5)
-        for axes in found[len(pair) :]:
-            axes.set_visible(False)
-        found[0].set_ylabel("accuracy, %")
-        return []
 
-    plot.__name__ = f"reliability-{first}"
-    return plot
+OVER_TIME = (
+    "In a sliding window of {window} rows: of the rivals that learn from labels, and of those that"
+    " need none, the one with the lowest log loss."
+)
+FIGURES: list[tuple[str, Callable[[Drawn, Figure], list[Key]], str]] = [
+    ("Accuracy against", rolling(0), OVER_TIME),
+    ("Log loss against", rolling(1), OVER_TIME),
+    (
+        "Reliability of",
+        reliability,
+        "Accuracy against confidence; the area of a point is its share of the rows.",
+    ),
+]

@@ -1,10 +1,10 @@
-"""Outcomes of rivals: scores, changes relative to raw, gains and losses by class."""
+"""Outcomes of rivals: scores, and changes relative to another."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from stream_can.compare.rivals import Rival, key_of
 from stream_can.compare.stream import Stream
 from stream_can.scores import Scores
 
-__all__ = ["Outcome", "against", "compare", "per_class"]
+__all__ = ["Outcome", "against", "compare"]
 
 
 class Outcome(NamedTuple):
@@ -110,28 +110,3 @@ def against(outcome: Outcome, other: Outcome) -> Changes:
     found = Changes.of_sums(np.ones(len(outcome.hits)), *sides)
     assert found is not None, "a stream without a scored row is refused where it is loaded"
     return found
-
-
-def per_class(stream: Stream, before: Outcome, after: Outcome) -> list[dict[str, Any]]:
-    """Recall of each class with scored rows, before and after, the greatest gain first.
-
-    Returns
-    -------
-    For each: ``class``, ``rows``, ``recall_before``, ``recall_after`` (shares of its rows) and
-    ``gained``, the change in the number of right rows.
-    """
-    m, labels = len(stream.classes), stream.y[stream.scored]
-    rows = np.bincount(labels, minlength=m)
-    right = [np.bincount(labels[one.hits], minlength=m) for one in (before, after)]
-    gained = right[1] - right[0]
-    return [
-        {
-            "class": stream.classes[k],
-            "rows": int(rows[k]),
-            "recall_before": float(right[0][k] / rows[k]),
-            "recall_after": float(right[1][k] / rows[k]),
-            "gained": int(gained[k]),
-        }
-        for k in np.argsort(-gained, kind="stable")
-        if rows[k]
-    ]

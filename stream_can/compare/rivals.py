@@ -24,11 +24,10 @@ from stream_can.method.batch import batch_can
 from stream_can.method.prior import laplace
 from stream_can.replay.steps import steps
 
-__all__ = ["BOTH", "OURS", "RAW", "RECENT", "WITH", "Rival", "key_of", "rivals"]
+__all__ = ["BOTH", "OURS", "RAW", "RECENT", "Rival", "key_of", "rivals"]
 
 OURS = "stream_can"
 RAW, BOTH = "raw", f"{OURS}: fit, labels"
-WITH = f"{BOTH}, columns"
 LOOK, FEW = 50, 500
 """Rows between two checks of ADWIN; as long as labels are fewer, fits include the validation
 rows."""
@@ -61,7 +60,7 @@ class Rival(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name in one word, as for ``--rivals``."""
+        """Its name in one word, as for ``--against``."""
         return key_of(self.name)
 
     @property
@@ -94,8 +93,7 @@ def rivals(
     refit_every
         Rows between two refits of methods that are refitted.
     **settings
-        Settings of the :class:`Corrector`. With ``segments`` one more rival uses them; the others
-        play without.
+        Settings of the :class:`Corrector`.
 
     Raises
     ------
@@ -116,7 +114,6 @@ def rivals(
         ("structured matrix", StructuredMatrixScaling),
     ]
     again = ("temperature", "vector", "matrix", "isotonic")
-    with_columns, settings = settings, {k: v for k, v in settings.items() if k[:8] != "segments"}
     fit_to, refit = "validation rows", "validation rows, labels, refits"
     every = [
         Rival(RAW, "nothing", _blocks),
@@ -140,10 +137,6 @@ def rivals(
             "validation rows, 1 label in 20",
             _ours(settings, fit=True, rate=0.05),
         ),
-        *[
-            Rival(WITH, "validation rows, labels, columns", _ours(with_columns, fit=True, rate=1))
-            for _ in range(bool(with_columns.get("segments")))
-        ],
     ]
     found = _chosen(every, names)
     if classes is None or all(classes <= one.most_classes for one in found):
@@ -167,7 +160,7 @@ def _chosen(every: list[Rival], names: str | Sequence[str]) -> list[Rival]:
     if unknown := sorted(wanted - {one.key for one in every}):
         known = ", ".join(one.key for one in every)
         raise ValueError(f"rivals: {unknown[0]!r} is none of default, all, {known}")
-    return [one for one in every if one.key in wanted or one.name in (RAW, BOTH, WITH)]
+    return [one for one in every if one.key in wanted or one.name in (RAW, BOTH)]
 
 
 def _blocks(stream: Stream) -> Iterator[Array]:
@@ -252,8 +245,7 @@ def _ours(
             len(stream.classes), **{"train_counts": stream.train_counts, **settings}
         )
         if fit:
-            given = stream.validation_segments if corrector.segments else None
-            corrector.fit(*stream.validation, segments=given)
+            corrector.fit(*stream.validation)
         chunks, delay = stream.chunks(), stream.label_delay
         for step in steps(chunks, corrector, label_delay=delay, label_rate=rate, explain=False):
             yield step.corrected

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.recording.recording import CHUNK, Chunk, Recording, Segments, given_by
+from stream_can.recording.recording import CHUNK, Chunk, Recording
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay.steps import check_arrival
 
@@ -38,25 +38,13 @@ class Stream(NamedTuple):
     """Number of rows by which labels are late; None if they have their own times."""
     time: NDArray[Any] | None = None
     label_time: NDArray[Any] | None = None
-    segments: Segments | None = None
-    """Column values of the rows."""
-    validation_segments: Segments | None = None
-    """Column values of the validation rows."""
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows for :func:`stream_can.replay.steps`."""
         for first in range(0, len(self.P), CHUNK):
             cut = slice(first, first + CHUNK)
             time, label_time = (None if t is None else t[cut] for t in (self.time, self.label_time))
-            yield Chunk(
-                first,
-                self.P[cut],
-                self.y[cut],
-                self.arrives[cut],
-                time,
-                label_time,
-                given_by(self.segments, cut),
-            )
+            yield Chunk(first, self.P[cut], self.y[cut], self.arrives[cut], time, label_time, None)
 
     @property
     def due(self) -> NDArray[np.int64]:
@@ -80,9 +68,8 @@ def load(
     *,
     label_delay: int | None = None,
     validation: Recording | None = None,
-    validation_rows: int | None = 0,
 ) -> Stream:
-    """Read a recording, with validation rows from another one or from its beginning.
+    """Read a recording, and validation rows from another one.
 
     Parameters
     ----------
@@ -92,75 +79,44 @@ def load(
         Number of rows by which labels are late; None only where the recording has times.
     validation
         A recording of validation rows; rows without a label are ignored.
-    validation_rows
-        Without one: use this number of labelled rows, after which the stream begins. None for a
-        stream without validation rows.
 
     Raises
     ------
     InvalidRecording
-        There are no validation rows, too few rows are left, or the classes differ.
+        There are no labels, or the classes differ.
     ValueError
-        Neither or both of them are given, or the arrival of labels is unknown.
+        The arrival of labels is unknown.
     """
-    if validation_rows is not None and (validation is None) == (validation_rows <= 0):
-        raise ValueError(
-            "say what the rivals are fitted to: either a recording of validation rows "
-            "(--validation), or how many labelled rows to take (--validation-rows)"
-        )
     check_arrival(recording, label_delay)
-    P, y, arrives, time, label_time, segments = _read(recording)
-    start = 0
+    P, y, arrives, time, label_time = _read(recording)
+    rows, labels = P[:0], y[:0]
     if validation is not None:
         if list(map(str, validation.classes)) != list(map(str, recording.classes)):
             raise InvalidRecording(
                 f"{validation.path}: classes {validation.classes[:8]}, but {recording.path} has "
                 f"{recording.classes[:8]}: both need the same ones in the same order"
             )
-        rows, labels, *_, given = _read(validation)
-        given = given_by(given, labels >= 0)
+        rows, labels, *_ = _read(validation)
         rows, labels = rows[labels >= 0], labels[labels >= 0]
         if not len(labels):
             raise InvalidRecording(f"{validation.path}: no row has a label")
-    elif validation_rows is None:
-        rows, labels, given = P[:0], y[:0], None
-    else:
-        labelled = np.flatnonzero(y >= 0)
-        if len(labelled) <= validation_rows:
-            raise InvalidRecording(
-                f"{recording.path}: {len(labelled)} rows have a label, so "
-                f"{validation_rows} of them leave none to score"
-            )
-        first = labelled[:validation_rows]
-        rows, labels, start = P[first], y[first], int(first[-1]) + 1
-        given = given_by(segments, first)
-    if not (y[start:] >= 0).any():
+    if not (y >= 0).any():
         raise InvalidRecording(f"{recording.path}: no row has a label, so nothing can be compared")
     return Stream(
         recording.classes,
-        P[start:],
-        y[start:],
-        arrives[start:],
-        y[start:] >= 0,
+        P,
+        y,
+        arrives,
+        y >= 0,
         (rows, labels),
         recording.train_counts,
         label_delay,
-        None if time is None else time[start:],
-        None if label_time is None else label_time[start:],
-        given_by(segments, slice(start, None)),
-        given,
+        time,
+        label_time,
     )
 
 
 def _read(recording: Recording) -> tuple[Any, ...]:
-    """Read all rows: P, y, arrives, time, label_time, segments."""
-    chunks = list(recording.chunks())
-    parts = [chunk[1:-1] for chunk in chunks]
-    segments = {
-        name: np.concatenate([chunk.segments[name] for chunk in chunks if chunk.segments])
-        for name in recording.segments
-    }
-    return (
-        *(None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True)),
-        segments or None,
-    )
+    """Read all rows: P, y, arrives, time, label_time."""
+    parts = zip(*(chunk[1:-1] for chunk in recording.chunks()), strict=True)
+    return tuple(None if part[0] is None else np.concatenate(part) for part in parts)

@@ -19,6 +19,8 @@ class Beside(NamedTuple):
     """What the figures show, as text."""
     data: list[dict[str, Any]]
     """The variants as JSON."""
+    figures: Sequence[tuple[str, str, str]] = ()
+    """Title, figure (HTML) and caption of each, for a page."""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON."""

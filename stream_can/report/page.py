@@ -124,7 +124,9 @@ def report(
             gain = draw(of_values, gains, column)
             cards.append(card(f"Gain by value of {readable(name)}", gain, GAINS))
         cards.append(card(of_values, tables.values(column), VALUES_NOTE))
-    cards += [card(one.title, tables.beside(one), one.said) for one in besides]
+    for one in besides:
+        cards.append(card(one.title, tables.beside(one), one.said, "card wide"))
+        cards += [card(*figure) for figure in one.figures]
     found = judge(result)
     commands = deploy if deploy and found.deploy else {}
     steps = [f"Next: {commands['next']}"] if "next" in commands else []

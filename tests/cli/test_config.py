@@ -1,4 +1,4 @@
-"""Options of pipe, replay and compare from a TOML file and the environment."""
+"""Options of pipe and replay from a TOML file and the environment."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_training_rows_by_name(file):
     assert Start(load(file, {}, {})).corrector().train_prior.tolist() == [1 / 3, 2 / 3]
 
 
-@pytest.mark.parametrize("command", ["pipe", "replay", "compare"])
+@pytest.mark.parametrize("command", ["pipe", "replay"])
 def test_each_setting_of_a_corrector_and_each_command(command, file):
     file.write_text("k = 5\nsegments = ['a', 'b']\nmax_mb = 9.5\n")
     found = with_settings(app, [command, f"--config={file}", "x.csv"], {})

@@ -1,12 +1,16 @@
 """``replay --against``: rivals play the rows of the replay with the labels that it had."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from stream_can import Corrector
+from stream_can.cli.main import main
 from stream_can.compare import Rival, compare, rivals
+from stream_can.compare import against as against_module
 from stream_can.compare.against import against_beside, other_rivals, play_against
 from stream_can.compare.outcome import against
 from stream_can.errors import StreamCANError
@@ -33,7 +37,7 @@ def test_rivals_do_as_they_do_in_compare(files):
     player = Player(file, label_delay=20)
     result = player.play(Corrector(4))
     names = NAMES.split(",")
-    found = play_against(player, other_rivals(names, fitted=True), result, held)
+    found = list(play_against(player, other_rivals(names, fitted=True), result, held))
     expected = list(compare(stream_of(P, Y), rivals(names=names)))
     assert [one.outcome.key for one in found] == [
         "temperature", "vector-refitted", "ops"
@@ -64,7 +68,7 @@ def test_they_have_the_labels_that_arrive(files, rate):
     result = player.play(
         Corrector(4), each=lambda step: arrived.append(step.arrivals.due - 1 - step.arrivals.rows)
     )
-    play_against(player, [Rival("mine", "labels", play)], result)
+    list(play_against(player, [Rival("mine", "labels", play)], result))
     came = np.concatenate(arrived)
     assert set(came) <= set(np.flatnonzero(seen[0].arrives))
     assert len(came) <= result.coming == seen[0].arrives.sum()
@@ -81,7 +85,7 @@ def test_a_rival_that_is_better_is_said_to_be(files):
         Rival("uniform", "nothing", lambda s: iter([np.full_like(s.P, 0.25)])),
         Rival("both", "nothing", lambda s: iter([np.where(s.P.max(1)[:, None] > s.P, 1e-9, 1.0)])),
     ]
-    said = against_beside(play_against(player, playing, result)).said
+    said = against_beside(list(play_against(player, playing, result))).said
     assert said.startswith("Better than stream_can: the-truth. ")
     assert "Worse than stream_can: uniform" in said
 
@@ -94,10 +98,12 @@ def test_the_command_line_shows_a_table_and_the_page_has_it(files, tmp_path):
     lines = [line for line in out.splitlines() if line.startswith(("OPS", "temperature", "vector"))]
     assert len(lines) == 3
     _, page = report.read_text().split("Against what else one could do")
+    for figure in ("Accuracy against: temperature and ", "Log loss against", "Reliability of"):
+        assert page.count(f"<h2>{figure}") == 1
     for line in lines:
-        name, *cells = line.rsplit(maxsplit=6)
+        name, *cells = line.rsplit(maxsplit=9)
         row = page[page.index(f"<bdi>{name.strip()}</bdi>") :]
-        assert [one for one in cells if f"<td>{one}</td>" in row[:300]] == cells
+        assert [one for one in cells if f"<td>{one}</td>" in row[:400]] == cells
     out, _ = stream_can("replay", *options, "--against", NAMES, "--json")
     found = json.loads(out)["against"]
     assert [one["name"] for one in found["tried"]] == ["temperature", "vector, refitted", "OPS"]
@@ -119,3 +125,39 @@ def test_what_cannot_be_played_is_refused(files, options, said):
     assert said in err
     with pytest.raises(StreamCANError, match="isotonic is fitted"):
         other_rivals("isotonic", fitted=False)
+
+
+def test_without_validation_rows_those_that_need_none_play(files):
+    names = [one.name for one in other_rivals("all", fitted=False, classes=4)]
+    assert names == ["OPS", "OPS, tracking", "Kalman", "batch CAN"]
+    out, _ = stream_can("replay", files[0], "--label-delay", 20, "--against", "default", "--json")
+    assert [one["name"] for one in json.loads(out)["against"]["tried"]] == ["batch CAN"]
+
+
+def test_what_to_install(files):
+    """As where the extra is missing: an import of scikit-learn fails."""
+    program = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "from stream_can.cli.main import main\n"
+        f"sys.exit(main(['replay', {str(files[0])!r}, '--label-delay', '5', '--against', 'ops']))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "pip install 'stream_can[compare]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_shows_what_is_ready(files, monkeypatch, capsys):
+    """The replay itself, and the rivals that are through."""
+
+    def interrupted(stream, playing, progress):
+        yield next(iter(compare(stream, playing, progress)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(against_module, "compare", interrupted)
+    options = [files[0], "--label-delay", 20, "--validation", files[1], "--against", NAMES]
+    assert main(["replay", *map(str, options)]) == 130
+    out, err = capsys.readouterr()
+    assert "interrupted; 1 of 3 rivals are ready" in err
+    assert "Not clearly apart from it: temperature." in out
+    assert "vector, refitted" not in out

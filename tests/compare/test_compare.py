@@ -7,9 +7,8 @@ import pytest
 from stream_can import Corrector, batch_can, laplace
 from stream_can.calibration import IsotonicCalibration, VectorScaling
 from stream_can.compare import compare, load, rivals
-from stream_can.compare.outcome import against, per_class
-from stream_can.compare.rivals import BOTH, WITH
-from stream_can.compare.verdict import verdict
+from stream_can.compare.outcome import against
+from stream_can.compare.rivals import BOTH
 from stream_can.recording import InvalidRecording, Recording
 from stream_can.replay import replay
 from stream_can.scores import Scores
@@ -137,33 +136,6 @@ def test_a_change_and_its_standard_error(outcomes):
     assert set(against(raw, raw).summary().values()) == {0}
 
 
-def test_classes_gain_and_lose(outcomes):
-    raw, ours = outcomes["raw"], outcomes["stream_can: fit, labels"]
-    found = per_class(STREAM, raw, ours)
-    assert [one["gained"] for one in found] == sorted(
-        (one["gained"] for one in found), reverse=True
-    )
-    y = Y[400:]
-    for one in found:
-        rows = y == one["class"]
-        assert one["rows"] == rows.sum()
-        assert one["recall_after"] == pytest.approx(ours.hits[rows].mean())
-        assert one["gained"] == ours.hits[rows].sum() - raw.hits[rows].sum()
-
-
-def test_the_verdict(outcomes):
-    every = list(outcomes.values())
-    ours, raw = outcomes["stream_can: fit, labels"], outcomes["raw"]
-    assert verdict(every[:5]).startswith("Not finished")
-    assert verdict([raw, ours]).startswith("stream_can is better here")
-    worse = raw._replace(name=ours.name)
-    better = ours._replace(name="vector")
-    assert verdict([raw, better, worse]).startswith("Use vector here and not stream_can")
-    same = verdict([raw, worse])
-    assert same.startswith("No difference here")
-    assert "against the best of the rest, raw" in same
-
-
 # ---- loading
 
 
@@ -176,16 +148,6 @@ def file(tmp_path):
     )
     table.write_parquet(tmp_path / "stream.parquet")
     return tmp_path / "stream.parquet"
-
-
-def test_validation_rows_of_the_recording_are_scored_for_nobody(file):
-    stream = load(Recording(file), label_delay=5, validation_rows=90)
-    assert stream.classes == list("abcd")
-    assert len(stream.validation[1]) == 90
-    labelled = np.arange(len(Y)) % 10 != 3
-    assert (stream.validation[1] == Y[labelled][:90]).all()
-    assert (pytest.approx(P[100:]) == stream.P) is True  # row 99 is the 90th with a label
-    assert stream.scored.sum() == labelled[100:].sum()
 
 
 def test_labels_at_their_own_time_are_due_when_a_row_is_as_late(file):
@@ -201,14 +163,8 @@ def test_labels_at_their_own_time_are_due_when_a_row_is_as_late(file):
 
 def test_refused(file, tmp_path):
     recording = Recording(file)
-    with pytest.raises(ValueError, match="what the rivals are fitted to"):
-        load(recording, label_delay=5)
-    with pytest.raises(ValueError, match="what the rivals are fitted to"):
-        load(recording, label_delay=5, validation=recording, validation_rows=5)
     with pytest.raises(ValueError, match="say when labels arrive"):
-        load(recording, validation_rows=5)
-    with pytest.raises(InvalidRecording, match="1710 rows have a label, so 2000"):
-        load(recording, label_delay=5, validation_rows=2000)
+        load(recording)
     np.savez(tmp_path / "other.npz", probs=P, label=Y)
     with pytest.raises(InvalidRecording, match="the same ones in the same order"):
         load(recording, label_delay=5, validation=Recording(tmp_path / "other.npz"))
@@ -220,29 +176,3 @@ def test_refused(file, tmp_path):
         load(some, label_delay=5, validation=none)
     with pytest.raises(ValueError, match="refit_every: expected at least 1"):
         rivals(0)
-
-
-def test_with_columns_there_is_one_rival_more_and_the_others_play_without():
-    P, y = drifting()
-    tenant = np.random.default_rng(0).integers(20, size=len(y))
-    wrong = np.random.default_rng(1).random(len(y)) < 0.6
-    tenant = np.where(wrong, 100 + y, tenant).astype(str).astype(object)
-    stream = stream_of(P, y)._replace(
-        segments={"x": tenant[400:]}, validation_segments={"x": tenant[:400]}
-    )
-    both = {"segments": ["x"], "half_life": 900}
-    names = [one.name for one in rivals(**both)]
-    assert names == [*NAMES, WITH]
-    chosen = [one for one in rivals(300, **both) if one.name in ("raw", "temperature", BOTH, WITH)]
-    found = list(compare(stream, chosen))
-    plain = [one for one in rivals(300, half_life=900) if one.name == BOTH]
-    (without,) = compare(stream, plain)
-    assert found[-2].losses.tobytes() == without.losses.tobytes()
-    assert found[-1].scores.accuracy > found[-2].scores.accuracy + 0.05
-    assert " The columns are worth having: with them +" in verdict(found)
-    random = stream._replace(
-        segments={"x": np.array([str(i % 7) for i in range(len(y) - 400)], object)},
-        validation_segments={"x": np.array([str(i % 7) for i in range(400)], object)},
-    )
-    said = verdict(list(compare(random, chosen)))
-    assert "The columns make no difference that stands out of the noise" in said
