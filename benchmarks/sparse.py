@@ -103,7 +103,7 @@ def costs(rounds: int) -> None:
 
 SERVER = """
 http_port = {port}
-sparse = true
+rows = "sparse"
 max_classes = {m}
 state = "{state}"
 """
@@ -163,7 +163,8 @@ def through_pipe(rows: list[Any], labels: list[str], m: int) -> float:
             source.write(text.encode())
             source.seek(0)
             process = subprocess.Popen(
-                [sys.executable, "-m", "stream_can", "pipe", "--sparse", "--max-classes", str(m)],
+                [sys.executable, "-m", "stream_can", "pipe", "--rows", "sparse",
+                 "--max-classes", str(m)],
                 stdin=source, stdout=subprocess.DEVNULL,
             )  # fmt: skip
             _, _, one = os.wait4(process.pid, 0)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
 from stream_can import snapshot
 
 __all__ = [
-    "KINDS", "AnyCorrector", "RowKind", "kind_of", "kind_of_snapshot", "part", "row_kind"
+    "KINDS", "AnyCorrector", "RowKind", "kind_of", "kind_of_snapshot", "part", "refuse_others",
+    "row_kind",
 ]  # fmt: skip
 
 KINDS = {
@@ -17,9 +18,16 @@ KINDS = {
     "multilabel": "stream_can.multilabel",
     "sparse": "stream_can.sparse",
 }
-"""Package of each kind. Its module ``kind`` has the `RowKind` as ``KIND``; ``replay`` and ``page``
-are what is shown of a replay, see `stream_can.replay.shown.Shown` and
-`stream_can.report.page.Page`. They are imported when first asked for."""
+"""Package of each kind. Its module ``kind`` has the `RowKind` as ``KIND``. The other modules are
+imported where they are needed: ``messages`` reads and writes its messages
+(`stream_can.messages.messages.Messages`), ``start`` makes initial correctors
+(`stream_can.app.start.Start`), ``outcomes`` scores what learners were taught, ``about`` describes a
+corrector, ``replay`` and ``page`` show a replay (`stream_can.replay.shown.Shown`,
+`stream_can.report.page.Page`)."""
+
+IN_WORDS = {
+    "pipe": "a pipe", "replay": "a replay", "server": "a server", "topics": "topics",
+}  # fmt: skip
 
 
 class AnyCorrector(Protocol):
@@ -41,6 +49,22 @@ class RowKind(Protocol):
     """What the rows are called in messages."""
     snapshot_field: str
     """Field that the heads of its correctors' snapshots have and no other kind's."""
+    has: Mapping[str, frozenset[str]]
+    """Of the settings and options that not all kinds have, those that such rows have: in a "pipe",
+    a "replay", a "server", and between "topics". A place that is missing does not play them."""
+    fields: Mapping[str, str]
+    """Fields of messages that have another name by default."""
+    declares_classes: bool
+    """Whether the classes are declared, or numbered as they appear."""
+    changes: frozenset[str] | None
+    """Settings that may differ from those of a pipe's state; None: all."""
+    fills_in: bool
+    """Whether a row may lack classes, which the training prior fills in."""
+    several_labels: bool
+    """Whether a row may have several labels."""
+
+    def new(self, classes: Any, settings: Mapping[str, Any]) -> Any:
+        """A new corrector."""
 
     def adapter(self, corrector: Any) -> Any:
         """The learner's adapter of a corrector, see `stream_can.learner.kinds.Kind`."""
@@ -53,14 +77,51 @@ class RowKind(Protocol):
     ) -> Any:
         """The corrector of a snapshot."""
 
+    def n_classes(self, corrector: Any) -> int:
+        """Number of classes."""
+
     def copied(self, data: bytes) -> Any:
         """The corrector of a snapshot that was made in this process, under its settings."""
 
 
 def row_kind(name: str) -> RowKind:
-    """The kind of this name; KeyError where there is none."""
+    """The kind of this name; ValueError where there is none."""
+    if name not in KINDS:
+        raise ValueError(f"rows: {name!r}, expected {', '.join(KINDS)}")
     found: RowKind = part(name, "kind").KIND
     return found
+
+
+def refuse_others(
+    kind: RowKind,
+    place: str,
+    given: Mapping[str, Any],
+    written: Callable[[str], str] = str,
+) -> None:
+    """Raise ValueError for a setting or option that such rows do not have.
+
+    Parameters
+    ----------
+    place
+        Where they are played, see `RowKind.has`.
+    given
+        Settings and options by name; None, False and an empty table are not given, and names that
+        no kind has are passed over.
+    written
+        How an option is written.
+    """
+    if place not in kind.has:
+        others = ", ".join(name for name in KINDS if place in row_kind(name).has)
+        raise ValueError(
+            f"{written('rows')}: {kind.described} are not played in {IN_WORDS[place]}; expected"
+            f" {others}"
+        )
+    played = [row_kind(name).has for name in KINDS]
+    known = frozenset().union(*(has[place] for has in played if place in has))
+    for name in sorted(known & given.keys() - kind.has[place]):
+        value = given[name]
+        if not (value is None or value is False or (isinstance(value, Mapping) and not value)):
+            raise ValueError(f"{written(name)}: not of {kind.described}; leave it out")
 
 
 def part(name: str, module: str) -> Any:

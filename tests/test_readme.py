@@ -32,7 +32,7 @@ def load_toml(code):
     room = "kafka" if "bootstrap_servers" in code else "serve"
     Path("app.toml").write_text(code)
     settings = importlib.import_module(f"stream_can.{room}").load("app.toml", {}, {})
-    assert settings.classes or settings.models or settings.sparse
+    assert settings.classes or settings.models or settings.rows == "sparse"
 
 
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]

@@ -14,6 +14,7 @@ from stream_can.method.promise import miss_of
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
 from stream_can.method.settings import LOOP, SETTINGS, check_settings, given_settings
+from stream_can.row_kinds import KINDS, refuse_others, row_kind
 
 __all__ = [
     "SEGMENTS_MB",
@@ -21,13 +22,10 @@ __all__ = [
     "Counts",
     "ModelSettings",
     "Name",
-    "RowKind",
     "described",
 ]
 
 Name = str | int | float
-RowKind = Literal["one", "several", "listed"]
-"""Rows with one label, with several labels, or listing the likeliest of very many classes."""
 SEGMENTS_MB = 0.5
 """Default of ``segments_mb``: a corrector with columns then fits topics with default limits."""
 
@@ -60,8 +58,11 @@ Counts = list[float] | dict[str, float]
 """Rows per class, in class order or by name."""
 
 
-NOT_OF_OTHERS = "model", "version", "models", "segments", "sets", "classes_from_file"
-"""Settings without a meaning for several labels or very many classes."""
+OF_SOME = (
+    "classes", "classes_from_file", "train_counts", "train_rows", "max_classes", "n_classes",
+    "memory_mb", "model", "version", "models", *SETTINGS,
+)  # fmt: skip
+"""Settings that not all kinds of rows have."""
 
 
 class ModelSettings(
@@ -82,6 +83,8 @@ class ModelSettings(
 class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """Settings of every application."""
 
+    place: ClassVar[str] = "server"
+    """Where its rows are played, see `stream_can.row_kinds.RowKind.has`."""
     secret_names: ClassVar[tuple[str, ...]] = ()
     """Settings that may come from a file, ``<name>_from_file``."""
     files: ClassVar[tuple[str, ...]] = ("classes_from_file",)
@@ -104,12 +107,10 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         _is("JSON with classes and train_counts, or a snapshot to start from"),
     ] = None
 
-    labels_per_row: Annotated[
-        Literal["one", "several"], _is("several: each label has a score of its own, in scores")
-    ] = "one"
+    rows: Annotated[str, _is(f"kind of rows: {', '.join(KINDS)}")] = "dense"
     train_rows: Annotated[
         Annotated[float, Meta(gt=0)] | None,
-        _is("number of training rows, for train_counts of several labels"),
+        _is("number of training rows, for train_counts of rows = multilabel"),
     ] = None
 
     probs: Annotated[str, _is("field of the probabilities; dots reach inside")] = "probs"
@@ -152,6 +153,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     ] = "INFO"
 
     def __post_init__(self) -> None:
+        self._refuse_others()
         given = self.classes is not None, self.classes_from_file is not None
         if all(given) or (not any(given) and self.needs_classes):
             raise ValueError("give either classes or classes_from_file")
@@ -173,20 +175,19 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         check_settings(self.corrector)
         column_names(self.segments or ())
         _ = self.fields  # raises where they are inconsistent
-        if self.several:
-            self._refuse_of("rows of several labels", NOT_OF_OTHERS)
-        elif self.train_rows is not None:
-            raise ValueError("train_rows: of rows of several labels; needs labels_per_row")
 
-    def _refuse_of(self, what: str, names: Iterable[str]) -> None:
-        """Raise ValueError for settings that other sorts of rows do not have."""
-        for name in names:
-            if getattr(self, name):
-                raise ValueError(f"{name}: not of {what}")
-        if self.normalise == "always":
-            raise ValueError(f"normalise: {what} do not sum to 1")
-        if other := sorted({*self.corrector} - {"half_life"}):
-            raise ValueError(f"{other[0]}: not of {what}")
+    def _refuse_others(self) -> None:
+        """Raise ValueError for settings that rows of another kind have."""
+        given = {name: getattr(self, name, None) for name in OF_SOME}
+        for name in self.formats:
+            given[f"format {name}"] = name != "json"
+        given["normalise always"] = self.normalise == "always"
+        refuse_others(row_kind(self.rows), self.place, given)
+
+    @property
+    def formats(self) -> tuple[str, str]:
+        """Formats of predictions and labels."""
+        return "json", "json"
 
     @staticmethod
     def _check_name(name: str, value: str) -> None:
@@ -196,7 +197,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     @property
     def needs_classes(self) -> bool:
         """Whether nothing else defines the classes."""
-        return not self.has_lanes
+        return not self.has_lanes and row_kind(self.rows).declares_classes
 
     @property
     def has_lanes(self) -> bool:
@@ -210,30 +211,14 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         return self._given(name for name in SETTINGS if name != "sets")
 
     @property
-    def several(self) -> bool:
-        """Whether rows have several labels."""
-        return self.labels_per_row == "several"
-
-    @property
-    def kind(self) -> RowKind:
-        """The sort of rows."""
-        return self.labels_per_row
-
-    @property
     def fields(self) -> Fields:
-        """Fields of the messages; with several labels under their own names by default."""
+        """Fields of the messages, under the default names of the kind of rows."""
         usual, given = Fields(), {"probs": self.probs, "raw": self.raw, "label": self.label}
-        if self.several:
-            named = {k: None if one == getattr(usual, k) else one for k, one in given.items()}
-            return fields_of("several", **named, id=self.id, digits=self.digits)
-        return Fields(
-            **given,
-            id=self.id,
-            digits=self.digits,
-            normalise=self.normalise,
-            model=self.model,
-            version=self.version,
-        )
+        named = {k: None if one == getattr(usual, k) else one for k, one in given.items()}
+        return fields_of(
+            self.rows, **named, id=self.id, digits=self.digits, normalise=self.normalise,
+            model=self.model, version=self.version,
+        )  # fmt: skip
 
     @property
     def field_names(self) -> list[str]:

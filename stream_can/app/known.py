@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from stream_can.app.letters import Letter
 from stream_can.app.versions import Comparison, Pair
 from stream_can.column_scores import ColumnScores
-from stream_can.corrector import Corrector
 from stream_can.messages.naming import LaneName
-from stream_can.multilabel import MultiLabelCorrector
-from stream_can.sparse import SparseCorrector
+from stream_can.row_kinds import kind_of
 
 __all__ = ["Committed", "Handled", "Known", "KnownLane", "MetricsSource", "Seen"]
 
@@ -30,14 +28,10 @@ class Seen(NamedTuple):
     """Predictions refused because of too many models."""
 
 
-AnyCorrector = Corrector | MultiLabelCorrector | SparseCorrector
-"""A corrector of any sort."""
-
-
 class KnownLane(NamedTuple):
     """The corrector of a model and version."""
 
-    corrector: AnyCorrector
+    corrector: Any
     after: str | None
     """The version from which it was started."""
 
@@ -45,7 +39,7 @@ class KnownLane(NamedTuple):
 class Known(NamedTuple):
     """The correctors in use."""
 
-    corrector: AnyCorrector
+    corrector: Any
     """The corrector; with several models, the initial one."""
     offset: int | None
     """Number of the state; None for a server."""
@@ -69,16 +63,13 @@ class Known(NamedTuple):
     @property
     def n_classes(self) -> int:
         """Number of classes or labels."""
-        one = self.corrector
-        if isinstance(one, SparseCorrector):
-            return one.n_classes
-        return len(one.labels if isinstance(one, MultiLabelCorrector) else one.classes)
+        return kind_of(self.corrector).n_classes(self.corrector)
 
     @property
     def n_silent(self) -> int | None:
-        """Classes left out of learning; None for several labels and very many classes."""
-        one = self.corrector
-        return len(one.silent_classes) if isinstance(one, Corrector) else None
+        """Classes left out of learning; None where such rows leave out none."""
+        silent = getattr(self.corrector, "silent_classes", None)
+        return None if silent is None else len(silent)
 
 
 class Handled(NamedTuple):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +13,8 @@ from numpy.typing import NDArray
 
 from stream_can.app.health import Health
 from stream_can.app.history import Slots
-from stream_can.app.known import AnyCorrector, Committed, Known, KnownLane
+from stream_can.app.known import Committed, Known, KnownLane
+from stream_can.app.learned import Knowledge, Share
 from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.problems import problems
 from stream_can.app.status import (
@@ -38,10 +38,8 @@ from stream_can.app.table import age
 from stream_can.app.versions import Comparison, Pair
 from stream_can.change import Change
 from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
-from stream_can.corrector import Corrector
 from stream_can.messages.naming import UNNAMED, LaneName
-from stream_can.multilabel import MultiLabelCorrector
-from stream_can.sparse import SparseCorrector
+from stream_can.row_kinds import part
 from stream_can.trust.alarm import Episode
 from stream_can.version import __version__
 
@@ -292,92 +290,34 @@ def _two_versions(pair: Pair, found: Comparison) -> TwoVersions | None:
     return TwoVersions(model, version, other, found.n, *sides)
 
 
-def _learned(
-    known: Known, corrector: AnyCorrector, now: float, lane: LaneName = UNNAMED
-) -> LearnedStatus:
+def _learned(known: Known, corrector: Any, now: float, lane: LaneName = UNNAMED) -> LearnedStatus:
     """Describe a corrector; of many classes only the most frequent are named."""
-    if not isinstance(corrector, Corrector):
-        return _learned_other(known, corrector, now)
-    prior, counts = corrector.prior, corrector.label_counts
-    total, silent = float(counts.sum()), corrector.silent_classes
-    most = MOST_CLASSES if lane == UNNAMED else MOST_CLASSES_OF_LANE
-    largest = (-prior).argsort(kind="stable")[:most].tolist()
-    recent = corrector.recent_log_loss
-    scored = not math.isnan(recent["raw"])
-    return LearnedStatus(
-        offset=known.offset,
-        labels=corrector.n_labels,
-        effective_sample_size=total,
-        age=None if known.newest is None else age(known.newest, now),
-        log_loss_before=recent["raw"] if scored else None,
-        log_loss_after=recent["corrected"] if scored else None,
-        weights=corrector.weights,
-        final_weights=corrector.final_weights,
-        last_temperature=corrector.last_temperature,
-        coverage=corrector.coverage,
-        silent=[_text(name) for name in silent[:MOST_SILENT]],
-        n_silent=len(silent),
-        classes=[
-            ClassShare(
-                _text(corrector.classes[i]),
-                float(counts[i]) / total if total else None,
-                float(prior[i]),
-            )
-            for i in largest
-        ],
-        lane=_text(lane),
+    about = part(corrector.row_kind, "about")
+    found: Knowledge = about.learned(
+        corrector, MOST_CLASSES if lane == UNNAMED else MOST_CLASSES_OF_LANE
     )
-
-
-def _learned_other(
-    known: Known, corrector: MultiLabelCorrector | SparseCorrector, now: float
-) -> LearnedStatus:
-    """Describe a corrector of several labels or very many classes: the classes with the largest
-    recent share of labels, and of very many those whose share differs most from what the rows
-    say."""
-    changed: list[ClassShare] = []
-    if isinstance(corrector, MultiLabelCorrector):
-        n, there = corrector.label_counts
-        mix = corrector.label_mix
-        largest = (-mix).argsort(kind="stable")[:MOST_CLASSES].tolist()
-        classes = [
-            ClassShare(
-                _text(corrector.labels[i]), float(there[i] / n[i]) if n[i] else None, float(mix[i])
-            )
-            for i in largest
-        ]
-    else:
-        ids, said, taken = corrector.class_shares()
-
-        def shares(order: Tally, most: int) -> list[ClassShare]:
-            largest = np.argsort(-order, kind="stable")[:most]
-            found = ids[largest], said[largest], taken[largest], order[largest]
-            return [
-                ClassShare(_text(name), float(labels), float(p))
-                for name, labels, p, by in zip(
-                    corrector.names_of(found[0]), *found[1:], strict=True
-                )
-                if by > 0
-            ]
-
-        classes = shares(said, MOST_CLASSES)
-        changed = shares(np.abs(said - taken), MOST_CHANGED) if corrector.n_labels else []
+    silent = found.silent
     return LearnedStatus(
         offset=known.offset,
         labels=corrector.n_labels,
         effective_sample_size=corrector.effective_sample_size,
         age=None if known.newest is None else age(known.newest, now),
-        log_loss_before=None,
-        log_loss_after=None,
+        log_loss_before=found.log_loss_before,
+        log_loss_after=found.log_loss_after,
         weights=corrector.weights,
         final_weights=corrector.final_weights,
-        last_temperature=1.0,
-        coverage=1.0,
-        silent=[],
-        n_silent=0,
-        classes=classes,
-        changed=changed,
+        last_temperature=found.last_temperature,
+        coverage=found.coverage,
+        silent=[_text(name) for name in silent[:MOST_SILENT]],
+        n_silent=len(silent),
+        classes=_shares(found.classes),
+        changed=_shares(found.changed[:MOST_CHANGED]),
+        lane=_text(lane),
     )
+
+
+def _shares(found: Iterable[Share]) -> list[ClassShare]:
+    return [ClassShare(_text(name), labels, rows) for name, labels, rows in found]
 
 
 def _partition(number: int, found: Committed, lag: Mapping[tuple[str, int], int]) -> Partition:

@@ -4,30 +4,41 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from stream_can.app.reader import Array, Classes
 from stream_can.app.start import NO_CLASSES
-from stream_can.corrector import Corrector
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import Name
 from stream_can.learner.learner import Learner
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
-from stream_can.multilabel import MultiLabelCorrector
-from stream_can.sparse import SparseCorrector
+from stream_can.row_kinds import kind_of
 
-__all__ = ["Begins", "DeclaredCorrector", "LearnerModels", "LiveModels", "classes_of"]
+__all__ = [
+    "Begins", "DeclaredCorrector", "LearnerModels", "LiveModels", "classes_of", "train_prior_of"
+]  # fmt: skip
 
 HOUR_SECONDS = 3600.0
-DeclaredCorrector = Corrector | MultiLabelCorrector
-"""A corrector whose classes or labels are declared."""
+DeclaredCorrector = Any
+"""A corrector whose classes are declared."""
 
 
 def classes_of(corrector: DeclaredCorrector) -> Classes:
-    """Names of a corrector's classes or labels."""
-    return corrector.classes if isinstance(corrector, Corrector) else corrector.labels
+    """Names of a corrector's classes."""
+    found: Classes = kind_of(corrector).adapter(corrector).classes
+    return found
+
+
+def train_prior_of(correctors: Iterable[DeclaredCorrector], classes: Classes) -> Array | None:
+    """Training prior of the first corrector with these classes, for rows that lack some; None where
+    there is none, or such rows lack nothing."""
+    for one in correctors:
+        if kind_of(one).fills_in and one.classes == classes:
+            found: Array = one.train_prior
+            return found
+    return None
 
 
 class Begins(Protocol):
@@ -96,10 +107,8 @@ class LiveModels:
 
     def train(self, classes: Classes) -> Array | None:
         """Training prior, shape (m,), of a model with these classes, where known."""
-        for one in self._correctors().values():
-            if isinstance(one, Corrector) and one.classes == classes:
-                return one.train_prior
-        return self._start.train(classes)
+        found = train_prior_of(self._correctors().values(), classes)
+        return self._start.train(classes) if found is None else found
 
     @abstractmethod
     def classes(self) -> Mapping[Name, Classes]:
@@ -217,9 +226,8 @@ class LearnerModels(LiveModels):
         return self._learner.models_of(id, *name)
 
     def _correctors(self) -> Mapping[Name, DeclaredCorrector]:
-        live = self._learner.live.items()
-        found = {name: one.corrector for name, one in live}
-        return {name: one for name, one in found.items() if not isinstance(one, SparseCorrector)}
+        found = {name: one.corrector for name, one in self._learner.live.items()}
+        return {name: one for name, one in found.items() if kind_of(one).declares_classes}
 
     def _take(self, name: Name, corrector: DeclaredCorrector | None) -> None:
         if corrector is not None:

@@ -24,6 +24,7 @@ from stream_can.messages.messages import (
     Messages,
     Numbering,
     Prediction,
+    messages_of,
 )
 from stream_can.messages.naming import Naming
 from stream_can.messages.opening import (
@@ -35,7 +36,6 @@ from stream_can.messages.opening import (
 )
 from stream_can.messages.ordinary import OrdinaryBatch
 from stream_can.messages.records import Source
-from stream_can.sparse.loop import MOST_LISTED
 
 __all__ = ["Models", "ReadLabels", "ReadPredictions", "Reader"]
 
@@ -161,10 +161,10 @@ class Reader:
         Maximum output size; a prediction whose output could exceed it is unreadable.
     needs_id
         Whether a label without an id is unreadable.
-    several
-        Whether rows have several labels.
-    listed
-        Of very many classes, the adapter that numbers them.
+    rows
+        Name of the kind of rows.
+    numbering
+        What numbers the classes of rows as they appear, where they are not declared.
     """
 
     def __init__(
@@ -176,11 +176,11 @@ class Reader:
         models: Models,
         max_bytes: int | None = None,
         *,
+        rows: str,
         needs_id: bool = False,
-        several: bool = False,
-        listed: Numbering | None = None,
+        numbering: Numbering | None = None,
     ) -> None:
-        self._needs_id, self._several, self._listed = needs_id, several, listed
+        self._needs_id, self._rows, self._numbering = needs_id, rows, numbering
         self._fields, self._formats, self._segments = fields, formats, segments
         self.models, self._max_bytes = models, max_bytes
         self._naming = Naming(fields) if fields.model or fields.version else None
@@ -199,16 +199,16 @@ class Reader:
 
     @property
     def widest(self) -> int:
-        """Largest number of classes of a model; of very many classes the longest row."""
-        return max(len(one) for one in self._of_classes) or MOST_LISTED
+        """Largest number of classes of a row."""
+        return max(one.widest for one in self._of_classes.values())
 
     def _messages(self, classes: Classes) -> Messages:
         found = self._of_classes.get(classes)
         if found is None:
             train = self.models.train(classes)
-            found = Messages(
-                classes, self._fields, train, self._segments, self._formats, several=self._several,
-                listed=self._listed,
+            found = messages_of(
+                self._rows, classes, self._fields, train, self._segments, self._formats,
+                numbering=self._numbering,
             )  # fmt: skip
             self._of_classes[classes] = found
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,10 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.messages.messages import JSON, Formats, Messages
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.method.state import SETS
-from stream_can.multilabel import MultiLabelCorrector
+from stream_can.row_kinds import part
 from stream_can.snapshot import MAGIC, match, read
-from stream_can.sparse import SparseCorrector
 
-__all__ = ["NO_CLASSES", "SeveralStart", "SparseStart", "Start"]
+__all__ = ["NO_CLASSES", "Start", "start_of"]
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Start:
-    """Creates initial correctors.
+    """Creates initial correctors, of dense rows; a subclass, those of another kind.
 
     Parameters
     ----------
@@ -183,20 +182,30 @@ class Start:
 
     # -- existing state --------------------------------------------------------------------------
 
+    def _require_kind(self, corrector: Any) -> None:
+        if corrector.row_kind != self._given.rows:
+            raise SnapshotMismatch(
+                f"rows is {corrector.row_kind!r} in it, and {self._given.rows!r} here"
+            )
+
     def require_fits(self, corrector: Any) -> None:
         """Raise SnapshotMismatch where existing knowledge has other classes, columns or paths."""
-        if not isinstance(corrector, Corrector):
-            kind = (
-                "labels_per_row is several"
-                if isinstance(corrector, MultiLabelCorrector)
-                else "sparse is true"
-            )
-            raise SnapshotMismatch(f"{kind} in it, and not here")
+        self._require_kind(corrector)
         match("classes", corrector.classes, self.classes)
         match("columns", corrector.segments, self.segments)
         if self._given.paths is not None:
             own = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
             match("paths", own, in_order(self._given.paths))
+
+    def changed(self, begun: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        """Settings that differ from those of correctors in use, each with its model ("" for the
+        common one)."""
+        found: dict[str, Any] = {}
+        for model, corrector in begun:
+            have = corrector.settings | {"sets": corrector.sets}
+            want = self.settings_of(model) | {"sets": self._given.sets}
+            found |= {name: value for name, value in want.items() if have[name] != value}
+        return found
 
     def compare_counts(self, theirs: NDArray[np.float64]) -> None:
         """Warn, once, where ``train_counts`` differ from those of the running state.
@@ -218,102 +227,13 @@ class Start:
             )  # fmt: skip
 
 
-class SeveralStart(Start):
-    """Initial correctors of rows with several labels: a `MultiLabelCorrector`, without models.
+def start_of(settings: ApplicationSettings, formats: Formats = JSON) -> Start:
+    """Create the source of initial correctors for the rows of an application.
 
-    Parameters
-    ----------
-    settings
-        The settings; they name the labels.
+    Raises
+    ------
+    SettingsError, SnapshotMismatch, ValueError
+        The settings do not make a corrector.
     """
-
-    def __init__(self, settings: ApplicationSettings) -> None:
-        self._options = settings.corrector
-        corrector = MultiLabelCorrector(
-            settings.classes or (), train_counts=settings.train_counts,
-            train_rows=settings.train_rows, **self._options,
-        )  # fmt: skip
-        self.snapshot = corrector.to_bytes()
-        self.classes, self.segments, self.formats = corrector.labels, (), JSON
-        self.settings = {"half_life": corrector.half_life}
-        self._given, self._models = settings, {}
-        self._counted = settings.train_counts is not None
-        Messages(self.classes, settings.fields, several=True)
-
-    def under(self, snapshot: bytes, model: str = "") -> Any:
-        """Restore a snapshot under the settings."""
-        return MultiLabelCorrector.from_bytes(snapshot, **self._options)
-
-    def corrector(self) -> Any:
-        """Create an initial corrector."""
-        return MultiLabelCorrector.from_bytes(self.snapshot)
-
-    def require_fits(self, corrector: Any) -> None:
-        """Raise SnapshotMismatch where existing knowledge has other labels."""
-        if not isinstance(corrector, MultiLabelCorrector):
-            raise SnapshotMismatch("labels_per_row is several here, and not in it")
-        match("classes", corrector.labels, self.classes)
-
-    def train(self, classes: tuple[Any, ...]) -> None:
-        """Return None: missing scores are not filled in."""
-
-    def compare_counts(self, theirs: NDArray[np.float64]) -> None:
-        """Warn, once, where ``train_counts`` differ from those of the running state."""
-        if self._counted and not np.array_equal(self.corrector().train_shares, theirs):
-            self._counted = False
-            log.warning(
-                "train_counts of the settings are not in force: the running state keeps those that"
-                " it began with; another file starts over"
-            )
-
-
-class SparseStart(Start):
-    """Initial correctors of very many classes: a `SparseCorrector`, without models.
-
-    Parameters
-    ----------
-    settings
-        The application's settings.
-    options
-        Arguments of the corrector; the first ones define the classes.
-    """
-
-    def __init__(self, settings: ApplicationSettings, options: dict[str, Any]) -> None:
-        given = {name: one for name, one in options.items() if one is not None}
-        self._memory = {name: one for name, one in given.items() if name == "memory_mb"}
-        corrector = SparseCorrector(given.pop("classes", "any"), **given, **settings.corrector)
-        self.snapshot, self._fits = corrector.to_bytes(), _fits(corrector)
-        self.classes, self.segments, self.formats = (), (), JSON
-        self.settings = {"half_life": corrector.half_life}
-        self._given, self._models, self._counted = settings, {}, False
-
-    def under(self, snapshot: bytes, model: str = "") -> Any:
-        """Restore a snapshot."""
-        return SparseCorrector.from_bytes(snapshot, **self._memory)
-
-    def corrector(self) -> Any:
-        """Create an initial corrector."""
-        return self.under(self.snapshot)
-
-    def require_fits(self, corrector: Any) -> None:
-        """Raise SnapshotMismatch where existing knowledge has other classes or half-life."""
-        if not isinstance(corrector, SparseCorrector):
-            raise SnapshotMismatch("sparse is false in it, and true here")
-        for name, theirs in _fits(corrector).items():
-            if theirs != self._fits[name]:
-                raise SnapshotMismatch(f"{name}: {theirs} in it, {self._fits[name]} here")
-
-    def train(self, classes: tuple[Any, ...]) -> None:
-        """Return None: missing scores are not filled in."""
-
-    def compare_counts(self, theirs: NDArray[np.float64]) -> None:
-        """Do nothing: there are no counts to compare."""
-
-
-def _fits(corrector: SparseCorrector) -> dict[str, Any]:
-    """Properties that must be equal for one corrector to continue as another."""
-    return {
-        "max_classes": corrector.m,
-        "half_life": corrector.half_life,
-        "numbers for classes": corrector.names is None,
-    }
+    found: Start = part(settings.rows, "start").start(settings, formats)
+    return found

@@ -8,20 +8,23 @@ from itertools import combinations, groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.app.application import RowKind
 from stream_can.app.known import Committed, Seen
 from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
-from stream_can.column_scores import HITS, LOSSES, ColumnScores, outcomes
+from stream_can.column_scores import HITS, LOSSES, ColumnScores
 from stream_can.learner.lane import Name, Taught
 from stream_can.messages.columns import Table, table
 from stream_can.messages.naming import LaneName
 from stream_can.method.kernel import inside
-from stream_can.method.receipts import TAIL
-from stream_can.scores import log_losses, score_rows
+from stream_can.row_kinds import part
 
 __all__ = ["MOST_VALUES", "Tally", "lane_name"]
 
 Array = NDArray[np.float64]
+OutcomesOf = Callable[
+    [Sequence[Taught], int], tuple[Array, Array, NDArray[np.int64], NDArray[np.float32]]
+]
+"""From labelled predictions of m classes: outcomes, see `stream_can.column_scores.outcomes`; sent
+rows, shape (n, m); their labels; and the ends of their receipts."""
 STAGES = ("before", "after")
 MOST_VALUES = 1000
 """Values kept per column: at twice as many, those with fewest rows are dropped."""
@@ -45,10 +48,8 @@ class Tally:
         Whether messages name models or versions.
     sets
         Whether predictions have sets.
-    kind
-        "one" label per row; "several": a hit is the share of known labels predicted correctly (more
-        likely than not where true), and log loss is the row's; "listed": the likeliest of very many
-        classes.
+    rows
+        Name of the kind of rows.
     """
 
     def __init__(
@@ -58,9 +59,10 @@ class Tally:
         *,
         named: bool,
         sets: bool,
-        kind: RowKind = "one",
+        rows: str,
     ) -> None:
-        self._n_classes, self._kind = n_classes, kind
+        self._n_classes: Callable[[Name], int] = n_classes
+        self._outcomes: OutcomesOf = part(rows, "outcomes").outcomes_of
         self._columns, self._named, self._has_sets = tuple(columns), named, sets
         self.counts = dict.fromkeys(
             ("predictions", "corrected", "labels", "matched", "unmatched", "repeated",
@@ -146,8 +148,6 @@ class Tally:
         for call in calls:
             for one in call:
                 size = self._n_classes(one.name), len(one.prediction.blob)
-                if self._kind == "listed":
-                    size = 0, 0
                 alike.setdefault(size, []).append(one)
         for (m, _), taught in alike.items():
             self._add(taught, m)
@@ -179,28 +179,6 @@ class Tally:
             kept = inside(np.ascontiguousarray(sent[known], np.float32), tails[known, 0].copy())
             self._sets[2] += known.sum()
             self._sets[3] += kept[np.arange(len(kept)), y[known]].sum()
-
-    def _outcomes(
-        self, taught: Sequence[Taught], m: int
-    ) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.float32]]:
-        """Outcomes of labelled predictions; sent rows, shape (n, m); their labels; and the ends of
-        their receipts."""
-        n = len(taught)
-        if self._kind == "listed":
-            none = np.empty(0, np.int64)
-            return _of_listed(taught), np.empty((0, 0)), none, np.full((n, 1), np.nan, np.float32)
-        data = np.frombuffer(b"".join([one.prediction.blob for one in taught]), "<f4")
-        data = data.reshape(n, -1)
-        rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
-        raw, sent = rows[:, :m], rows[:, m:]
-        if self._kind == "several":
-            Y = np.frombuffer(b"".join([one.prediction.known for one in taught]), np.int8)
-            found = _of_several(raw, sent, Y.reshape(n, m))
-            return found, sent, np.empty(0, np.int64), data[:, -TAIL:]
-        y = np.array([one.prediction.known for one in taught], np.int64)
-        before = score_rows(raw / raw.sum(axis=1, keepdims=True), y)
-        found = outcomes(before, score_rows(sent, y))
-        return found, sent, y, data[:, -TAIL:]
 
     def _compare(self, call: Sequence[Taught]) -> None:
         """Compare versions of a model that learned the same label."""
@@ -246,23 +224,3 @@ class Tally:
         seen = Seen(self._lanes, self._pairs, self.refused)
         self._lanes, self._pairs, self.refused = {}, {}, 0
         return seen
-
-
-def _of_listed(taught: Sequence[Taught]) -> Array:
-    """Outcomes of rows of very many classes, shape (n, 6), from the rank of their label."""
-    scored = b"".join([one.prediction.scored for one in taught])
-    rank, p = np.frombuffer(scored, "<f8").reshape(len(taught), 2, 2).transpose(2, 0, 1)
-    found = np.zeros((len(taught), 6))
-    found[:, HITS : HITS + 2], found[:, LOSSES : LOSSES + 2] = rank == 0, log_losses(p)
-    return found
-
-
-def _of_several(raw: Array, sent: Array, Y: NDArray[np.int8]) -> Array:
-    """Outcomes of rows of several labels, shape (n, 6), see :func:`outcomes`."""
-    known, there = Y >= 0, Y == 1
-    n_known, found = np.maximum(known.sum(axis=1), 1), np.zeros((len(Y), 6))
-    for side, P in enumerate((raw, sent)):
-        right = ((P >= 0.5) == there) & known
-        found[:, HITS + side] = right.sum(axis=1) / n_known
-        found[:, LOSSES + side] = (log_losses(np.where(there, P, 1 - P)) * known).sum(axis=1)
-    return found

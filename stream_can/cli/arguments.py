@@ -65,3 +65,8 @@ def refuse_to_overwrite(inputs: Sequence[Path | None], outputs: Mapping[str, Pat
             if snapshot.same_file(path, other):
                 raise StreamCANError(f"{option} {path}: this file {why}; name another one")
         taken.append((path, f"is written by {option}"))
+
+
+def as_option(name: str) -> str:
+    """An option as it is typed: "--label-delay" for "label_delay"; "format avro" has its value."""
+    return f"--{name.replace('_', '-')}"

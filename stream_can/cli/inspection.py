@@ -14,11 +14,10 @@ from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.learner import Learner
 from stream_can.learner.saved import corrector as corrector_of
-from stream_can.multilabel import MultiLabelCorrector
 from stream_can.pipe.statefile import PipeState
 from stream_can.recording.names import listed
+from stream_can.row_kinds import kind_of_snapshot, part
 from stream_can.snapshot import save as write
-from stream_can.sparse import SparseCorrector
 
 __all__ = ["describe", "inspect_command", "read_snapshot"]
 
@@ -131,10 +130,8 @@ def read_snapshot(path: str | Path) -> dict[str, tuple[Any, dict[str, Any]]]:
             said = {"lines": state.lines, "counts": msgspec.to_builtins(state.counts)}
         elif "learner" in head:
             learner, said = Learner.from_bytes(data), {}
-        elif "sparse" in head:
-            return {"": (SparseCorrector.from_bytes(data, memory_mb=2**40), {})}
         else:
-            return {"": (corrector_of(data), {})}
+            return {"": (kind_of_snapshot(data).copied(data), {})}
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"{path}: {error}") from None
     return _named(learner, said)
@@ -162,67 +159,13 @@ def _served(path: str | Path) -> Learner:
         store.close()
 
 
-def describe(corrector: Corrector | MultiLabelCorrector | SparseCorrector) -> dict[str, Any]:
+def describe(corrector: Any) -> dict[str, Any]:
     """Everything a corrector can report about itself, as JSON; nan becomes None."""
-    if isinstance(corrector, SparseCorrector):
-        return {
-            "known_classes": corrector.n_classes,
-            "predictions": corrector.n_predictions,
-            "labels": corrector.n_labels,
-            "weights": corrector.weights,
-            "final_weights": corrector.final_weights,
-            "settings": {
-                "max_classes": corrector.m, "half_life": corrector.half_life,
-                "memory_mb": corrector.memory / 2**20,
-            },
-        }  # fmt: skip
-    if isinstance(corrector, MultiLabelCorrector):
-        known, yes = corrector.label_counts
-        return {
-            "classes": list(corrector.labels),
-            "predictions": corrector.n_predictions,
-            "labels": corrector.n_labels,
-            "effective_sample_size": corrector.effective_sample_size,
-            "temperature": corrector.temperature,
-            "threshold": corrector.threshold,
-            "weights": corrector.weights,
-            "final_weights": corrector.final_weights,
-            "known": known.tolist(),
-            "yes": yes.tolist(),
-            "settings": {"half_life": corrector.half_life, "labels_per_row": "several"},
-        }
-    recent = {name: _or_none(value) for name, value in corrector.recent_log_loss.items()}
-    return {
-        "classes": list(corrector.classes),
-        "predictions": corrector.n_predictions,
-        "labels": corrector.n_labels,
-        "effective_sample_size": corrector.effective_sample_size,
-        "recent_log_loss": recent,
-        "temperature": corrector.temperature,
-        "prior": corrector.prior.tolist(),
-        "weights": corrector.weights,
-        "final_weights": corrector.final_weights,
-        "last_temperature": corrector.last_temperature,
-        "silent_classes": list(corrector.silent_classes),
-        "coverage": corrector.coverage,
-        "confident_sums": {name: sums.tolist() for name, sums in corrector.confident_sums.items()},
-        "settings": {name: _or_text(value) for name, value in corrector.settings.items()}
-        | ({} if corrector.sets is None else {"sets": corrector.sets}),
-        "fit": corrector.fit_report,
-        "follows_mix": corrector.follows_mix,
-    }
+    found: dict[str, Any] = part(corrector.row_kind, "about").describe(corrector)
+    return found
 
 
 def odds_of(corrector: Corrector, column: str) -> dict[str, float]:
     """Odds of a column's values, the furthest from 0 first."""
     odds = corrector.segment_values(column)
     return dict(sorted(odds.items(), key=lambda one: -abs(one[1])))
-
-
-def _or_none(value: float) -> float | None:
-    return None if value != value else value
-
-
-def _or_text(value: Any) -> Any:
-    """Replace infinity by text: JSON has none."""
-    return "inf" if value == float("inf") else value

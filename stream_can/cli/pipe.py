@@ -9,11 +9,10 @@ from cyclopts import Parameter
 
 from stream_can.cli.arguments import Whole, argument_errors
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
-from stream_can.errors import StreamCANError
 from stream_can.method.rows import Normalise
-from stream_can.recording.names import names_of
+from stream_can.recording.names import classes_of
 from stream_can.recording.recording import Recording
-from stream_can.sparse.kind import classes_of
+from stream_can.row_kinds import row_kind
 
 __all__ = ["pipe_command"]
 
@@ -39,9 +38,8 @@ def pipe_command(
     ask: float | None = None,
     format: Literal["json", "avro"] = "json",
     validation: Path | None = None,
-    labels_per_row: Literal["one", "several"] = "one",
+    rows: str = "dense",
     train_rows: float | None = None,
-    sparse: Annotated[bool, Parameter(negative="")] = False,
     max_classes: Whole | None = None,
     memory_mb: float | None = None,
     config: Path | None = None,
@@ -94,17 +92,16 @@ def pipe_command(
         JSON lines, or an Avro object container file in and one out.
     validation
         A file as replay takes it, with validation rows to fit; only for a new state.
-    labels_per_row
-        "several" where each label has a score of its own: in scores, with scores_raw and labels.
+    rows
+        Kind of rows: dense, a probability for each class; multilabel, a score for each of several
+        labels; or sparse, the likeliest of very many classes.
     train_rows
-        How many training rows there were, for --train-counts of several labels.
-    sparse
-        There are very many classes, and a row lists the likeliest: {class: probability}, or a list
-        of label and score. --classes is any (so where not given) or their number.
+        With --rows multilabel, how many training rows there were, for --train-counts.
     max_classes
-        With --sparse, how many classes there may be; 1,000,000 if not given.
+        With --rows sparse, how many classes there may be; 1,000,000 if not given. --classes is any,
+        so where not given, or their number.
     memory_mb
-        With --sparse, the most that classes may take, in MiB; 1024 if not given.
+        With --rows sparse, the most that classes may take, in MiB; 1024 if not given.
     config
         TOML file of these options: classes = ["cat", "dog"]; those that are typed win, then the
         environment (STREAM_CAN_CLASSES).
@@ -112,17 +109,13 @@ def pipe_command(
     from stream_can.messages.fields import fields_of
     from stream_can.pipe.run import pipe
 
-    names: Any = classes_of(classes) if sparse else names_of(classes)
     with argument_errors():
-        settings = corrector.settings()
-        if train_rows is not None:
-            settings["train_rows"] = train_rows
-        for name, value in {"max_classes": max_classes, "memory_mb": memory_mb}.items():
-            if value is not None and not sparse:
-                raise StreamCANError(f"--{name.replace('_', '-')} needs --sparse")
-            settings |= {} if value is None else {name: value}
+        kind = row_kind(rows)
+        names: Any = classes_of(classes, declared=kind.declares_classes)
+        of_rows = {"train_rows": train_rows, "max_classes": max_classes, "memory_mb": memory_mb}
+        settings = corrector.settings() | {k: v for k, v in of_rows.items() if v is not None}
         fields = fields_of(
-            labels_per_row,
+            rows,
             probs=probs,
             raw=raw,
             label=label,
@@ -132,9 +125,9 @@ def pipe_command(
             model=model,
             version=version,
         )
-    rows = None
+    held = None
     if validation is not None:
-        rows = Recording(
+        held = Recording(
             validation,
             probs=fields.probs,
             label=fields.label,
@@ -154,8 +147,7 @@ def pipe_command(
         recent_mb=recent_mb,
         ask=ask,
         format=format,
-        validation=rows,
-        labels_per_row=labels_per_row,
-        sparse=sparse,
+        validation=held,
+        rows=rows,
         **settings,
     )

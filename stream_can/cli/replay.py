@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from stream_can import snapshot
-from stream_can.cli.arguments import COMMAND_LINE, Whole, argument_errors, refuse_to_overwrite
+from stream_can.cli.arguments import (
+    COMMAND_LINE,
+    Whole,
+    argument_errors,
+    as_option,
+    refuse_to_overwrite,
+)
 from stream_can.cli.deploy import deployment, is_lines
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
 from stream_can.cli.replayed import show_replay
@@ -30,7 +36,7 @@ from stream_can.replay.shown import verdict
 from stream_can.replay.steps import Step, check_arrival, check_labels
 from stream_can.replay.tried import segments_beside
 from stream_can.replay.tried import try_segments as play_tries
-from stream_can.row_kinds import RowKind, part, row_kind
+from stream_can.row_kinds import part, refuse_others, row_kind
 
 __all__ = ["replay_command"]
 
@@ -57,9 +63,8 @@ def replay_command(
     classes: str | None = None,
     normalise: Normalise = "rounded",
     validation: Path | None = None,
-    labels_per_row: Literal["one", "several"] = "one",
+    rows: str = "dense",
     train_rows: float | None = None,
-    sparse: Annotated[bool, Parameter(negative="")] = False,
     max_classes: Whole | None = None,
     memory_mb: float | None = None,
     config: Path | None = None,
@@ -117,17 +122,16 @@ def replay_command(
         Divide by their sum rows that rounding explains, or always, as for scores.
     validation
         A file like FILE with validation rows to fit before the stream starts.
-    labels_per_row
-        "several" where each label has a score of its own.
+    rows
+        Kind of rows: dense, a probability for each class; multilabel, a score for each of several
+        labels; or sparse, the likeliest of very many classes.
     train_rows
-        How many training rows there were, for --train-counts of several labels.
-    sparse
-        There are very many classes, and a row lists the likeliest; --classes is any, so where not
-        given, or their number.
+        With --rows multilabel, how many training rows there were, for --train-counts.
     max_classes
-        With --sparse, how many classes there may be; 1,000,000 if not given.
+        With --rows sparse, how many classes there may be; 1,000,000 if not given. --classes is any,
+        so where not given, or their number.
     memory_mb
-        With --sparse, the most that classes may take, in MiB; 1024 if not given.
+        With --rows sparse, the most that classes may take, in MiB; 1024 if not given.
     config
         TOML file of these options: classes = ["cat", "dog"]; those that are typed win, then the
         environment (STREAM_CAN_CLASSES).
@@ -156,12 +160,8 @@ def replay_command(
     refuse_to_overwrite(
         [file, validation], {"--state": state, "--output": output, "--report": report}
     )
-    if sparse and labels_per_row == "several":
-        with argument_errors():
-            raise StreamCANError("--labels-per-row: not of rows of very many classes; leave it out")
-    kind = row_kind(
-        "sparse" if sparse else "multilabel" if labels_per_row == "several" else "dense"
-    )
+    with argument_errors():
+        kind = row_kind(rows)
     shown = part(kind.name, "replay")
     of_rows = {"max_classes": max_classes, "memory_mb": memory_mb, "train_rows": train_rows}
     settings = corrector.settings() | {k: v for k, v in of_rows.items() if v is not None}
@@ -171,11 +171,11 @@ def replay_command(
     shares = [] if try_label_noise is None else listed(try_label_noise)
     with argument_errors():
         only_some = {
-            "ask": ask, "model": model, "version": version, "validation": validation,
+            "model": model, "version": version, "validation": validation,
             "try_segments": try_segments, "try_label_noise": try_label_noise, "against": against,
-            "output": output, "normalise": None if normalise == "rounded" else normalise,
+            "output": output, "normalise always": normalise == "always",
         }  # fmt: skip
-        _refuse_others(kind, shown, only_some, settings)
+        refuse_others(kind, "replay", only_some | settings, as_option)
         for option, given in (("--ask", ask), ("--try-segments", tries or None),
                               ("--try-label-noise", shares or None)):  # fmt: skip
             if models and given is not None:
@@ -341,16 +341,6 @@ def replay_command(
     else:
         show_replay(result, label_rate, besides.values(), deploy=deploy, verbose=verbose)
     return code
-
-
-def _refuse_others(
-    kind: RowKind, shown: Any, options: Mapping[str, Any], settings: Mapping[str, Any]
-) -> None:
-    """StreamCANError where an option or a setting is given that such rows do not have."""
-    given = {name for name, value in options.items() if value is not None} - {*shown.OPTIONS}
-    given |= {*settings} - {*shown.SETTINGS}
-    for name in sorted(given):
-        raise StreamCANError(f"--{name.replace('_', '-')}: not of {kind.described}; leave it out")
 
 
 def _share(text: str, classes: Sequence[Any]) -> float:

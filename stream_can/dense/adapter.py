@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector, Played
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
+from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, News, Unscored
 from stream_can.learner.sent import SentLane
 from stream_can.method.checks import bad_rows
 from stream_can.method.promise import names_in_sets
@@ -61,7 +61,6 @@ class DeclaredClasses:
 class Dense(DeclaredClasses):
     """Adapter of a `Corrector`."""
 
-    labels_per_row: LabelsPerRow = "one"
     random_requests = 0.5
 
     described = "rows of one label"

@@ -7,8 +7,16 @@ from typing import Any
 
 from stream_can.corrector import Corrector
 from stream_can.dense.adapter import Dense
+from stream_can.method.settings import SETTINGS
 
 __all__ = ["KIND", "DenseKind"]
+
+OPTIONS = frozenset({
+    "against", "classes", "classes_from_file", "format avro", "format protobuf", "model", "models",
+    "normalise always", "output", "train_counts", "try_label_noise", "try_segments", "validation",
+    "version",
+})  # fmt: skip
+"""What not all kinds of rows have, besides settings of the corrector."""
 
 
 class DenseKind:
@@ -17,6 +25,18 @@ class DenseKind:
     name = "dense"
     described = "rows of one label"
     snapshot_field = "paths"
+    has: Mapping[str, frozenset[str]] = dict.fromkeys(
+        ("pipe", "replay", "server", "topics"), OPTIONS.union(SETTINGS)
+    )
+    fields: Mapping[str, str] = {}
+    declares_classes = True
+    changes: frozenset[str] | None = None
+    fills_in = True
+    several_labels = False
+
+    def new(self, classes: Any, settings: Mapping[str, Any]) -> Corrector:
+        """A new corrector."""
+        return Corrector(classes, **settings)
 
     def adapter(self, corrector: Corrector) -> Dense:
         """The learner's adapter."""
@@ -27,6 +47,10 @@ class DenseKind:
     ) -> Corrector:
         """The corrector of a snapshot."""
         return Corrector.from_bytes(data, classes, **settings)
+
+    def n_classes(self, corrector: Corrector) -> int:
+        """Number of classes."""
+        return len(corrector.classes)
 
     def copied(self, data: bytes) -> Corrector:
         """The corrector of a snapshot that was made in this process."""

@@ -11,7 +11,6 @@ import numpy as np
 from stream_can.corrector import Corrector
 from stream_can.dense.result import DenseReplay
 from stream_can.dense.verdict import judge
-from stream_can.method import settings as method_settings
 from stream_can.recording.names import names_of
 from stream_can.recording.output import CorrectedFile
 from stream_can.recording.recording import Chunk, Recording
@@ -23,8 +22,6 @@ from stream_can.scores import FLOOR, Scores
 
 __all__ = [
     "NOTHING",
-    "OPTIONS",
-    "SETTINGS",
     "Result",
     "corrected_file",
     "deployed",
@@ -102,14 +99,6 @@ def _cells(scores: Scores, before: Scores | None = None) -> list[str]:
 
 
 # ---- what is replayed
-
-
-OPTIONS = (
-    "ask", "model", "version", "validation", "try_segments", "try_label_noise", "against", "output",
-    "normalise",
-)  # fmt: skip
-"""Options of ``stream-can replay`` that not all kinds of rows have."""
-SETTINGS = ("train_counts", *method_settings.SETTINGS)
 
 
 def open_recording(

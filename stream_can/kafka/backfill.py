@@ -29,7 +29,6 @@ from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
 from stream_can.learner.kinds import hit_rate, total
 from stream_can.learner.lane import ONLY, Name
-from stream_can.sparse import SparseCorrector
 
 __all__ = ["Backfill", "backfill"]
 
@@ -56,7 +55,6 @@ class Backfill(NamedTuple):
         """The corrector; with several models, the initial one of new models."""
         live = self.learning.learner.live
         one = live[ONLY].corrector if ONLY in live else self.learning.start.corrector()
-        assert not isinstance(one, SparseCorrector)
         return one
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,12 +146,11 @@ class _History:
         self._input, self._learning = settings.input, learning
         self._fail = settings.errors == "fail"
         self._correcting = Correcting(
-            settings.fields, start.formats, start.segments, fail=self._fail,
-            several=settings.several,
+            settings.fields, start.formats, start.segments, fail=self._fail, rows=settings.rows,
         )  # fmt: skip
         self.tally = Tally(
             start.segments, lambda name: len(learning.models.classes().get(name, start.classes)),
-            named=settings.has_lanes, sets=False, kind=settings.kind,
+            named=settings.has_lanes, sets=False, rows=settings.rows,
         )  # fmt: skip
         self.batches: dict[int, list[SentRecord]] = {}
         """Sent batches that recent predictions may refer to, numbered from 0."""

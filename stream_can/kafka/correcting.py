@@ -154,7 +154,7 @@ class Work:
         limit = self.client.transaction.limits[s.output] - OVERHEAD_BYTES
         self._correcting = Correcting(
             s.fields, self.start.formats, self.start.segments, max_bytes=limit,
-            fail=s.errors == "fail", several=s.several,
+            fail=s.errors == "fail", rows=s.rows,
         )  # fmt: skip
 
     # -- partitions ------------------------------------------------------------------------------
@@ -194,7 +194,8 @@ class Work:
         log.info("partitions %s, by state %d", list(self._at), state.number)
 
     def _new_tally(self) -> Tally:
-        return Tally((), lambda name: 0, named=self.settings.has_lanes, sets=False)
+        return Tally((), lambda name: 0, named=self.settings.has_lanes, sets=False,
+                     rows=self.settings.rows)  # fmt: skip
 
     def _begin_at(self, partition: int, state: CurrentState) -> int:
         s, member = self.settings, self.client.member

@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.app.known import Known, KnownLane
-from stream_can.app.models import DeclaredCorrector, LiveModels, classes_of
+from stream_can.app.models import DeclaredCorrector, LiveModels, classes_of, train_prior_of
 from stream_can.app.reader import Bad, Classes, Reader, ReadPredictions
 from stream_can.app.start import NO_CLASSES
 from stream_can.app.tally import lane_name
-from stream_can.corrector import Corrector
-from stream_can.dense.adapter import Dense
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import STATE_HEADER, Index
@@ -28,8 +26,7 @@ from stream_can.messages.columns import Table
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import Formats
 from stream_can.messages.records import Header, Output, Source, error_headers, headers_of
-from stream_can.multilabel.adapter import Several
-from stream_can.sparse import SparseCorrector
+from stream_can.row_kinds import kind_of
 from stream_can.version import __version__
 
 __all__ = ["VERSION_HEADER", "Corrections", "CurrentState", "corrector_of"]
@@ -40,10 +37,12 @@ Array = NDArray[np.float64]
 
 
 def corrector_of(data: bytes) -> DeclaredCorrector:
-    """Restore the corrector of a snapshot; SnapshotMismatch where it is invalid."""
-    found: DeclaredCorrector | SparseCorrector = saved.corrector(data)
-    if isinstance(found, SparseCorrector):
-        raise SnapshotMismatch("snapshot: of very many classes, which no topic holds")
+    """Restore the corrector of a snapshot; SnapshotMismatch where it is invalid, or no topic holds
+    such rows."""
+    found: DeclaredCorrector = saved.corrector(data)
+    kind = kind_of(found)
+    if "topics" not in kind.has:
+        raise SnapshotMismatch(f"snapshot: of {kind.described}, which no topic holds")
     return found
 
 
@@ -62,9 +61,7 @@ class StateBegins:
 
     def train(self, classes: Classes) -> Array | None:
         """Training prior, shape (m,), of a model with these classes, where known."""
-        every = [one for one in self._begins.values() if isinstance(one, Corrector)]
-        found = [one.train_prior for one in every if one.classes == classes]
-        return found[0] if found else None
+        return train_prior_of(self._begins.values(), classes)
 
     @property
     def alike(self) -> bool:
@@ -84,11 +81,12 @@ class StateBegins:
         """Own initial corrector of a model; None where it starts with the common one."""
         return self._begins.get(model)
 
-    def of_classes(self, names: Sequence[Any], model: str) -> Corrector:
+    def of_classes(self, names: Sequence[Any], model: str) -> DeclaredCorrector:
         """Initial corrector of a model whose first message names its classes."""
         like = self._begins.get(model, self._begins[None])
-        assert isinstance(like, Corrector), "messages name models, and rows have one label"
-        return Corrector(names, **like.settings, sets=like.sets)
+        settings = dict(like.settings, sets=like.sets)
+        found: DeclaredCorrector = kind_of(like).new(names, settings)
+        return found
 
 
 class StateRows(NamedTuple):
@@ -207,9 +205,9 @@ class CurrentState(LiveModels):
         told = np.concatenate([*both, receipts], axis=1)
         return Q, SentLane(name, kind.classes, told), sets
 
-    def _kind(self, name: Name) -> Dense | Several:
+    def _kind(self, name: Name) -> Any:
         corrector = self.corrector(name)
-        return Dense(corrector) if isinstance(corrector, Corrector) else Several(corrector)
+        return kind_of(corrector).adapter(corrector)
 
     def corrector(self, name: Name) -> DeclaredCorrector:
         """The corrector of a model and version; creates it where new."""
@@ -275,8 +273,8 @@ class Correcting:
         Whether to stop at an unreadable record.
     needs_id
         Whether a label without an id is unreadable.
-    several
-        Whether rows have several labels.
+    rows
+        Name of the kind of rows.
     """
 
     def __init__(
@@ -288,9 +286,9 @@ class Correcting:
         max_bytes: int | None = None,
         fail: bool = False,
         needs_id: bool = False,
-        several: bool = False,
+        rows: str,
     ) -> None:
-        self._several = several
+        self._rows = rows
         self._fields, self._formats, self._segments = fields, formats, segments
         self._max_bytes, self._fail, self._needs_id = max_bytes, fail, needs_id
         self._reader: Reader | None = None
@@ -301,7 +299,7 @@ class Correcting:
         if self._reader is None or self._reader.first.classes != classes:
             self._reader = Reader(
                 classes, self._fields, self._formats, self._segments, state, self._max_bytes,
-                needs_id=self._needs_id, several=self._several,
+                needs_id=self._needs_id, rows=self._rows,
             )  # fmt: skip
         self._reader.models = state
         return self._reader

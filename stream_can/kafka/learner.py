@@ -247,7 +247,7 @@ class Learns:
         self._tally = Tally(
             start.segments, lambda name: len(learning.models.classes().get(name, start.classes)),
             named=self.settings.has_lanes, sets=self.settings.sets is not None,
-            kind=self.settings.kind,
+            rows=self.settings.rows,
         )  # fmt: skip
         self._tally.held = learning.learner.held
         self._count_requests(learning, self._tally)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from stream_can.app.loading import given_names, load_as, refuse_unknown, secret_in
+from stream_can.app.loading import load_as, refuse_unknown, secret_in
 from stream_can.app.settings import Option, SettingsError, options_of
 from stream_can.kafka.client.options import OURS, option_defaults
 from stream_can.kafka.settings import Settings
@@ -38,11 +38,6 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
         An unknown or invalid setting, with the nearest known name; or one that topics do not
         support, with the alternative.
     """
-    if "sparse" in given_names(path, overrides, env):
-        raise SettingsError(
-            "sparse: the state of very many classes does not fit a topic; stream-can serve, without"
-            " brokers, and stream-can pipe support them"
-        )
     return load_as(Settings, path, overrides, env, client_options)
 
 

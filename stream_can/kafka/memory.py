@@ -47,7 +47,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 IDENTITY = (
-    "application_id", "input", "output", "labels", "labels_per_row", "probs", "raw", "label", "id",
+    "application_id", "input", "output", "labels", "rows", "probs", "raw", "label", "id",
     "model", "version",
 )  # fmt: skip
 """Settings fixed when the application begins."""
@@ -116,7 +116,7 @@ class TopicLearner:
         )  # fmt: skip
         self._reader = Reader(
             start.classes, settings.fields, start.formats, start.segments, self.models,
-            several=settings.several,
+            rows=settings.rows,
         )  # fmt: skip
         self.touched: set[Name] = set()
         """Models and versions whose correctors have changed since they were written."""

@@ -28,7 +28,7 @@ from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
 from stream_can.messages.fields import HEADER, put
-from stream_can.messages.messages import BadMessage, Messages
+from stream_can.messages.messages import BadMessage, Messages, messages_of
 from stream_can.messages.records import Header
 
 __all__ = ["PendingRequests"]
@@ -63,9 +63,9 @@ class PendingRequests:
         self._readers = Readers(self._options)
         start = start_of(settings)
         self.classes, self._formats = start.classes, start.formats
-        self.kind = settings.kind
-        self._messages = Messages(
-            self.classes, settings.fields, formats=self._formats, several=settings.several
+        self.rows = settings.rows
+        self._messages = messages_of(
+            settings.rows, self.classes, settings.fields, formats=self._formats
         )
         self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path
         self._lock = threading.Lock()
@@ -249,7 +249,7 @@ class PendingRequests:
             if not found:
                 raise NotOpen("this request was answered already")
             ((name, pending),) = found
-            label = label_of(chosen, self.classes_of(pending), self.kind)
+            label = label_of(chosen, self.classes_of(pending), self.rows)
             del self._open[name]
         try:
             self._send(pending, *self._label_message(pending, label))

@@ -48,6 +48,7 @@ _is = described
 class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """The settings of ``stream-can run``; `options` lists them with their help texts."""
 
+    place = "topics"
     secret_names: ClassVar[tuple[str, ...]] = ("schema_registry_password",)
     files: ClassVar[tuple[str, ...]] = (
         "classes_from_file", "schema_registry_ca", "avro_schema", "protobuf_descriptor",
@@ -154,8 +155,6 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
         for name, kind in OWN_TOPICS.items():
             if not getattr(self, name):
                 force_setattr(self, name, f"{self.application_id}-{kind}")
-        if self.several and self.formats != ("json", "json"):
-            raise ValueError("labels_per_row: several needs the format json, of labels too")
         if self.sets is not None and self.format != "json":
             raise ValueError(f'sets: needs format = "json", it is {self.format!r}')
         if self.ask is not None and self.labels is None:

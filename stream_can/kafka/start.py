@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from stream_can.app.start import SeveralStart, Start
+from stream_can.app import start
 from stream_can.kafka.schemas import formats
 from stream_can.kafka.settings import Settings
 
 __all__ = ["start_of"]
 
 
-def start_of(settings: Settings) -> Start:
-    """Create the source of initial correctors, for rows of any sort that topics support.
+def start_of(settings: Settings) -> start.Start:
+    """Create the source of initial correctors, with the formats of the topics.
 
     Raises
     ------
     SettingsError, SnapshotMismatch, ValueError
         The settings do not make a corrector.
     """
-    return SeveralStart(settings) if settings.several else Start(settings, formats(settings))
+    return start.start_of(settings, formats(settings))

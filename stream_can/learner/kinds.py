@@ -22,7 +22,6 @@ __all__ = [
     "JoinedLabel",
     "Judged",
     "Kind",
-    "LabelsPerRow",
     "Made",
     "News",
     "Reason",
@@ -33,7 +32,6 @@ __all__ = [
 ]  # fmt: skip
 
 Id = str | int | bytes
-LabelsPerRow = Literal["one", "several"]
 Reason = Literal["random", "margin"]
 """Reason why a label is requested."""
 Given = tuple[str | None, ...]
@@ -118,7 +116,6 @@ class Kind(Protocol):
     """Bytes of row, sent row and receipt; 0 where rows differ in length, see `width_of`."""
     both: int
     """Bytes of row and sent row."""
-    labels_per_row: LabelsPerRow
     described: str
     """What its rows are called in messages."""
     has_models: bool

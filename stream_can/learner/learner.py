@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import UnknownClass
 from stream_can.learner import saved
-from stream_can.learner.kinds import Given, Id, Kind, LabelsPerRow, News, Reason
+from stream_can.learner.kinds import Given, Id, Kind, News, Reason
 from stream_can.learner.lane import (
     ONLY,
     Call,
@@ -1341,13 +1341,8 @@ class Learner(Locked):
         return kind
 
     @property
-    def labels_per_row(self) -> LabelsPerRow:
-        """ "one" for a `Corrector`, "several" for a `MultiLabelCorrector`."""
-        return self._like.labels_per_row
-
-    @property
-    def listed(self) -> Any:
-        """The adapter that checks and numbers rows of very many classes; None where classes are
+    def numbering(self) -> Any:
+        """What checks rows and numbers their classes as they appear; None where classes are
         declared."""
         return self._like.numbering
 

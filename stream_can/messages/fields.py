@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from stream_can.method.rows import Normalise
+from stream_can.row_kinds import row_kind
 
 __all__ = ["HEADER", "Fields", "fields_of", "put"]
 
 HEADER = "header:"
 """Prefix of a header's name, in place of a field."""
-
-
-OF_SEVERAL = {"probs": "scores", "raw": "scores_raw", "label": "labels"}
-"""Default field names for rows with several labels."""
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,10 +68,10 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"digits: {self.digits}, expected 1 to 17")
 
 
-def fields_of(labels_per_row: Literal["one", "several"], **given: Any) -> Fields:
-    """Fields with the default names of the given sort of rows; None counts as not given."""
-    names = OF_SEVERAL if labels_per_row == "several" else {}
-    return Fields(**names | {name: value for name, value in given.items() if value is not None})
+def fields_of(rows: str, **given: Any) -> Fields:
+    """Fields with the default names of a kind of rows; None counts as not given."""
+    named = {name: value for name, value in given.items() if value is not None}
+    return Fields(**{**row_kind(rows).fields, **named})
 
 
 def put(message: dict[str, Any], path: Sequence[str], value: Any) -> None:

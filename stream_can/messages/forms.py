@@ -150,8 +150,8 @@ class Forms:
         Names of the classes in column order.
     train
         Training prior, shape (m,), for the rest beyond the k largest; uniform by default.
-    several
-        Whether rows have several labels with a score each; then none may be missing.
+    of_scores
+        Whether each number is a score of its own; then none may be missing.
     """
 
     def __init__(
@@ -159,10 +159,10 @@ class Forms:
         classes: Sequence[Any],
         train: NDArray[np.float64] | None = None,
         *,
-        several: bool = False,
+        of_scores: bool = False,
     ) -> None:
-        self._several = several
-        self._what = ("scores", "labels") if several else ("probabilities", "classes")
+        self._of_scores = of_scores
+        self._what = ("scores", "labels") if of_scores else ("probabilities", "classes")
         self._classes, self._names = classes, [json_name(name) for name in classes]
         self.m = len(classes)
         self._index = ClassIndex(classes, "json")
@@ -184,7 +184,7 @@ class Forms:
             An unknown class is named.
         """
         if isinstance(probs, float):
-            if self.m != 2 or self._several:
+            if self.m != 2 or self._of_scores:
                 raise BadMessage(f"one number, but there are {self.m} {self._what[1]}")
             return [1.0 - probs, probs], Number()
         if isinstance(probs, dict):
@@ -216,7 +216,7 @@ class Forms:
             return [given[i] for i in range(m)]
         if not given:
             raise BadMessage("no probability of any class")
-        if self._several:
+        if self._of_scores:
             missing = next(self._names[i] for i in range(m) if i not in given)
             raise BadMessage(f"no score of label {missing!r}, expected one of each of {m} labels")
         left, least = 1 - sum(given.values()), min(given.values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -18,18 +18,18 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
+from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.messages.codecs.codec import ASKED, Codec, Prediction
 from stream_can.messages.codecs.json import UNREADABLE, JsonCodec
 from stream_can.messages.columns import Columns, Given, header_bytes
 from stream_can.messages.fields import HEADER, Fields
-from stream_can.messages.forms import BadMessage, Forms, Largest, ListedForms
+from stream_can.messages.forms import BadMessage, Forms, Largest
 from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
 from stream_can.method.checks import all_fine, bad_rows, within
 from stream_can.method.classes import ClassIndex, json_name
 from stream_can.method.normalise import divided
 from stream_can.method.rows import rounded
-from stream_can.sparse.corrector import shortened
+from stream_can.row_kinds import part
 
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers
@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 else:
     Row = array  # Python 3.11 cannot subscript array, as the documentation would
 
-__all__ = ["BadMessage", "Fields", "Formats", "Label", "Messages", "Numbering", "Prediction"]
+__all__ = [
+    "BadMessage", "Fields", "Formats", "Label", "Messages", "Numbering", "Prediction",
+    "messages_of",
+]  # fmt: skip
 
 WIDEST = 2.2250738585072014e-308
 """The float with the longest text, 23 characters."""
@@ -64,7 +67,7 @@ class Label(msgspec.Struct, gc=False):
     """A parsed label message."""
 
     index: Any
-    """Index of the class; with several labels, the argument of `Learner.label`."""
+    """Index of the class; of other kinds of rows the argument of `Learner.label`."""
     row: Row | None
     """The raw prediction that it echoes, if any."""
     id: bytes | None
@@ -90,19 +93,8 @@ class Numbering(Protocol):
         """Return the number of a class; UnknownClass where it is invalid."""
 
 
-def _listed(
-    codec: JsonCodec, forms: ListedForms, listed: Numbering, original: Raw, _: Forms, where: str
-) -> Any:
-    """Parse a row of the likeliest classes; number new ones."""
-    row, form = codec.listed(original, forms, where)
-    try:
-        return listed.checked(row), form
-    except InvalidPrediction as error:
-        raise InvalidPrediction(f"{where}: {error}") from None
-
-
 class Messages:
-    """Reads and writes the messages of a stream.
+    """Reads and writes the messages of a stream, of dense rows; a subclass, those of another kind.
 
     Parameters
     ----------
@@ -116,11 +108,6 @@ class Messages:
         Names of the declared columns; see ``stream_can.messages.columns``.
     formats
         Formats of the messages.
-    several
-        Whether rows have several labels with a score each.
-    listed
-        Of very many classes, whose rows list the likeliest: what numbers them. ``classes`` is empty
-        then, and the format JSON.
 
     Raises
     ------
@@ -140,6 +127,11 @@ class Messages:
     1
     """
 
+    of_scores = False
+    """Whether each number of a row is a score of its own, and none may be missing."""
+    may_be_ordinary = True
+    """Whether compiled code can read such messages, see :meth:`read_ordinary`."""
+
     def __init__(
         self,
         classes: Sequence[Any],
@@ -147,22 +139,14 @@ class Messages:
         train: NDArray[np.float64] | None = None,
         columns: Sequence[str] = (),
         formats: Formats = JSON,
-        *,
-        several: bool = False,
-        listed: Numbering | None = None,
     ) -> None:
-        self.several, self.listed = several, listed
         self.classes, self.fields = tuple(classes), fields or Fields()
         self.predictions, self.labels = formats
         self._open, self._probs = self.predictions.open, self.predictions.probs
         self._where = self.fields.probs
         self._m = len(self.classes)
-        self._forms = Forms(self.classes, train, several=several)
+        self._forms = Forms(self.classes, train, of_scores=self.of_scores)
         self._row: Any = self.predictions.row
-        if listed is not None:
-            forms = ListedForms(numbered=listed.numbered)
-            self._row = partial(_listed, JsonCodec(), forms, listed)
-            self._name_of = forms.name_of
         self.slack = 24 * self._m + self._forms.names_size
         """Upper bound of an output's bytes beyond twice those of its input."""
         self.set_size = self._forms.names_size
@@ -181,6 +165,11 @@ class Messages:
         self._columns = Columns(columns, others) if columns else None
         self._known: dict[bytes, int] = {}
         """Text of a label -> index of its class."""
+
+    @property
+    def widest(self) -> int:
+        """Largest number of classes of a row."""
+        return self._m
 
     def read(self, value: bytes, headers: Headers = ()) -> Prediction:
         """Parse a prediction's message; ``headers`` are its record's.
@@ -218,7 +207,7 @@ class Messages:
         """Compiled reader; None where messages are not JSON objects with all fields at the top."""
         fields, columns = self.fields, self._columns
         formats = {type(self.predictions), type(self.labels)}
-        if formats != {JsonCodec} or self.several or self.listed is not None or columns is not None:
+        if formats != {JsonCodec} or not self.may_be_ordinary or columns is not None:
             return None
         names = [name for name in (fields.probs, fields.raw, fields.label, fields.id) if name]
         if len({*names}) < len(names) or any(
@@ -307,11 +296,7 @@ class Messages:
         return self.write_all([prediction], row[None])[0]
 
     def write_all(self, predictions: Sequence[Prediction], rows: Any) -> list[bytes]:
-        """:meth:`write` for each prediction and row of ``rows``, shape (n, m); of very many classes
-        rows by name, with the rest."""
-        if self.listed is not None:
-            write = JsonCodec().write_listed
-            return write(predictions, rows, self.probs_path, self.fields.raw)
+        """:meth:`write` for each prediction and row of ``rows``, shape (n, m)."""
         return self.predictions.write_all(predictions, rows, self.probs_path, self.fields.raw)
 
     def finished(self, rows: Any) -> Any:
@@ -323,13 +308,19 @@ class Messages:
             A row is not finite, which JSON would write as null.
         """
         digits = self.fields.digits
-        if self.listed is not None:
-            return rows if digits is None else shortened(rows, digits)
         if digits is not None:
-            rows = np.round(rows, digits) if self.several else rounded(rows, digits)
+            rows = self._rounded(rows, digits)
         if not within(rows, FINITE):
             raise StreamCANError("a corrected row is not finite: the corrector's state is damaged")
         return rows
+
+    def _rounded(self, rows: Any, digits: int) -> Any:
+        return rounded(rows, digits)
+
+    def listed(self, row: Any, sent: Any) -> tuple[list[float], list[float], list[Any] | None]:
+        """A row and its corrected row as lists of numbers, and their classes where these are not
+        those of all rows."""
+        return row.tolist(), sent.tolist(), None
 
     def largest(self, prediction: Prediction) -> int:
         """Upper bound of the bytes of :meth:`write` for any row."""
@@ -387,15 +378,18 @@ class Messages:
         if self.echo_path is not None:
             echo = codec.probs(message, self.echo_path, answered=False)
             if echo is not None:
-                row = codec.row if self.listed is None else self._row
-                label.row, _ = row(echo, self._forms, self.fields.raw)
+                label.row, _ = self._echoed(codec)(echo, self._forms, self.fields.raw)
                 if self._columns is not None:
                     label.given, _ = self._columns.read(codec.find, message, headers)
         return label
 
+    def _echoed(self, codec: Codec) -> Any:
+        """What reads a row that a label echoes."""
+        return codec.row
+
     def label_of(self, index: Any) -> Any:
         """Convert `Label.index` for `Learner.label`: from the index of a class to its name."""
-        return index if self.several or self.listed is not None else self.classes[index]
+        return self.classes[index]
 
     def label_in(self, message: Any) -> Any:
         """The label in a prediction's message, as for `Label.index`; None where it is missing or
@@ -410,16 +404,15 @@ class Messages:
         return None if text is None or bytes(text) == b"null" else self._class_of(text)
 
     def _class_of(self, text: Raw) -> Any:
-        """Parse a class name to its index, or several labels for `Learner.label`; BadMessage,
-        UnknownClass."""
+        """Parse a label to `Label.index`; BadMessage, UnknownClass."""
         try:
             label = _read_any(text)
         except UNREADABLE as error:
             raise BadMessage(f"{self.fields.label}: {error}") from None
-        if self.several:
-            return self._labels_of(label)
-        if self.listed is not None:
-            return self._listed_class(label)
+        return self._index_of(label, text)
+
+    def _index_of(self, label: Any, text: Raw) -> Any:
+        """Convert a parsed label to `Label.index`; ``text`` is how it was written."""
         if not isinstance(label, str | int | float):
             what = "null" if label is None else type(label).__name__
             raise BadMessage(f"{self.fields.label}: {what}, expected the name of a class")
@@ -431,58 +424,15 @@ class Messages:
                 f"{self.fields.label}: {shown} is none of the {self._m} classes"
             ) from None
 
-    def _listed_class(self, label: Any) -> Any:
-        """Parse one of very many classes; number a new one."""
-        where = self.fields.label
-        if not isinstance(label, str | int) or isinstance(label, bool):
-            what = "null" if label is None else type(label).__name__
-            raise BadMessage(f"{where}: {what}, expected the name of a class")
-        assert self.listed is not None
-        try:
-            name = self._name_of(label)
-            self.listed.number(name)
-        except UnknownClass as error:
-            text = str(error).removeprefix("label: ")
-            raise UnknownClass(f"{where}: {text}") from None
-        return name
-
     def rows_of(self, rows: Sequence[Any]) -> tuple[Any, dict[int, str], int]:
         """Stack parsed rows; also return faults, {row: reason}, and the number of rows divided by
         their sum."""
-        if self.listed is not None:
-            return rows, {}, 0
         P, off = np.frombuffer(bytearray().join(rows)).reshape(-1, self._m), 0
         bad: dict[int, str] = {}
-        if self.several:
-            bad = _bad_scores(P, self.classes)
-        elif not all_fine(P):
+        if not all_fine(P):
             P, off = divided(P, self.fields.normalise)
             bad = bad_rows(P)
         return P, bad, off
-
-    def _labels_of(self, label: Any) -> list[Any] | dict[Any, bool]:
-        """Parse a list of labels, or {label: whether the row has it}; null means unknown."""
-        where = self.fields.label
-        if isinstance(label, dict):
-            for name, has in label.items():
-                if has is not None and not isinstance(has, bool):
-                    raise BadMessage(f"{where}: {name!r} is {has!r}, expected true, false or null")
-        elif not isinstance(label, list):
-            what = "null" if label is None else type(label).__name__
-            raise BadMessage(f"{where}: {what}, expected a list of labels, or {{label: true}}")
-        columns = []
-        for name in label:
-            if not isinstance(name, str | int | float):
-                raise BadMessage(f"{where}: {name!r}, expected the name of a label")
-            try:
-                columns.append(self._index[name])
-            except UnknownClass:
-                raise UnknownClass(f"{where}: {name!r} is none of the {self._m} labels") from None
-        names = [self.classes[k] for k in columns]
-        if isinstance(label, list):
-            return names
-        has_it = zip(names, label.values(), strict=True)
-        return {name: has for name, has in has_it if has is not None}
 
     def names_in(self, message: Any) -> list[Any] | None:
         """Classes named by an opened message's probabilities; None where they name none."""
@@ -510,18 +460,34 @@ class Messages:
         return None if raw == b"null" else raw
 
 
+def messages_of(
+    rows: str,
+    classes: Sequence[Any],
+    fields: Fields | None = None,
+    train: NDArray[np.float64] | None = None,
+    columns: Sequence[str] = (),
+    formats: Formats = JSON,
+    *,
+    numbering: Numbering | None = None,
+) -> Messages:
+    """Messages of a kind of rows.
+
+    Parameters
+    ----------
+    rows
+        Name of the kind, see `stream_can.row_kinds.KINDS`.
+    classes, fields, train, columns, formats
+        As for `Messages`.
+    numbering
+        What numbers the classes of rows as they appear, where they are not declared.
+    """
+    found: Messages = part(rows, "messages").messages(
+        classes, fields, train, columns, formats, numbering
+    )
+    return found
+
+
 def _plain(name: str) -> bytes | None:
     """A name in JSON without its quotes; None where something in it is escaped."""
     text = name.encode()
     return text if msgspec.json.encode(name) == b'"%b"' % text else None
-
-
-def _bad_scores(P: NDArray[np.float64], labels: Sequence[Any]) -> dict[int, str]:
-    """Faults of rows with several labels: {row: reason}."""
-    with np.errstate(invalid="ignore"):
-        outside = ~((P >= 0) & (P <= 1))
-    columns = outside.argmax(axis=1)
-    return {
-        i: f"the score of label {labels[columns[i]]!r} is {P[i, columns[i]]}, expected 0 to 1"
-        for i in np.flatnonzero(outside.any(axis=1)).tolist()
-    }

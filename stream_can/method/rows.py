@@ -26,9 +26,7 @@ Normalise = Literal["rounded", "always"]
 
 TOLERANCE = 1e-3
 """Tolerance of a row's sum."""
-SEVERAL = (
-    "where several classes are true at once, see MultiLabelCorrector, or --labels-per-row several"
-)
+SEVERAL = "where several classes are true at once, see MultiLabelCorrector, or --rows multilabel"
 
 
 def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.dense.adapter import DeclaredClasses
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
+from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, News, Unscored
 from stream_can.learner.sent import SentLane
 from stream_can.method.promise import names_in_sets
 from stream_can.multilabel.corrector import MultiLabelCorrector
@@ -35,7 +35,6 @@ class Several(DeclaredClasses):
 
     columns: tuple[str, ...] = ()
     sets: float | None = None
-    labels_per_row: LabelsPerRow = "several"
     makes_sets = True
     random_requests = 1.0
 

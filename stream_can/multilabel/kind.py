@@ -10,6 +10,9 @@ from stream_can.multilabel.corrector import MultiLabelCorrector
 
 __all__ = ["KIND", "MultiLabelKind"]
 
+SETTINGS = frozenset({"half_life", "train_counts", "train_rows"})
+"""Arguments of the corrector besides ``classes``."""
+
 
 class MultiLabelKind:
     """The `RowKind` of a `MultiLabelCorrector`."""
@@ -17,6 +20,21 @@ class MultiLabelKind:
     name = "multilabel"
     described = "rows of several labels"
     snapshot_field = "multilabel"
+    has: Mapping[str, frozenset[str]] = {
+        "pipe": SETTINGS | {"classes", "model", "version"},
+        "replay": SETTINGS | {"classes", "model", "output", "version"},
+        "server": SETTINGS | {"classes"},
+        "topics": SETTINGS | {"classes"},
+    }
+    fields: Mapping[str, str] = {"probs": "scores", "raw": "scores_raw", "label": "labels"}
+    declares_classes = True
+    changes: frozenset[str] | None = None
+    fills_in = False
+    several_labels = True
+
+    def new(self, classes: Any, settings: Mapping[str, Any]) -> MultiLabelCorrector:
+        """A new corrector."""
+        return MultiLabelCorrector(classes, **settings)
 
     def adapter(self, corrector: MultiLabelCorrector) -> Several:
         """The learner's adapter."""
@@ -27,6 +45,10 @@ class MultiLabelKind:
     ) -> MultiLabelCorrector:
         """The corrector of a snapshot."""
         return MultiLabelCorrector.from_bytes(data, classes, **settings)
+
+    def n_classes(self, corrector: MultiLabelCorrector) -> int:
+        """Number of classes."""
+        return len(corrector.labels)
 
     def copied(self, data: bytes) -> MultiLabelCorrector:
         """The corrector of a snapshot that was made in this process."""

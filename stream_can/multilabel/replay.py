@@ -24,8 +24,6 @@ from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, late
 
 __all__ = [
     "NOTHING",
-    "OPTIONS",
-    "SETTINGS",
     "Result",
     "corrected_file",
     "deployed",
@@ -173,11 +171,6 @@ def _why(result: MultiLabelReplay) -> list[str]:
 # ---- what is replayed
 
 
-OPTIONS = ("ask", "model", "version", "output")
-"""Options of ``stream-can replay`` that not all kinds of rows have."""
-SETTINGS = ("train_counts", "train_rows", "half_life")
-
-
 def open_recording(
     file: Path, classes: str | None, places: Mapping[str, str], form: Mapping[str, Any]
 ) -> MultiLabelRecording:
@@ -211,6 +204,6 @@ def deployed(
     names = {"classes": written_names(recording.classes)}
     return Deployed(
         "from stream_can.multilabel import MultiLabelCorrector", "MultiLabelCorrector",
-        list(recording.classes), settings, flags=["--labels-per-row", "several"], begins=names,
+        list(recording.classes), settings, flags=["--rows", "multilabel"], begins=names,
         serves=names,
     )  # fmt: skip

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from stream_can.errors import StreamCANError
-from stream_can.learner.kinds import LabelsPerRow
 from stream_can.messages.codecs.codec import Codec
 from stream_can.messages.fields import Fields, fields_of
-from stream_can.messages.messages import JSON, Formats, Messages
+from stream_can.messages.messages import JSON, Formats, messages_of
 from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.output import complain, letters_file, write_lines
 from stream_can.pipe.statefile import locked, open_state
 from stream_can.pipe.work import BadLine, HowRead, Run, Saver
+from stream_can.row_kinds import refuse_others, row_kind
 from stream_can.snapshot import same_file
-from stream_can.sparse.corrector import SETTINGS
 
 __all__ = ["pipe"]
 
@@ -40,8 +39,7 @@ def pipe(
     ask: float | None = None,
     format: Literal["json", "avro"] = "json",
     validation: tuple[Any, ...] | None = None,
-    labels_per_row: LabelsPerRow = "one",
-    sparse: bool = False,
+    rows: str = "dense",
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
     **settings: Any,
@@ -95,16 +93,15 @@ def pipe(
     validation
         Rows (n, m) and labels (n,) for :meth:`stream_can.Corrector.fit`, and where columns are
         declared {column: n values}; only for a new state.
-    labels_per_row
-        "several" where each label has a score of its own, by default in the field ``scores``, and
-        labels come as a list, or as {label: true or false}, in ``labels``: what corrects is a
-        :class:`stream_can.multilabel.MultiLabelCorrector`, and outputs have ``set``, the labels
-        that the row is said to have.
-    sparse
-        Whether there are very many classes, of which a row lists the likeliest, as
-        ``{class: probability}`` or a list of label and score: what corrects is a
-        :class:`stream_can.sparse.SparseCorrector`, ``classes`` is "any" (so where not given) or
-        their number, and outputs have ``rest``, what all other classes have together.
+    rows
+        Kind of rows: "dense", "multilabel" (what corrects is a
+        :class:`stream_can.multilabel.MultiLabelCorrector`: a score for each of several labels, by
+        default in the field ``scores``; labels come as a list, or as {label: true or false}, in
+        ``labels``; outputs have ``set``, the labels that the row is said to have), or "sparse" (a
+        :class:`stream_can.sparse.SparseCorrector`: very many classes, of which a row lists the
+        likeliest, as ``{class: probability}`` or a list of label and score; ``classes`` is "any",
+        so where not given, or their number; outputs have ``rest``, what all other classes have
+        together).
     stdin, stdout
         Binary streams; those of the process by default.
     **settings
@@ -119,11 +116,11 @@ def pipe(
     not known which lines arrived).
     """
     source, sink = stdin or sys.stdin.buffer, stdout or sys.stdout.buffer
-    several = labels_per_row == "several"
-    fields = fields or fields_of(labels_per_row, id="id")
     path = None if state is None else Path(state)
     with ExitStack() as stack:
         try:
+            kind = row_kind(rows)
+            fields = fields or fields_of(rows, id="id")
             if errors not in ("dead-letter", "fail"):
                 raise ValueError(f"errors: {errors!r}, expected 'dead-letter' or 'fail'")
             if path is not None and dead_letters and same_file(Path(dead_letters), path):
@@ -134,11 +131,11 @@ def pipe(
                 raise ValueError("ask: the lines carry their own labels")
             if format == "avro" and settings.get("sets") is not None:
                 raise ValueError("sets: needs the format json")
-            if sparse:
-                classes = "any" if classes is None else classes
-                _refuse_of_sparse(settings, fields, format, validation, labels_per_row)
-            if several:
-                _refuse_of_several(settings, format=format, validation=validation)
+            refuse_others(kind, "pipe", settings | {
+                "validation": validation, "model": fields.model, "version": fields.version,
+                f"format {format}": format != "json",
+                "normalise always": fields.normalise == "always",
+            })  # fmt: skip
             stop = stack.enter_context(Stop())
             container, formats = None, JSON
             if format == "avro":
@@ -148,15 +145,13 @@ def pipe(
             elif format != "json":
                 raise ValueError(f"format: {format!r}, expected 'json' or 'avro'")
             stack.enter_context(locked(path))
-            kept = open_state(
-                path, classes, settings, recent_mb, ask, validation, labels_per_row, sparse=sparse
-            )
+            kept = open_state(path, classes, settings, recent_mb, ask, validation, kind)
             if container is not None and kept.learner.sets is not None:
                 raise ValueError("sets: needs the format json")
             learner = kept.learner
-            messages = Messages(
-                learner.classes, fields, learner.train_prior, learner.segments, formats,
-                several=learner.labels_per_row == "several", listed=learner.listed,
+            messages = messages_of(
+                rows, learner.classes, fields, learner.train_prior, learner.segments, formats,
+                numbering=learner.numbering,
             )  # fmt: skip
         except (StreamCANError, ValueError, TypeError) as error:
             return complain(error, 2)
@@ -186,35 +181,6 @@ def pipe(
         if stop.signum is None or stop.signum == signal.SIGTERM:
             return 0
         return 128 + stop.signum
-
-
-def _refuse_of_sparse(
-    settings: dict[str, Any],
-    fields: Fields,
-    format: str,
-    validation: tuple[Any, ...] | None,
-    labels_per_row: LabelsPerRow,
-) -> None:
-    """Raise ValueError for options that rows of very many classes do not support."""
-    if format != "json":
-        raise ValueError("sparse: needs the format json")
-    if labels_per_row == "several":
-        raise ValueError("labels_per_row: several, but sparse rows have one label each")
-    if fields.normalise == "always":
-        raise ValueError("normalise: a row of the likeliest classes sums to less than 1")
-    others = {"validation": validation, "model": fields.model, "version": fields.version}
-    for name, value in (settings | others).items():
-        if value is not None and name not in SETTINGS:
-            raise ValueError(f"{name}: not of rows of very many classes")
-
-
-def _refuse_of_several(settings: dict[str, Any], **others: Any) -> None:
-    """Raise ValueError for options that rows of several labels do not support."""
-    if others["format"] != "json":
-        raise ValueError("labels_per_row: several needs the format json")
-    for name, value in (settings | others).items():
-        if value is not None and name not in ("format", "train_counts", "train_rows", "half_life"):
-            raise ValueError(f"{name}: not of rows of several labels")
 
 
 def open_container(source: BinaryIO, stop: Stop) -> Any:

@@ -13,13 +13,10 @@ import msgspec
 from msgspec import Meta
 
 from stream_can import snapshot
-from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.learner import Learner
-from stream_can.learner.kinds import LabelsPerRow
 from stream_can.learner.saved import corrector as corrector_of
-from stream_can.multilabel import MultiLabelCorrector
-from stream_can.sparse import SparseCorrector
+from stream_can.row_kinds import RowKind
 
 __all__ = ["PipeState", "StateInUse", "locked", "open_state"]
 
@@ -146,9 +143,7 @@ def open_state(
     recent_mb: float,
     ask: float | None,
     validation: tuple[Any, ...] | None,
-    labels_per_row: LabelsPerRow,
-    *,
-    sparse: bool = False,
+    kind: RowKind,
 ) -> PipeState:
     """Load the state file, or create a new state, saved at once so that a bad path is noticed."""
     try:
@@ -156,17 +151,11 @@ def open_state(
     except FileNotFoundError:
         data = None
     if data is None:
-        if classes is None:
+        if classes is None and kind.declares_classes:
             where = "" if path is None else f" in {path}"
             raise ValueError(f"classes: not given, and there is no state{where} to take them from")
-        corrector: Corrector | MultiLabelCorrector | SparseCorrector
-        if sparse:
-            corrector = SparseCorrector(classes, **settings)  # type: ignore[arg-type]
-        elif labels_per_row == "several":
-            corrector = MultiLabelCorrector(classes, **settings)
-        else:
-            corrector = Corrector(classes, **settings)
-        if validation is not None and isinstance(corrector, Corrector):
+        corrector = kind.new(classes, settings)
+        if validation is not None:
             P, y, *given = validation
             corrector.fit(P, y, segments=given[0] if given else None)
         state = PipeState(Learner(corrector, recent_mb=recent_mb, ask=ask))
@@ -174,15 +163,13 @@ def open_state(
             snapshot.save(state.to_bytes(), path)
         return state
     try:
-        if sparse:  # settings stored in a state, which cannot change
+        if not kind.declares_classes:
             classes = None
-            settings = {name: settings[name] for name in ("memory_mb",) if name in settings}
+        if kind.changes is not None:
+            settings = {name: value for name, value in settings.items() if name in kind.changes}
         state = PipeState.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)
-        if sparse is not (state.learner.listed is not None):
-            raise SnapshotMismatch("sparse is {} in it".format("false" if sparse else "true"))
-        has = state.learner.labels_per_row
-        if labels_per_row != has:
-            raise SnapshotMismatch(f"labels_per_row is {has!r} in it, expected {labels_per_row!r}")
+        if state.learner.row_kind != kind.name:
+            raise SnapshotMismatch(f"rows is {state.learner.row_kind!r} in it, not {kind.name!r}")
         return state
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"state file {path}: {error}; move it away to start over") from None

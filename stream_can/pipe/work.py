@@ -27,7 +27,6 @@ from stream_can.messages.records import Record
 from stream_can.method.state import rows_at_once
 from stream_can.pipe.output import complain, letter_of, naming, write_all
 from stream_can.pipe.statefile import PipeState
-from stream_can.sparse.loop import MOST_LISTED
 from stream_can.trust.alarm import Episode
 
 __all__ = ["BadLine", "HowRead", "Run", "Saver"]
@@ -115,7 +114,7 @@ class Run:
         self.write, self.letters = write, letters
         self.of_lines, self.unit = lines, "line" if lines else "record"
         self.covered = self.state.lines
-        self.most = rows_at_once(len(self.learner.classes) or MOST_LISTED)
+        self.most = rows_at_once(self.messages.widest)
         self.first = self.line = 0 if skip else self.covered
         self.told_of_both = self.told_of_sums = self.told_of_values = False
         self.normalised = 0

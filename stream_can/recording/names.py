@@ -9,7 +9,15 @@ from typing import Any
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["listed", "names_of"]
+__all__ = ["classes_of", "listed", "names_of"]
+
+
+def classes_of(text: str | None, *, declared: bool) -> Any:
+    """Parse the option of the classes: their names, or where these are not declared their number,
+    or "any"."""
+    if declared:
+        return names_of(text)
+    return "any" if text is None else int(text) if text.isdigit() else text
 
 
 def names_of(text: str | None) -> list[Any] | None:

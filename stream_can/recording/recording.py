@@ -181,7 +181,7 @@ class Recording:
         self.rows = table.rows
         self.train_counts: NDArray[Any] | None = table.extra("train_counts")
         train = None if self.several or self.train_counts is None else laplace(self.train_counts)
-        self._forms = Forms(self.classes, train, several=self.several)
+        self._forms = Forms(self.classes, train, of_scores=self.several)
         self.normalised = 0
         """Number of rows divided by their sum so far."""
         self.dates = False

@@ -31,6 +31,7 @@ import msgspec
 
 from stream_can.app.port import pages
 from stream_can.messages.counting import elements
+from stream_can.row_kinds import row_kind
 from stream_can.serve.inference import BadRequest, Inference, metadata
 from stream_can.serve.openapi import description
 from stream_can.serve.protocol import Bounded
@@ -223,10 +224,8 @@ class App:
                 self._require_get(method)
                 ready = self._ready
                 return HttpAnswer(200 if ready else 503, _write({"ready": ready}))
-            case ["models", *_] if settings.sparse:
-                raise HttpProblem(
-                    404, "rows of very many classes are no tensor; POST them to /correct"
-                )
+            case ["models", *_] if not (kind := row_kind(settings.rows)).declares_classes:
+                raise HttpProblem(404, f"{kind.described} are no tensor; POST them to /correct")
             case ["models", model, *rest]:
                 version = ""
                 if rest[:1] == ["versions"] and len(rest) > 1:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from stream_can.app.application import RowKind
 from stream_can.app.labelling.requests import Chosen, NotWritten, Pending
 from stream_can.messages.messages import Messages
 from stream_can.serve.service import Unavailable
@@ -40,13 +39,13 @@ class Requests:
         requests: Mapping[int, Pending],
         answer: Callable[[int, Chosen], Coroutine[Any, Any, None]],
         knows: Callable[[str], bool],
-        kind: RowKind,
+        rows: str,
         classes: Sequence[Any],
         messages: Messages,
     ) -> None:
         self._loop, self._requests, self._answer = loop, requests, answer
         self._knows = knows
-        self.kind, self.classes = kind, classes
+        self.rows, self.classes = rows, classes
         self.probs_path, self.raw_path = messages.probs_path, messages.raw_path
 
     def _there(self, what: Coroutine[Any, Any, T]) -> T:

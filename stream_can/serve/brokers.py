@@ -82,7 +82,8 @@ class BrokerService(Service):
         self.start = start = start_of(application)
         self._state_bytes = start.state_bytes
         self.health = Health(settings.live_seconds)
-        self.tally = Tally((), lambda name: 0, named=settings.has_lanes, sets=False)
+        self.tally = Tally((), lambda name: 0, named=settings.has_lanes, sets=False,
+                           rows=settings.rows)  # fmt: skip
         self.metrics = Metrics(self._known)
         self.metrics.restored({0: self.tally}, 0.0)
         self._options = Options(
@@ -101,7 +102,7 @@ class BrokerService(Service):
         )
         self._correcting = Correcting(
             settings.fields, self.start.formats, self.start.segments, needs_id=True,
-            several=settings.several,
+            rows=settings.rows,
         )  # fmt: skip
         self._state: CurrentState | None = None
         self._appender: Appender | None = None

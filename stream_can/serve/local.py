@@ -23,9 +23,8 @@ from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.app.models import LearnerModels
 from stream_can.app.reader import Reader, ReadPredictions
-from stream_can.app.start import SeveralStart, SparseStart, Start
+from stream_can.app.start import start_of
 from stream_can.app.tally import Tally, lane_name
-from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, UnknownClass
 from stream_can.learner import Corrected, State
 from stream_can.learner.lane import ONLY
@@ -48,19 +47,6 @@ MOST_REQUESTS = 10_000
 """Maximum number of open label requests; beyond it the oldest are dropped."""
 IDENTITY = "application_id", "probs", "raw", "label", "id", "model", "version"
 """Settings fixed when a file is created."""
-
-
-def start_of(settings: ServeSettings) -> Start:
-    """Initial correctors, for rows of any sort."""
-    if settings.several:
-        return SeveralStart(settings)
-    if settings.sparse:
-        options = {
-            "classes": settings.n_classes, "max_classes": settings.max_classes,
-            "memory_mb": settings.memory_mb,
-        }  # fmt: skip
-        return SparseStart(settings, options)
-    return Start(settings)
 
 
 class LocalService(Service):
@@ -105,7 +91,7 @@ class LocalService(Service):
         start = self.start
         self.reader = Reader(
             start.classes, settings.fields, start.formats, start.segments, self.models,
-            needs_id=True, several=settings.several, listed=self.learner.listed,
+            rows=settings.rows, needs_id=True, numbering=self.learner.numbering,
         )  # fmt: skip
         self._learned = self._labels_so_far()
         self._newest: float | None = None
@@ -115,7 +101,7 @@ class LocalService(Service):
             lambda name: len(self.reader.classes(name)),
             named=self.reader.named,
             sets=settings.sets is not None,
-            kind=settings.kind,
+            rows=settings.rows,
         )
         self._count_requests()
         self.metrics = Metrics(self._known, episodes=self._episodes)
@@ -202,21 +188,8 @@ class LocalService(Service):
 
     def _changed_settings(self, learner: Learner, start: bytes) -> dict[str, Any]:
         """Settings that differ from those of the stored correctors or initial corrector."""
-        changed: dict[str, Any] = {}
-        if self.settings.sparse:
-            return {}
-        if self.settings.several:
-            (live,) = learner.live.values()
-            have = {"half_life": live.corrector.half_life}
-            given = self.settings.corrector
-            return {name: value for name, value in given.items() if have[name] != value}
-        every = [(name[0] or "", one.corrector) for name, one in learner.live.items()]
-        for model, corrector in [("", Corrector.from_bytes(start)), *every]:
-            assert isinstance(corrector, Corrector)
-            have = corrector.settings | {"sets": corrector.sets}
-            want = self.start.settings_of(model) | {"sets": self.settings.sets}
-            changed |= {name: value for name, value in want.items() if have[name] != value}
-        return changed
+        live = [(name[0] or "", one.corrector) for name, one in learner.live.items()]
+        return self.start.changed([("", corrector_of(start)), *live])
 
     def _recall(self, notes: Sequence[tuple[int, bytes]]) -> None:
         """Restore the open label requests."""
@@ -262,13 +235,9 @@ class LocalService(Service):
         self.tally.predicted(n, group.names, columns, found.sets)
         asked = [(i, reason) for i, reason in enumerate(found.asked) if reason is not None]
         for i, reason in asked:
-            if learner.listed is None:
-                raw, row = group.rows[i].tolist(), sent[i].tolist()
-                classes = None if group.names is None else list(group.messages.classes)
-            else:
-                classes, row = list(sent[i].probabilities), list(sent[i].probabilities.values())
-                raw = group.rows[i].P[0].tolist()
-                raw += [0.0] * (len(row) - len(raw))
+            raw, row, classes = group.messages.listed(group.rows[i], sent[i])
+            if group.names is not None:
+                classes = list(group.messages.classes)
             request = RequestMessage(
                 (group.ids[i] or b"").decode(errors="replace"), reason, int(1000 * now), raw, row,
                 msgspec.Raw(out[i]), classes,
@@ -386,12 +355,12 @@ class LocalService(Service):
         pending = self.requests.get(number)
         if pending is None:
             raise NotOpen("this request was answered already, or is too old")
-        listed = self.learner.listed
-        if listed is not None and isinstance(chosen, str):
-            label = listed.known(chosen)
+        numbering = self.learner.numbering
+        if numbering is not None and isinstance(chosen, str):
+            label = numbering.known(chosen)
         else:
             classes = pending.says.classes or self.start.classes
-            label = label_of(chosen, classes, self.settings.kind)
+            label = label_of(chosen, classes, self.settings.rows)
         message: dict[str, object] = {}
         put(message, self.reader.first.label_path, label)
         put(message, self.settings.id.split("."), pending.says.id)
@@ -401,15 +370,15 @@ class LocalService(Service):
     def requests_for(self, loop: asyncio.AbstractEventLoop) -> OpenRequests:
         """The open requests."""
         return Requests(
-            loop, self.requests, self.answer, self._knows, self.settings.kind, self.start.classes,
+            loop, self.requests, self.answer, self._knows, self.settings.rows, self.start.classes,
             self.reader.first,
         )  # fmt: skip
 
     def _knows(self, name: str) -> bool:
         """Whether very many classes have one of this name."""
-        listed = self.learner.listed
+        numbering = self.learner.numbering
         try:
-            return listed is not None and listed.known(name) is not None
+            return numbering is not None and numbering.known(name) is not None
         except UnknownClass:
             return False
 

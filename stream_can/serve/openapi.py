@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stream_can.messages.codecs.codec import REST, SET
+from stream_can.row_kinds import row_kind
 from stream_can.serve.service import Service
 from stream_can.serve.settings import ServeSettings
 from stream_can.version import __version__
@@ -113,8 +114,9 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
         row |= {"minItems": len(names), "maxItems": len(names)}
         mapping |= {"propertyNames": {"enum": names}}
     scored = {"type": "array", "items": _object(["label", "score"], score=number)}
-    forms = [row, mapping, scored, *[number][s.several :]]
-    if s.sparse:
+    kind = row_kind(s.rows)
+    forms = [row, mapping, scored, *[number][kind.several_labels :]]
+    if not kind.declares_classes:
         forms = [mapping, scored]
     text = {"type": ["string", "integer", "null"]}
     fields: dict[str, tuple[dict[str, Any], bool]] = {
@@ -126,9 +128,9 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
             fields[name] = {"type": ["string", "integer"]}, True
     for name in s.segments or ():
         fields[name] = {"type": ["string", "number", "boolean", "null"]}, False
-    if s.sets is not None or s.several:  # in answers
+    if s.sets is not None or kind.several_labels:  # in answers
         fields[SET] = {"type": "array", "items": {"type": ["string", "number"]}}, False
-    if s.sparse:
+    if not kind.declares_classes:
         above = s.fields.probs.rpartition(".")
         fields[f"{above[0]}{above[1]}{REST}"] = number, False
     return _at(fields)
@@ -136,7 +138,7 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
 
 def _label(s: ServeSettings) -> dict[str, Any]:
     name: dict[str, Any] = {"type": ["string", "number"]}
-    if s.several:
+    if row_kind(s.rows).several_labels:
         has = {"type": "object", "additionalProperties": {"type": ["boolean", "null"]}}
         name = {"anyOf": [{"type": "array", "items": name}, has]}
     return _at({s.id: ({"type": ["string", "integer"]}, True), s.fields.label: (name, True)})

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from stream_can.app.application import NOT_OF_OTHERS, ApplicationSettings, RowKind
+from stream_can.app.application import ApplicationSettings
 from stream_can.app.loading import given_names, known_names, load_as
 from stream_can.app.settings import Option, SettingsError, options_of
 from stream_can.messages.fields import HEADER
@@ -37,10 +37,6 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = "stream_can.sqlite"
     id: Annotated[str, Meta(description="field that joins labels to predictions")] = "id"
-    sparse: Annotated[
-        bool,
-        Meta(description="very many classes, of which a row lists the likeliest; not with brokers"),
-    ] = False
     max_classes: Annotated[
         Annotated[int, Meta(ge=1)] | None,
         Meta(description="how many of very many classes there may be, by name (1,000,000)"),
@@ -78,14 +74,6 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.sparse:
-            if self.several:
-                raise ValueError("sparse: not of rows of several labels")
-            names = (*NOT_OF_OTHERS, "classes", "train_counts")
-            self._refuse_of("rows of very many classes", names)
-        for name in ("max_classes", "n_classes", "memory_mb"):
-            if getattr(self, name) is not None and not self.sparse:
-                raise ValueError(f"{name}: of very many classes; needs sparse")
         if self.max_classes is not None and self.n_classes is not None:
             raise ValueError("max_classes: of names, and n_classes of numbers; give one of them")
         if self.id is None or self.id.startswith(HEADER):
@@ -104,16 +92,6 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
                 f"http_host: {self.http_host!r} can be reached from elsewhere: set a token, in the"
                 " environment as STREAM_CAN_TOKEN or with token_from_file"
             )
-
-    @property
-    def kind(self) -> RowKind:
-        """The sort of rows."""
-        return "listed" if self.sparse else super().kind
-
-    @property
-    def needs_classes(self) -> bool:
-        """Whether nothing else defines the classes."""
-        return super().needs_classes and not self.sparse
 
     @property
     def local(self) -> bool:
@@ -166,11 +144,6 @@ def load(
         raise SettingsError(
             f"bootstrap_servers: {error.name} is not installed: pip install 'stream_can[kafka]'"
         ) from None
-    if "sparse" in given:
-        raise SettingsError(
-            "sparse: the state of very many classes does not fit a topic; leave bootstrap_servers"
-            " out, and the server keeps a file"
-        )
     theirs = known_names(Settings)
     here = load_as(ServeSettings, path, overrides, env, others=theirs - own)
     application = load_as(Settings, path, overrides, env, client_options, others=own - theirs)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.kinds import Given, JoinedLabel, Judged, LabelsPerRow, Made, News, Unscored
+from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, News, Unscored
 from stream_can.learner.sent import SentLane
 from stream_can.method.rows import TOLERANCE
 from stream_can.sparse.corrector import Rows, SparseCorrector, SparseRow
@@ -76,7 +76,6 @@ class Sparse:
     sets: float | None = None
     makes_sets = False
     random_requests = 0.5
-    labels_per_row: LabelsPerRow = "one"
     width = both = 0
     """0: rows differ in length."""
 

@@ -7,14 +7,9 @@ from typing import Any
 
 from stream_can.errors import SnapshotMismatch
 from stream_can.sparse.adapter import Sparse
-from stream_can.sparse.corrector import SparseCorrector
+from stream_can.sparse.corrector import SETTINGS, SparseCorrector
 
-__all__ = ["KIND", "SparseKind", "classes_of"]
-
-
-def classes_of(text: str | None) -> Any:
-    """Classes of such rows by the text of an option: "any", or their number."""
-    return "any" if text is None else int(text) if text.isdigit() else text
+__all__ = ["KIND", "SparseKind"]
 
 
 class SparseKind:
@@ -23,6 +18,20 @@ class SparseKind:
     name = "sparse"
     described = "rows of very many classes"
     snapshot_field = "sparse"
+    has: Mapping[str, frozenset[str]] = {
+        "pipe": frozenset({"classes", *SETTINGS}),
+        "replay": frozenset({"classes", "output", *SETTINGS}),
+        "server": frozenset({"half_life", "max_classes", "memory_mb", "n_classes"}),
+    }
+    fields: Mapping[str, str] = {}
+    declares_classes = False
+    changes: frozenset[str] | None = frozenset({"memory_mb"})
+    fills_in = False
+    several_labels = False
+
+    def new(self, classes: Any, settings: Mapping[str, Any]) -> SparseCorrector:
+        """A new corrector."""
+        return SparseCorrector("any" if classes is None else classes, **settings)
 
     def adapter(self, corrector: SparseCorrector) -> Sparse:
         """The learner's adapter."""
@@ -35,6 +44,10 @@ class SparseKind:
         if classes not in (None, "any"):
             raise SnapshotMismatch("snapshot: of very many classes, which are not named again")
         return SparseCorrector.from_bytes(data, **settings)
+
+    def n_classes(self, corrector: SparseCorrector) -> int:
+        """Number of classes."""
+        return corrector.n_classes
 
     def copied(self, data: bytes) -> SparseCorrector:
         """The corrector of a snapshot that was made in this process."""

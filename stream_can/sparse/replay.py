@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stream_can.recording.names import classes_of
 from stream_can.recording.output import CorrectedFile
 from stream_can.recording.sparse import SparseChunk, SparseRecording
 from stream_can.replay.asking import asked_labels
@@ -17,15 +18,12 @@ from stream_can.replay.episodes import worse_in_words
 from stream_can.replay.labels import RecordedRows
 from stream_can.replay.shown import Cells, ScoreTable, changes_by_rate
 from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, late_labels
-from stream_can.sparse.corrector import SETTINGS, SparseCorrector
-from stream_can.sparse.kind import classes_of
+from stream_can.sparse.corrector import SparseCorrector
 from stream_can.sparse.result import SparseReplay
 from stream_can.sparse.scores import SparseScores
 
 __all__ = [
     "NOTHING",
-    "OPTIONS",
-    "SETTINGS",
     "Result",
     "corrected_file",
     "deployed",
@@ -110,15 +108,12 @@ def judge(result: SparseReplay) -> Verdict:
 
 # ---- what is replayed
 
-OPTIONS = ("ask", "output")
-"""Options of ``stream-can replay`` that not all kinds of rows have."""
-
 
 def open_recording(
     file: Path, classes: str | None, places: Mapping[str, str], form: Mapping[str, Any]
 ) -> SparseRecording:
     """Open a file, see :func:`stream_can.dense.replay.open_recording`."""
-    numbered = classes_of(classes) != "any"
+    numbered = classes_of(classes, declared=False) != "any"
     more = {name: value for name, value in form.items() if "time" in name}
     return SparseRecording(file, numbered=numbered, **places, **more)
 
@@ -127,7 +122,7 @@ def new_corrector(
     recording: SparseRecording, classes: str | None, settings: dict[str, Any]
 ) -> SparseCorrector:
     """A corrector for a recording."""
-    return SparseCorrector(classes_of(classes), **settings)
+    return SparseCorrector(classes_of(classes, declared=False), **settings)
 
 
 def corrected_file(
@@ -142,7 +137,12 @@ def deployed(
 ) -> Deployed:
     """The corrector as commands write it."""
     return Deployed(
-        "from stream_can.sparse import SparseCorrector", "SparseCorrector", classes_of(classes),
-        settings, flags=["--sparse"], begins={} if classes is None else {"classes": classes},
-        serves={"n_classes": classes} if str(classes).isdigit() else {}, in_topics=False,
-    )  # fmt: skip
+        "from stream_can.sparse import SparseCorrector",
+        "SparseCorrector",
+        classes_of(classes, declared=False),
+        settings,
+        flags=["--rows", "sparse"],
+        begins={} if classes is None else {"classes": classes},
+        serves={"n_classes": classes} if str(classes).isdigit() else {},
+        in_topics=False,
+    )

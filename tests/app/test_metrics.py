@@ -24,7 +24,9 @@ def test_one_sided_labels_are_shown() -> None:
 
     learn(2)
     metrics = Metrics(lambda: Known(corrector, 7, None, None))
-    metrics.partitions = {0: Tally((), lambda name: 3, named=False, sets=False).committed()}
+    metrics.partitions = {
+        0: Tally((), lambda name: 3, named=False, sets=False, rows="dense").committed()
+    }
 
     def shown(name: str) -> float | None:
         return metrics.registry.get_sample_value(f"stream_can_{name}", {"partition": "0"})

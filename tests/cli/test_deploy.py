@@ -159,7 +159,7 @@ def objects(P, y, names, field="probs", label=lambda name: name, **more):
 ABC = ["a", "b", "c"]
 MANY = [f"class number {i}" for i in range(40)]
 TURNS = ["x" if i % 3 else "y" for i in range(3000)]
-SEVERAL, KEPT = ["--labels-per-row", "several"], ["--state", "kept.state"]
+SEVERAL, KEPT = ["--rows", "multilabel"], ["--state", "kept.state"]
 MODELS = ["--model", "m"]
 
 
@@ -203,9 +203,9 @@ def kinds():
     yield "several", "a.csv", spread, SEVERAL, {"scores": [0.2, 0.3, 0.5]}
     yield "several kept", "a.csv", spread, [*SEVERAL, *KEPT], None
     yield "several in lines", "a.jsonl", several, SEVERAL, None
-    yield "sparse", "a.csv", text, ["--sparse"], listed
-    yield "sparse kept", "a.csv", text, ["--sparse", *KEPT], None
-    yield "sparse in lines", "a.jsonl", by_name, ["--sparse", "--max-classes", "50"], None
+    yield "sparse", "a.csv", text, ["--rows", "sparse"], listed
+    yield "sparse kept", "a.csv", text, ["--rows", "sparse", *KEPT], None
+    yield "sparse in lines", "a.jsonl", by_name, ["--rows", "sparse", "--max-classes", "50"], None
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_every_next_command_runs_as_printed(tmp_path, monkeypatch, file, content
         if "<" in last:
             assert written.count("\n") == 3000
             answer = json.loads(written.splitlines()[-1])  # every label before it was learned
-            field = "scores" if "several" in options else "probs"
+            field = "scores" if "multilabel" in options else "probs"
             assert answer[field] != answer[f"{field}_raw"]
         return
     assert last.startswith("stream-can serve")

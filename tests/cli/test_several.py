@@ -1,4 +1,4 @@
-"""``stream-can replay --labels-per-row several``: what it prints, its page, its next command."""
+"""``stream-can replay --rows multilabel``: what it prints, its page, its next command."""
 
 import json
 import shlex
@@ -17,7 +17,7 @@ from tests.report.pages import Page
 pytestmark = pytest.mark.fast
 
 NAMES = ["invoice", "a<b>, c", "spam"]
-SEVERAL = ("--labels-per-row", "several")
+SEVERAL = ("--rows", "multilabel")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_text_and_json(file):
     assert found["learned"] == 980
     assert found["corrected"]["log_loss"] < found["raw"]["log_loss"]
     assert found["verdict"].startswith("Use it: ")
-    assert found["deploy"]["pipe"].startswith("stream-can pipe --labels-per-row several")
+    assert found["deploy"]["pipe"].startswith("stream-can pipe --rows multilabel")
 
 
 @pytest.mark.parametrize("state", [False, True])
@@ -68,7 +68,7 @@ def test_the_next_command_goes_on(file, tmp_path, state):
     assert first["scores"].keys() == {*NAMES}
     after = kept if state else tmp_path / "corrector.state"
     said = json.loads(stream_can("inspect", after, "--json")[0])
-    assert said["settings"] == {"half_life": 700, "labels_per_row": "several"}
+    assert said["settings"] == {"half_life": 700, "rows": "multilabel"}
     assert said["predictions"] == (2000 if state else 1000)
     assert shlex.split(command)[-2:] == ["<", str(file)]
 
@@ -106,7 +106,7 @@ def test_a_stream_without_labels_has_no_page(tmp_path):
         (["--validation", "b.npz"], "--validation: not of"),
         (["--try-segments", "x"], "--try-segments: not of"),
         (["--try-label-noise", "0.1"], "--try-label-noise: not of"),
-        (["--normalise", "always"], "--normalise: not of"),
+        (["--normalise", "always"], "--normalise always: not of"),
         (["--sets", "0.9"], "--sets: not of"),
         (["--segments", "x"], "--segments: not of"),
         (["--train-counts", "1,2,3"], "train_counts and train_rows: give both"),

@@ -241,7 +241,7 @@ class Chaos:
         if sets:
             columns["sets"] = 0.9
         if several:
-            columns |= {"labels_per_row": "several"}
+            columns |= {"rows": "multilabel"}
         self.registry = registry
         if registry is not None:
             columns |= {"format": "avro", "schema_registry": registry.url, **formats.AT}

@@ -334,10 +334,10 @@ def json_label(settings: Settings) -> Callable[[Any], Label | None]:
             lane = at(says, settings.model), at(says, settings.version)
             lane = None if lane == (None, None) else lane
         time = record.timestamp / 1000 if record.timestamp >= 0 else None
-        names = name if settings.several and isinstance(name, list | dict) else [name]
+        names = name if settings.rows == "multilabel" and isinstance(name, list | dict) else [name]
         if not known.issuperset(names):
             return None
-        if settings.several and isinstance(name, list):
+        if settings.rows == "multilabel" and isinstance(name, list):
             name = {one: one in name for one in settings.classes or ()}
         return Label(record.key, name, lane, row, time)
 
@@ -422,7 +422,7 @@ def judge_answers(servers: str, s: Settings, answers: list[Answered]) -> int:
         assert answer[f.probs] == row.tolist(), asked
         assert answer[f.raw] == asked[f.probs]
         assert rest_of(answer, f.probs, f.raw, "set") == rest_of(asked, f.probs)
-        if s.several:
+        if s.rows == "multilabel":
             assert answer["set"] == decided(corrector, row)
         if s.sets is not None:
             assert answer["set"] == corrector.predict_set_one(asked[f.probs], segments=columns)
@@ -468,7 +468,7 @@ def judge_states(
     first = states[0]
     assert not first.lanes, "the first state knows nothing"
     begins = {model: loaded(data) for model, data in first.begins.items()}
-    plain, before = (SeveralPlain if s.several else Plain)(s, begins), first
+    plain, before = (SeveralPlain if s.rows == "multilabel" else Plain)(s, begins), first
     plays = Plays(first.memory.sent)
     for state in states[1:]:
         assert state.index.mark == first.index.mark
@@ -730,7 +730,7 @@ def judge_outputs(
                 continue  # of another form than the judge knows
             p_ = np.array(at(was, f.probs), float)
             total = p_.sum()
-            if not s.several and abs(total - 1) > 1e-9 and s.normalise == "always":
+            if s.rows != "multilabel" and abs(total - 1) > 1e-9 and s.normalise == "always":
                 p_ = p_ / total
             lane: Lane = None, None
             if s.has_lanes:
@@ -746,7 +746,7 @@ def judge_outputs(
             raw = ".".join([*f.probs.split(".")[:-1], f.raw] if s.format != "avro" else [f.raw])
             assert at(says, raw) == at(was, f.probs), where
             assert rest_of(says, f.probs, raw, "set") == rest_of(was, f.probs), where
-            if s.several:
+            if s.rows == "multilabel":
                 assert says["set"] == decided(known[lane], row), where
             if s.sets is not None:
                 assert says["set"] == known[lane].predict_set_one(p_, segments=columns), where

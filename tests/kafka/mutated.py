@@ -42,7 +42,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "sets": {"classes": NAMES, "sets": 0.9},
     "columns": {"classes": NAMES, "segments": ["place"]},
     "models": {"classes": NAMES, "model": "m", "version": "v", "max_lanes": 3},
-    "several": {"classes": NAMES, "labels_per_row": "several"},
+    "several": {"classes": NAMES, "rows": "multilabel"},
     "ask": {"classes": NAMES, "ask": 0.3},
 }
 NOW = 1_700_000_000.0

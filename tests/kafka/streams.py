@@ -168,7 +168,7 @@ class App:
         self.label_partitions = label_partitions or partitions
         self.id = name or unique("app")
         self.checked = Verdict()
-        several = settings.get("labels_per_row") == "several"
+        several = settings.get("rows") == "multilabel"
         self.predict: Any = scores_of_labels if several else prediction
         self._asking: tuple[Any, Any, Any] | None = None
         self.opened.append(self)

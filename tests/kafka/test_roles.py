@@ -43,8 +43,8 @@ def more(rng: random.Random, says: dict[str, Any]) -> None:
         {"model": "model", "sets": 0.9, "segments": ["carrier"]},
         {"recent_mb": 0.02},
         {"label_wait": 2000},
-        {"labels_per_row": "several"},
-        {"labels_per_row": "several", "recent_mb": 0.02, "ask": 0.3},
+        {"rows": "multilabel"},
+        {"rows": "multilabel", "recent_mb": 0.02, "ask": 0.3},
     ],
     ids=str,
 )

@@ -106,7 +106,7 @@ class Traffic:
     [
         {},
         {"model": "model", "segments": ["carrier"], "sets": 0.9},
-        {"labels_per_row": "several"},
+        {"rows": "multilabel"},
     ],
     ids=["one model", "models", "several labels"],
 )

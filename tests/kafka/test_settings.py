@@ -67,13 +67,17 @@ def test_everything_without_a_file() -> None:
     ("overrides", "env", "message"),
     [
         ({"inptu": "x"}, {}, "unknown setting 'inptu'; did you mean input"),
-        ({"sparse": True}, {}, "sparse: the state of very many classes does not fit a topic"),
         (
-            {"labels_per_row": "several", "format": "avro", "avro_schema": "x"},
+            {"rows": "sparse"},
             {},
-            "labels_per_row: several needs the format json",
+            "rows: rows of very many classes are not played in topics; expected dense, multilabel",
         ),
-        ({}, {"STREAM_CAN_LABELS_PER_ROW": "several", "STREAM_CAN_SETS": "0.9"}, "sets: not of"),
+        (
+            {"rows": "multilabel", "format": "avro", "avro_schema": "x"},
+            {},
+            "format avro: not of rows of several labels",
+        ),
+        ({}, {"STREAM_CAN_ROWS": "multilabel", "STREAM_CAN_SETS": "0.9"}, "sets: not of"),
         ({}, {"STREAM_CAN_OUTPT": "x"}, "STREAM_CAN_OUTPT: unknown setting 'outpt'.*mean output"),
         ({"client": {"sesion_timeout": 1}}, {}, "client: unknown setting.*mean session_timeout_ms"),
         ({"client": ["acks=0"]}, {}, "client.acks: stream_can sets it itself"),

@@ -97,11 +97,12 @@ class Task:
         options = {"max_lanes": 1000, "only_listed": False, "clock": time.time}
         models = LearnerModels(self.learner, Start(corrector), **options)
         segments = corrector.segments
-        self._reader = Reader(corrector.classes, fields, formats, segments, models)
-        self._correcting = Correcting(fields, formats, segments, max_bytes=max_bytes)
+        self._reader = Reader(corrector.classes, fields, formats, segments, models, rows="dense")
+        self._correcting = Correcting(fields, formats, segments, rows="dense", max_bytes=max_bytes)
         self.counts, self.next_prediction = Counts(), 0
         self.messages = self._reader.first
-        self._tally = Tally(segments, lambda name: len(corrector.classes), named=False, sets=False)
+        self._tally = Tally(segments, lambda name: len(corrector.classes), named=False, sets=False,
+                            rows="dense")  # fmt: skip
 
     def take_values(self) -> Any:
         """What became of the values of columns since the last call."""

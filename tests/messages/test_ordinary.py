@@ -293,7 +293,9 @@ def test_records_are_read_and_answered_as_msgspec_has_it(id: str | None) -> None
         answers, limit = [], rng.choice([None, 500, 10_000])
         for way in (Messages._ordinary, None):
             with mock.patch.object(Messages, "_ordinary", way):
-                reader = Reader(tuple(CLASSES), Fields(id=id), JSON, (), OneModel(), limit)  # type: ignore[arg-type]
+                reader = Reader(
+                    tuple(CLASSES), Fields(id=id), JSON, (), OneModel(), limit, rows="dense"
+                )  # type: ignore[arg-type]
                 (group,), bad = reader.predictions(records)
                 ordinary += any(not isinstance(run, list) for run in group.runs)
                 cut += len(group.runs) > 1
@@ -351,6 +353,7 @@ def test_labels_are_read_as_msgspec_has_them(id: str | None, needs_id: bool) -> 
                     JSON,
                     (),
                     OneModel(),
+                    rows="dense",
                     needs_id=needs_id,  # type: ignore[arg-type]
                 )
                 together += reader._ordinary_labels(records) is not None

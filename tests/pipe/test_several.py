@@ -15,7 +15,7 @@ from tests.cli.command import stream_can
 pytestmark = pytest.mark.fast
 
 LABELS = ["invoice", "urgent", "spam"]
-OPTIONS = ["--labels-per-row", "several", "--classes", ",".join(LABELS)]
+OPTIONS = ["--rows", "multilabel", "--classes", ",".join(LABELS)]
 OPTIONS += ["--train-counts", "30,10,5", "--train-rows", "100"]
 
 
@@ -142,7 +142,7 @@ def test_labels_are_asked_for_at_random(tmp_path):
     [
         (["--sets", "0.9"], "sets: not of rows of several labels"),
         (["--segments", "a"], "segments: not of rows of several labels"),
-        (["--format", "avro"], "labels_per_row: several needs the format json"),
+        (["--format", "avro"], "format avro: not of rows of several labels"),
         (["--label-noise", "0.1"], "label_noise: not of rows of several labels"),
     ],
 )
@@ -155,5 +155,5 @@ def test_a_state_of_the_other_kind_is_refused(tmp_path):
     run([], "--state", str(path))
     before = path.read_bytes()
     _, err = stream_can("pipe", "--state", path, code=2)
-    assert "labels_per_row is 'several' in it, expected 'one'; move it away" in err
+    assert "rows is 'multilabel' in it, not 'dense'; move it away" in err
     assert path.read_bytes() == before

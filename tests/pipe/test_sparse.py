@@ -15,7 +15,7 @@ from tests.cli.command import stream_can
 
 pytestmark = pytest.mark.fast
 
-OPTIONS = ["--sparse", "--max-classes", "50"]
+OPTIONS = ["--rows", "sparse", "--max-classes", "50"]
 
 
 def run(lines, *options, code=0):
@@ -75,7 +75,7 @@ def test_rows_and_labels_are_those_of_a_learner(tmp_path, cut):
 def test_numbers_are_classes_too():
     lines = [{"id": 1, "probs": {"3": 0.5, "7": 0.2}}, {"id": 1, "label": 3}, {"id": 2, "label": 9}]
     lines += [{"id": 3, "probs": [{"label": 7, "score": 0.5}]}]
-    out, err = run(lines, "--sparse", "--classes", "10", "--digits", "3")
+    out, err = run(lines, "--rows", "sparse", "--classes", "10", "--digits", "3")
     assert out[0]["probs"] == {"3": 0.5, "7": 0.2}
     assert out[1]["probs"][0]["label"] == 7
     assert err == ""
@@ -129,13 +129,16 @@ def test_labels_are_asked_for():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--sparse", "--sets", "0.9"], "sets: not of rows of very many classes"),
-        (["--sparse", "--model", "m"], "model: not of rows of very many classes"),
-        (["--sparse", "--format", "avro"], "sparse: needs the format json"),
-        (["--sparse", "--labels-per-row", "several"], "sparse rows have one label each"),
-        (["--sparse", "--normalise", "always"], "sums to less than 1"),
-        (["--sparse", "--classes", "a,b"], "classes: 'a,b', expected a number from 1"),
-        (["--sparse", "--memory-mb", "1"], "max_classes: 1,000,000 may take"),
+        (["--rows", "sparse", "--sets", "0.9"], "sets: not of rows of very many classes"),
+        (["--rows", "sparse", "--model", "m"], "model: not of rows of very many classes"),
+        (["--rows", "sparse", "--format", "avro"], "format avro: not of rows of very many classes"),
+        (["--max-classes", "5"], "max_classes: not of rows of one label; leave it out"),
+        (
+            ["--rows", "sparse", "--normalise", "always"],
+            "normalise always: not of rows",
+        ),
+        (["--rows", "sparse", "--classes", "a,b"], "classes: 'a,b', expected a number from 1"),
+        (["--rows", "sparse", "--memory-mb", "1"], "max_classes: 1,000,000 may take"),
     ],
 )
 def test_what_there_is_not_is_refused(options, said):
@@ -147,10 +150,8 @@ def test_a_state_of_the_other_kind_is_refused(tmp_path):
     run([{"id": 1, "probs": [0.5, 0.5]}], "--classes", "a,b", "--state", tmp_path / "dense")
     run([{"id": 1, "probs": {"a": 0.5}}], *OPTIONS, "--state", tmp_path / "sparse")
     _, err = run([], *OPTIONS, "--state", tmp_path / "dense", code=2)
-    assert "sparse is false in it" in err
+    assert "rows is 'dense' in it, not 'sparse'; move it away" in err
     _, err = run([], "--state", tmp_path / "sparse", code=2)
-    assert "sparse is true in it" in err
-    _, err = run([], "--max-classes", "5", "--classes", "a,b", code=1)
-    assert "--max-classes needs --sparse" in err
+    assert "rows is 'sparse' in it, not 'dense'" in err
     out, _ = stream_can("inspect", tmp_path / "sparse", "--json")
     assert json.loads(out)["known_classes"] == 1

@@ -136,7 +136,7 @@ def test_labels_on_lines_of_their_own_and_classes_that_are_numbers(tmp_path):
 
 def test_the_command_line_says_whether_it_helps_and_goes_on_in_the_pipe(tmp_path):
     file, report, state = write(tmp_path), tmp_path / "report.html", tmp_path / "state"
-    options = [file, "--sparse", "--max-classes", 60, "--label-delay", 5]
+    options = [file, "--rows", "sparse", "--max-classes", 60, "--label-delay", 5]
     out, _ = stream_can("replay", *options, "--report", report, "--state", state)
     assert "Use it" in out
     assert "among the first five" in out
@@ -156,12 +156,15 @@ def test_the_command_line_says_whether_it_helps_and_goes_on_in_the_pipe(tmp_path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--sparse", "--against", "ops"], "--against: not of rows of very many classes"),
-        (["--sparse", "--sets", "0.9"], "--sets: not of rows of very many classes"),
-        (["--sparse", "--labels-per-row", "several"], "--labels-per-row: not of rows of very many"),
-        (["--sparse", "--probs", "rows"], "no column 'rows'"),
+        (["--rows", "sparse", "--against", "ops"], "--against: not of rows of very many classes"),
+        (["--rows", "sparse", "--sets", "0.9"], "--sets: not of rows of very many classes"),
+        (
+            ["--rows", "spare"],
+            "rows: 'spare', expected dense, multilabel, sparse",
+        ),
+        (["--rows", "sparse", "--probs", "rows"], "no column 'rows'"),
         (["--max-classes", "60"], "--max-classes: not of rows of one label; leave it out"),
-        (["--sparse", "--max-classes", "20"], "max_classes"),
+        (["--rows", "sparse", "--max-classes", "20"], "max_classes"),
     ],
 )
 def test_what_cannot_be_played_is_refused(tmp_path, options, said):

@@ -46,7 +46,7 @@ def test_labels_are_given_on_the_page(tmp_path, browser: Browser):
 @pytest.mark.needs("chromium")
 def test_several_labels_are_given_on_the_page(tmp_path, browser: Browser):
     labels = [f"t{k}" for k in range(12)]
-    settings = {"labels_per_row": "several", "classes": labels, "ask": 1.0, "label_port": 0}
+    settings = {"rows": "multilabel", "classes": labels, "ask": 1.0, "label_port": 0}
     with Server(tmp_path, **settings) as server:
         for i in range(3):
             scores = [0.9 - 0.05 * k for k in range(12)]
@@ -88,7 +88,7 @@ def test_several_labels_are_given_on_the_page(tmp_path, browser: Browser):
 
 @pytest.mark.needs("chromium")
 def test_labels_of_very_many_classes_are_given_on_the_page(tmp_path, browser: Browser):
-    settings = {"classes": None, "sparse": True, "max_classes": 60}
+    settings = {"classes": None, "rows": "sparse", "max_classes": 60}
     with Server(tmp_path, **settings, ask=1.0, label_port=0) as server:
         for i, row in enumerate([{"c1": 0.5}, {"c2": 0.5, "c3": 0.3}, {"c4": 0.9}]):
             assert server.correct({"id": f"o{i}", "probs": row, "text": f"text {i}"})["ask"]

@@ -20,8 +20,8 @@ TOKEN = "a-token-of-these-tests"
     [
         pytest.param({}, marks=pytest.mark.release),
         {"token": TOKEN, "model": "model", "segments": ["a.b"]},
-        pytest.param({"labels_per_row": "several"}, marks=pytest.mark.release),
-        pytest.param({"classes": None, "sparse": True}, marks=pytest.mark.release),
+        pytest.param({"rows": "multilabel"}, marks=pytest.mark.release),
+        pytest.param({"classes": None, "rows": "sparse"}, marks=pytest.mark.release),
     ],
 )
 def test_the_server_does_what_it_says(tmp_path, settings):

@@ -14,7 +14,7 @@ from tests.serve.serving import Server, learner_in
 
 LABELS = ["invoice", "urgent", "spam"]
 SETTINGS = {
-    "labels_per_row": "several", "classes": LABELS, "train_counts": [30, 10, 5], "train_rows": 100,
+    "rows": "multilabel", "classes": LABELS, "train_counts": [30, 10, 5], "train_rows": 100,
 }  # fmt: skip
 
 
@@ -108,8 +108,8 @@ def test_a_bad_message_is_refused(tmp_path, path, message, said):
         ({"model": "m"}, "model: not of rows of several labels"),
         ({"segments": ["tenant"]}, "segments: not of rows of several labels"),
         ({"label_noise": 0.1}, "label_noise: not of rows of several labels"),
-        ({"normalise": "always"}, "normalise: rows of several labels do not sum to 1"),
-        ({"labels_per_row": "one"}, "train_rows: of rows of several labels"),
+        ({"normalise": "always"}, "normalise always: not of rows of several labels"),
+        ({"rows": "dense"}, "train_rows: not of rows of one label"),
     ],
 )
 def test_what_there_is_not_is_refused(tmp_path, more, said):
@@ -121,7 +121,7 @@ def test_a_file_of_the_other_kind_is_refused_and_half_life_may_change(tmp_path):
     with Server(tmp_path, **SETTINGS) as server:
         server.correct({"id": 1, "scores": [0.4, 0.2, 0.9]})
     code, text = Server(tmp_path, classes=LABELS).run()
-    assert (code, "labels_per_row is several in it, and not here" in text) == (3, True), text
+    assert (code, "rows is 'multilabel' in it, and 'dense' here" in text) == (3, True), text
     with Server(tmp_path, **SETTINGS, half_life=700) as server:
         assert server.label({"id": 1, "labels": ["spam"]}) == ["learned"]
     assert learner_in(server.state).live[None, None].corrector.half_life == 700
@@ -129,4 +129,4 @@ def test_a_file_of_the_other_kind_is_refused_and_half_life_may_change(tmp_path):
     with Server(tmp_path / "dense", classes=LABELS) as server:
         server.correct({"id": 1, "probs": [0.4, 0.2, 0.4]})
     code, text = Server(tmp_path / "dense", **SETTINGS).run()
-    assert (code, "labels_per_row is several here, and not in it" in text) == (3, True), text
+    assert (code, "rows is 'dense' in it, and 'multilabel' here" in text) == (3, True), text

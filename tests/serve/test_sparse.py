@@ -12,7 +12,7 @@ from stream_can import Learner
 from stream_can.sparse import SparseCorrector
 from tests.serve.serving import Server, learner_in
 
-SETTINGS = {"classes": None, "sparse": True, "max_classes": 60}
+SETTINGS = {"classes": None, "rows": "sparse", "max_classes": 60}
 
 
 def stream(n=60):
@@ -47,7 +47,7 @@ def test_rows_and_labels_are_those_of_a_learner_and_a_kill_loses_none(tmp_path):
     server.stop(signal.SIGKILL)
     server.start()
     status = server.client.get("/status.json").json()
-    assert status["n_classes"] == learner.listed.n_named
+    assert status["n_classes"] == learner.numbering.n_named
     shares = {one["name"]: one["labels"] for one in status["learned"][0]["classes"]}
     assert 0.9 < sum(shares.values()) < 1.1
     changed = status["learned"][0]["changed"]
@@ -67,7 +67,7 @@ def test_rows_and_labels_are_those_of_a_learner_and_a_kill_loses_none(tmp_path):
 
 
 def test_classes_that_are_numbers_and_digits(tmp_path):
-    with Server(tmp_path, classes=None, sparse=True, n_classes=10, digits=3) as server:
+    with Server(tmp_path, classes=None, rows="sparse", n_classes=10, digits=3) as server:
         answer = server.correct({"id": 1, "probs": {"3": 0.51234, "7": 0.2}})
         assert answer["probs"] == {"3": 0.512, "7": 0.2}
         assert server.label({"id": 1, "label": 9}) == ["learned"]
@@ -109,9 +109,12 @@ def test_a_bad_message_is_refused(tmp_path, path, message, status, said):
         ({"sets": 0.9}, "sets: not of rows of very many classes"),
         ({"label_noise": 0.1}, "label_noise: not of rows of very many classes"),
         ({"n_classes": 5}, "max_classes: of names, and n_classes of numbers"),
-        ({"sparse": False, "classes": ["a", "b"]}, "max_classes: of very many classes; needs"),
+        ({"rows": "dense", "classes": ["a", "b"]}, "max_classes: not of rows of one label"),
         ({"memory_mb": 0.001, "max_classes": 10**6}, "max_classes: 1,000,000 may take"),
-        ({"bootstrap_servers": "127.0.0.1:1"}, "sparse: the state of very many classes does not"),
+        (
+            {"bootstrap_servers": "127.0.0.1:1", "application_id": "a"},
+            "rows of very many classes are not played in topics; expected dense, multilabel",
+        ),
     ],
 )
 def test_what_there_is_not_is_refused(tmp_path, more, said):
@@ -123,7 +126,7 @@ def test_a_file_of_other_classes_is_refused(tmp_path):
     with Server(tmp_path, **SETTINGS) as server:
         server.correct({"id": 1, "probs": {"a": 0.5}})
     for settings, said in (
-        ({"classes": ["a", "b"]}, "sparse is true in it, and not here"),
+        ({"classes": ["a", "b"]}, "rows is 'sparse' in it, and 'dense' here"),
         (SETTINGS | {"max_classes": 70}, "max_classes: 60 in it, 70 here"),
         (SETTINGS | {"half_life": 100}, "half_life: 5000.0 in it, 100.0 here"),
     ):

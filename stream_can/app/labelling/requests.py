@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from stream_can.app.application import RowKind
 from stream_can.app.labelling.asked import RequestMessage
 from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.row_kinds import row_kind
 
 __all__ = ["Chosen", "NotOpen", "NotWritten", "OpenRequests", "Pending", "label_of"]
 
@@ -36,7 +36,8 @@ class Pending(NamedTuple):
 class OpenRequests(Protocol):
     """A source of label requests; thread-safe."""
 
-    kind: RowKind
+    rows: str
+    """Name of the kind of rows."""
     probs_path: list[str]
     raw_path: list[str] | None
 
@@ -58,7 +59,7 @@ class OpenRequests(Protocol):
         """Answer a request: NotOpen, UnknownClass, NotWritten."""
 
 
-def label_of(chosen: Chosen, classes: Sequence[Any], kind: RowKind) -> Any:
+def label_of(chosen: Chosen, classes: Sequence[Any], rows: str) -> Any:
     """Translate an answer into the label of a message.
 
     Raises
@@ -66,10 +67,11 @@ def label_of(chosen: Chosen, classes: Sequence[Any], kind: RowKind) -> Any:
     UnknownClass
         There is no such class, or the answer belongs to another kind of rows.
     """
+    several = row_kind(rows).several_labels
     columns = chosen if isinstance(chosen, list) else [chosen]
-    if isinstance(chosen, list) != (kind == "several") or not all(
+    if isinstance(chosen, list) != several or not all(
         isinstance(column, int) and 0 <= column < len(classes) for column in columns
     ):
         raise UnknownClass(f"class {chosen}: there are {len(classes)}")
     names = [classes[column] for column in columns]  # type: ignore[index]
-    return names if kind == "several" else names[0]
+    return names if several else names[0]

@@ -32,6 +32,7 @@ from stream_can.app.labelling.requests import Chosen, NotOpen, NotWritten, OpenR
 from stream_can.app.server import Handler, NoPort, Server
 from stream_can.errors import UnknownClass
 from stream_can.messages.codecs.codec import ASKED
+from stream_can.row_kinds import row_kind
 
 __all__ = ["LabellingServer"]
 
@@ -168,7 +169,9 @@ def _handler(pending: OpenRequests, token: str, percentages: bool) -> type[Handl
                     kept = json.dumps([f"{p}-{o}" for p, o in pending.still_open(keep)])
                     names = json.dumps([str(c) for c in classes])
                     requests = ", ".join(shown(one, pending) for one in first)
-                    found = f'{{"open": {n}, "kind": "{pending.kind}", "classes": {names}'
+                    kind = row_kind(pending.rows)
+                    of_rows = {"several": kind.several_labels, "declared": kind.declares_classes}
+                    found = f'{{"open": {n}, {json.dumps(of_rows)[1:-1]}, "classes": {names}'
                     found += f', "kept": {kept}, "requests": [{requests}]}}'
                     self._say(200, found, "application/json")
                 case "class":

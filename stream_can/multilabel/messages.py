@@ -1,0 +1,81 @@
+"""Messages of rows of several labels, each with a score of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Raw
+from numpy.typing import NDArray
+
+from stream_can.errors import UnknownClass
+from stream_can.messages.messages import BadMessage, Fields, Formats, Messages, Numbering
+
+__all__ = ["MultiLabelMessages", "messages"]
+
+
+def messages(
+    classes: Sequence[Any],
+    fields: Fields | None,
+    train: NDArray[np.float64] | None,
+    columns: Sequence[str],
+    formats: Formats,
+    numbering: Numbering | None,
+) -> MultiLabelMessages:
+    """See :func:`stream_can.messages.messages.messages_of`."""
+    return MultiLabelMessages(classes, fields, train, columns, formats)
+
+
+class MultiLabelMessages(Messages):
+    """Messages with a score for each label; labels are a list, or an object of true and false."""
+
+    of_scores = True
+    may_be_ordinary = False
+
+    def _rounded(self, rows: Any, digits: int) -> Any:
+        return np.round(rows, digits)
+
+    def label_of(self, index: Any) -> Any:
+        """The labels of a row, as `Learner.label` takes them."""
+        return index
+
+    def _index_of(self, label: Any, text: Raw) -> list[Any] | dict[Any, bool]:
+        """Parse a list of labels, or {label: whether the row has it}; null means unknown."""
+        where = self.fields.label
+        if isinstance(label, dict):
+            for name, has in label.items():
+                if has is not None and not isinstance(has, bool):
+                    raise BadMessage(f"{where}: {name!r} is {has!r}, expected true, false or null")
+        elif not isinstance(label, list):
+            what = "null" if label is None else type(label).__name__
+            raise BadMessage(f"{where}: {what}, expected a list of labels, or {{label: true}}")
+        columns = []
+        for name in label:
+            if not isinstance(name, str | int | float):
+                raise BadMessage(f"{where}: {name!r}, expected the name of a label")
+            try:
+                columns.append(self._index[name])
+            except UnknownClass:
+                raise UnknownClass(f"{where}: {name!r} is none of the {self._m} labels") from None
+        names = [self.classes[k] for k in columns]
+        if isinstance(label, list):
+            return names
+        has_it = zip(names, label.values(), strict=True)
+        return {name: has for name, has in has_it if has is not None}
+
+    def rows_of(self, rows: Sequence[Any]) -> tuple[Any, dict[int, str], int]:
+        """Stack parsed rows; also return faults, {row: reason}."""
+        P = np.frombuffer(bytearray().join(rows)).reshape(-1, self._m)
+        return P, _bad_scores(P, self.classes), 0
+
+
+def _bad_scores(P: NDArray[np.float64], labels: Sequence[Any]) -> dict[int, str]:
+    """Faults of rows with several labels: {row: reason}."""
+    with np.errstate(invalid="ignore"):
+        outside = ~((P >= 0) & (P <= 1))
+    columns = outside.argmax(axis=1)
+    return {
+        i: f"the score of label {labels[columns[i]]!r} is {P[i, columns[i]]}, expected 0 to 1"
+        for i in np.flatnonzero(outside.any(axis=1)).tolist()
+    }

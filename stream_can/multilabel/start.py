@@ -1,0 +1,81 @@
+"""Initial correctors of rows of several labels."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.app.application import ApplicationSettings
+from stream_can.app.start import Start
+from stream_can.messages.messages import JSON, Formats, messages_of
+from stream_can.multilabel.corrector import MultiLabelCorrector
+from stream_can.snapshot import match
+
+__all__ = ["MultiLabelStart", "start"]
+
+log = logging.getLogger(__name__)
+
+
+def start(settings: ApplicationSettings, formats: Formats) -> MultiLabelStart:
+    """See :func:`stream_can.app.start.start_of`."""
+    return MultiLabelStart(settings)
+
+
+class MultiLabelStart(Start):
+    """Initial correctors of rows with several labels: a `MultiLabelCorrector`, without models.
+
+    Parameters
+    ----------
+    settings
+        The settings; they name the labels.
+    """
+
+    def __init__(self, settings: ApplicationSettings) -> None:
+        self._options = settings.corrector
+        corrector = MultiLabelCorrector(
+            settings.classes or (), train_counts=settings.train_counts,
+            train_rows=settings.train_rows, **self._options,
+        )  # fmt: skip
+        self.snapshot = corrector.to_bytes()
+        self.classes, self.segments, self.formats = corrector.labels, (), JSON
+        self.settings = {"half_life": corrector.half_life}
+        self._given, self._models = settings, {}
+        self._counted = settings.train_counts is not None
+        messages_of(settings.rows, self.classes, settings.fields)
+
+    def under(self, snapshot: bytes, model: str = "") -> Any:
+        """Restore a snapshot under the settings."""
+        return MultiLabelCorrector.from_bytes(snapshot, **self._options)
+
+    def corrector(self) -> Any:
+        """Create an initial corrector."""
+        return MultiLabelCorrector.from_bytes(self.snapshot)
+
+    def require_fits(self, corrector: Any) -> None:
+        """Raise SnapshotMismatch where existing knowledge has other labels."""
+        self._require_kind(corrector)
+        match("classes", corrector.labels, self.classes)
+
+    def train(self, classes: tuple[Any, ...]) -> None:
+        """Return None: missing scores are not filled in."""
+
+    def changed(self, begun: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        """Settings that differ from those of correctors in use."""
+        found: dict[str, Any] = {}
+        for _, corrector in begun:
+            have = {"half_life": corrector.half_life}
+            found |= {name: one for name, one in self._options.items() if have[name] != one}
+        return found
+
+    def compare_counts(self, theirs: NDArray[np.float64]) -> None:
+        """Warn, once, where ``train_counts`` differ from those of the running state."""
+        if self._counted and not np.array_equal(self.corrector().train_shares, theirs):
+            self._counted = False
+            log.warning(
+                "train_counts of the settings are not in force: the running state keeps those that"
+                " it began with; another file starts over"
+            )

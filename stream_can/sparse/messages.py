@@ -1,0 +1,107 @@
+"""Messages of rows of the likeliest of very many classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Raw
+from numpy.typing import NDArray
+
+from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.messages.codecs.codec import Codec, Prediction
+from stream_can.messages.codecs.json import JsonCodec
+from stream_can.messages.forms import Forms, ListedForms
+from stream_can.messages.messages import BadMessage, Fields, Formats, Messages, Numbering
+from stream_can.sparse.corrector import shortened
+from stream_can.sparse.loop import MOST_LISTED
+
+__all__ = ["SparseMessages", "messages"]
+
+
+def messages(
+    classes: Sequence[Any],
+    fields: Fields | None,
+    train: NDArray[np.float64] | None,
+    columns: Sequence[str],
+    formats: Formats,
+    numbering: Numbering | None,
+) -> SparseMessages:
+    """See :func:`stream_can.messages.messages.messages_of`."""
+    assert numbering is not None, "classes that are not declared are numbered"
+    return SparseMessages(fields, numbering)
+
+
+class SparseMessages(Messages):
+    """Messages in JSON whose rows name the likeliest classes.
+
+    Parameters
+    ----------
+    fields
+        Fields of the messages.
+    numbering
+        What numbers the classes as they appear.
+    """
+
+    may_be_ordinary = False
+
+    def __init__(self, fields: Fields | None, numbering: Numbering) -> None:
+        super().__init__((), fields)
+        self.numbering = numbering
+        self._sparse_forms = ListedForms(numbered=numbering.numbered)
+        self._row = self._sparse_row
+
+    @property
+    def widest(self) -> int:
+        """Largest number of classes of a row."""
+        return MOST_LISTED
+
+    def _sparse_row(self, original: Raw, _: Forms, where: str) -> Any:
+        """Parse a row of the likeliest classes; number new ones."""
+        row, form = JsonCodec().listed(original, self._sparse_forms, where)
+        try:
+            return self.numbering.checked(row), form
+        except InvalidPrediction as error:
+            raise InvalidPrediction(f"{where}: {error}") from None
+
+    def write_all(self, predictions: Sequence[Prediction], rows: Any) -> list[bytes]:
+        """Messages with the corrected rows by name, and with the rest."""
+        write = JsonCodec().write_listed
+        return write(predictions, rows, self.probs_path, self.fields.raw)
+
+    def finished(self, rows: Any) -> Any:
+        """Round corrected rows to the output's digits."""
+        digits = self.fields.digits
+        return rows if digits is None else shortened(rows, digits)
+
+    def listed(self, row: Any, sent: Any) -> tuple[list[float], list[float], list[Any] | None]:
+        """A row and its corrected row as lists of numbers, and their classes."""
+        corrected, raw = sent.probabilities, row.P[0].tolist()
+        raw += [0.0] * (len(corrected) - len(raw))
+        return raw, [*corrected.values()], [*corrected]
+
+    def _echoed(self, codec: Codec) -> Any:
+        return self._row
+
+    def label_of(self, index: Any) -> Any:
+        """The name of a class, as `Learner.label` takes it."""
+        return index
+
+    def _index_of(self, label: Any, text: Raw) -> Any:
+        """Parse one of very many classes; number a new one."""
+        where = self.fields.label
+        if not isinstance(label, str | int) or isinstance(label, bool):
+            what = "null" if label is None else type(label).__name__
+            raise BadMessage(f"{where}: {what}, expected the name of a class")
+        try:
+            name = self._sparse_forms.name_of(label)
+            self.numbering.number(name)
+        except UnknownClass as error:
+            why = str(error).removeprefix("label: ")
+            raise UnknownClass(f"{where}: {why}") from None
+        return name
+
+    def rows_of(self, rows: Sequence[Any]) -> tuple[Any, dict[int, str], int]:
+        """The parsed rows, which were checked when they were numbered."""
+        return rows, {}, 0

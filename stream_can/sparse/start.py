@@ -1,0 +1,79 @@
+"""Initial correctors of very many classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.app.application import ApplicationSettings
+from stream_can.app.start import Start
+from stream_can.errors import SnapshotMismatch
+from stream_can.messages.messages import JSON, Formats
+from stream_can.sparse.corrector import SparseCorrector
+
+__all__ = ["SparseStart", "start"]
+
+
+def start(settings: ApplicationSettings, formats: Formats) -> SparseStart:
+    """See :func:`stream_can.app.start.start_of`."""
+    named = {"classes": "n_classes", "max_classes": "max_classes", "memory_mb": "memory_mb"}
+    options = {name: getattr(settings, one) for name, one in named.items()}
+    return SparseStart(settings, options)
+
+
+class SparseStart(Start):
+    """Initial correctors of very many classes: a `SparseCorrector`, without models.
+
+    Parameters
+    ----------
+    settings
+        The application's settings.
+    options
+        Arguments of the corrector; the first ones define the classes.
+    """
+
+    def __init__(self, settings: ApplicationSettings, options: dict[str, Any]) -> None:
+        given = {name: one for name, one in options.items() if one is not None}
+        self._memory = {name: one for name, one in given.items() if name == "memory_mb"}
+        corrector = SparseCorrector(given.pop("classes", "any"), **given, **settings.corrector)
+        self.snapshot, self._fits = corrector.to_bytes(), _fits(corrector)
+        self.classes, self.segments, self.formats = (), (), JSON
+        self.settings = {"half_life": corrector.half_life}
+        self._given, self._models, self._counted = settings, {}, False
+
+    def under(self, snapshot: bytes, model: str = "") -> Any:
+        """Restore a snapshot."""
+        return SparseCorrector.from_bytes(snapshot, **self._memory)
+
+    def corrector(self) -> Any:
+        """Create an initial corrector."""
+        return self.under(self.snapshot)
+
+    def require_fits(self, corrector: Any) -> None:
+        """Raise SnapshotMismatch where existing knowledge has other classes or half-life."""
+        self._require_kind(corrector)
+        for name, theirs in _fits(corrector).items():
+            if theirs != self._fits[name]:
+                raise SnapshotMismatch(f"{name}: {theirs} in it, {self._fits[name]} here")
+
+    def train(self, classes: tuple[Any, ...]) -> None:
+        """Return None: missing scores are not filled in."""
+
+    def changed(self, begun: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        """Return nothing: settings that differ are refused."""
+        return {}
+
+    def compare_counts(self, theirs: NDArray[np.float64]) -> None:
+        """Do nothing: there are no counts to compare."""
+
+
+def _fits(corrector: SparseCorrector) -> dict[str, Any]:
+    """Properties that must be equal for one corrector to continue as another."""
+    return {
+        "max_classes": corrector.m,
+        "half_life": corrector.half_life,
+        "numbers for classes": corrector.names is None,
+    }
