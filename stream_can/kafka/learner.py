@@ -265,6 +265,8 @@ class Learns:
         self._reader = Assigned(self.client.options)
         moved = self._go_on_within_topics(learning, ids)
         self._read_all(learning)
+        if self.client.topic_ids(topics) != ids:  # what was read may be of either
+            raise RebuildError("a topic was deleted or made again meanwhile")
         self._due = self._next_poll = 0.0
         self._rows = 0
         if self.number < 0 or moved or learning.touched or not learning.begins:

@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from kafka import KafkaProducer
 
 from stream_can import Learner
 from stream_can.kafka import DeniedError
+from stream_can.kafka.client.client import Client
 from stream_can.kafka.engine import States
 from stream_can.kafka.state import MARK_HEADER
 from stream_can.learner import read_sent
@@ -185,6 +187,43 @@ def test_a_topic_that_is_made_again_is_read_from_its_beginning(
     again.stop()
     assert app.verify(recorded=records.of()) == 160
     assert app.checked.lost["labels"] == (10 if kind == "labels" else 0)
+    records.stop()
+
+
+@pytest.mark.parametrize("kind", ["labels", "sent"])
+def test_a_topic_that_is_made_again_while_one_takes_over(
+    own_broker: Broker, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the question for its id and that for its offsets. Before, the position in the old one
+    was kept as one of the new, whose first labels were never learned."""
+    app = App(own_broker.bootstrap_servers)
+    topic = f"{app.id}-{kind}"
+    records = Records(app.servers, [topic])
+    fill(app, 100)
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    app.close()
+    made, ids = threading.Event(), Client.topic_ids
+
+    def asked_too_early(client: Client, names: Any) -> dict[str, str]:
+        found = ids(client, names)
+        if not made.is_set():
+            keep = {"retention.ms": "-1"} | (
+                {"message.timestamp.type": "LogAppendTime"} if kind == "sent" else {}
+            )
+            records.make_again(topic, keep, 2)
+            fill(app, 60, seed=1, first=100)
+            made.set()
+        return found
+
+    monkeypatch.setattr(Client, "topic_ids", asked_too_early)
+    again = app.worker()
+    wait("it is made again", lambda: again.error or made.is_set())
+    caught_up(app, again)
+    assert again.corrector().n_labels == 160
+    again.stop()
+    assert app.verify(recorded=records.of()) == 160
     records.stop()
 
 
