@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import tempfile
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +29,31 @@ __all__ = ["FrameTable"]
 
 DAMAGED = pl.exceptions.PolarsError, pl.exceptions.PanicException
 """What polars raises where a file cannot be read; a panic is no Exception."""
+_quiet = threading.Lock()
+
+
+@contextlib.contextmanager
+def _without_panics() -> Iterator[None]:
+    """Keep what a panic of polars prints from the screen: the error tells it.
+
+    Trap: Rust prints it to file descriptor 2, whatever `sys.stderr` is. All else that is written
+    there meanwhile follows at the end.
+    """
+    with _quiet, tempfile.TemporaryFile() as said:
+        screen = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        damaged = False
+        try:
+            yield
+        except DAMAGED:
+            damaged = True
+            raise
+        finally:
+            os.dup2(screen, 2)
+            os.close(screen)
+            said.seek(0)
+            if not damaged and (text := said.read()):
+                os.write(2, text)
 
 
 class FrameTable:
@@ -36,16 +65,18 @@ class FrameTable:
         self._path, self._name, self._form = source.path, source.name, form
         self._separator, self._decimal_comma = _dialect(source.start) if form == "csv" else ("", 0)
         try:
-            scan = self._scan({})
-            self.columns = scan.collect_schema().names()
-            self.rows = int(scan.select(pl.len()).collect().item())
+            with _without_panics():
+                scan = self._scan({})
+                self.columns = scan.collect_schema().names()
+                self.rows = int(scan.select(pl.len()).collect().item())
+                first = scan.head(1).collect()
             if self.rows == 0:
                 raise InvalidRecording(f"{self._name}: no rows, only the header")
             for name in scan.collect_schema():
                 base, duplicated, _ = name.rpartition("_duplicated_")  # the name that polars gives
                 if form == "csv" and duplicated and base in scan.collect_schema():
                     raise InvalidRecording(f"{self._name}: two columns have the header {base!r}")
-            self.first = scan.head(1).collect().row(0, named=True)
+            self.first = first.row(0, named=True)
         except (*DAMAGED, OSError) as error:
             raise InvalidRecording(f"{self._name}: not a readable {form} file: {error}") from None
 
@@ -96,7 +127,13 @@ class FrameTable:
         names = dict.fromkeys([*probs, label, *times, *segments])
         frame = self._scan(types).select(self._column(name) for name in names)
         try:
-            for part in frame.collect_batches(chunk_size=size, maintain_order=True):
+            with _without_panics():
+                parts = iter(frame.collect_batches(chunk_size=size, maintain_order=True))
+            while True:
+                with _without_panics():
+                    part = next(parts, None)
+                if part is None:
+                    return
                 yield Batch(
                     self._probs(part, probs, first),
                     part[label].to_list(),
