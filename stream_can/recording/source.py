@@ -6,6 +6,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import math
 import os
 import shutil
 import sys
@@ -28,11 +29,16 @@ CONTAINER = b"Obj\x01"
 """First bytes of an Avro object container file."""
 SUFFIXES = (".gz", ".bz2", ".xz")
 START = 4096
+CHUNK = 1 << 20
+TIMES, LEAST_MOST = 100, 1 << 30
+"""A packed file may unpack to so many times its size, and to so many bytes whatever its size."""
+FREE_BYTES = 256 << 20
+"""Bytes that a copy leaves free on its disk."""
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that can be read repeatedly; a temporary one is removed with this object."""
+    """A file that can be read repeatedly; a temporary one is gone with this object."""
 
     path: Path
     """Path of the content."""
@@ -42,6 +48,8 @@ class SourceFile:
     """Suffix of its name, such as ".csv"; empty for standard input."""
     start: bytes
     """Its first bytes."""
+    kept: object = None
+    """What removes a temporary file when nobody refers to it any more."""
 
 
 def open_source(path: str | Path) -> SourceFile:
@@ -56,7 +64,7 @@ def open_source(path: str | Path) -> SourceFile:
         suffix = Path(source.path.stem).suffix.lower() if source.suffix else ""
         try:
             with unpack(source.path) as packed:
-                source = _copy(packed, source.name, suffix)
+                source = _copy(packed, source.name, suffix, _most_of(source))
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise InvalidRecording(f"{source.name}: cannot be unpacked: {error}") from None
     if source.start.startswith(CONTAINER) and source.suffix in ("", ".avro"):
@@ -66,18 +74,64 @@ def open_source(path: str | Path) -> SourceFile:
     return source
 
 
-def _copy(stream: IO[bytes], name: str, suffix: str) -> SourceFile:
+class _Spool:
+    """A temporary file that is written once and then read as a :class:`SourceFile`.
+
+    It has no name where the system allows that (Linux), so nothing stays behind, however the
+    process ends.
+
+    Parameters
+    ----------
+    name
+        Name of the recording, for messages.
+    most
+        Bytes that it may hold.
+    """
+
+    def __init__(self, name: str, most: float = math.inf) -> None:
+        self._name, self._most, self._size, self._checked = name, most, 0, 0
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115, closed below
+        self._path = Path(f"/proc/{os.getpid()}/fd/{self._file.fileno()}")
+        if not self._path.exists():
+            self._file = tempfile.NamedTemporaryFile(prefix="stream-can-")  # noqa: SIM115
+            self._path = Path(self._file.name)
+        weakref.finalize(self, self._file.close)
+
+    def write(self, data: bytes) -> None:
+        """Append bytes."""
+        self._size += len(data)
+        if self._size > self._most:
+            raise InvalidRecording(
+                f"{self._name}: unpacks to over {self._most / 2**20:,.0f} MB, more than {TIMES}"
+                " times its size; unpack it first, if that is right"
+            )
+        if self._size >= self._checked:
+            self._checked = self._size + FREE_BYTES // 4
+            free = shutil.disk_usage(tempfile.gettempdir()).free
+            if free < FREE_BYTES:
+                raise InvalidRecording(
+                    f"{self._name}: its copy in {tempfile.gettempdir()!r} would leave less than"
+                    f" {FREE_BYTES >> 20} MB free there; set TMPDIR to a folder with more room"
+                )
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise InvalidRecording(
+                f"{self._name}: cannot be copied to {tempfile.gettempdir()!r}: {error}"
+            ) from None
+
+    def source(self, suffix: str) -> SourceFile:
+        """The file as it was written."""
+        self._file.flush()
+        return SourceFile(self._path, self._name, suffix, _start(self._path), self)
+
+
+def _copy(stream: IO[bytes], name: str, suffix: str, most: float = math.inf) -> SourceFile:
     """Copy a stream to a temporary file."""
-    number, path = tempfile.mkstemp(prefix="stream-can-")
-    try:
-        with os.fdopen(number, "wb") as file:
-            shutil.copyfileobj(stream, file)
-        source = SourceFile(Path(path), name, suffix, _start(Path(path)))
-    except BaseException:
-        os.unlink(path)
-        raise
-    weakref.finalize(source, Path(path).unlink, missing_ok=True)
-    return source
+    spool = _Spool(name, most)
+    while data := stream.read(CHUNK):
+        spool.write(data)
+    return spool.source(suffix)
 
 
 def _lines_of(source: SourceFile) -> SourceFile:
@@ -91,18 +145,25 @@ def _lines_of(source: SourceFile) -> SourceFile:
         text = "Avro is read by fastavro: pip install 'stream_can[avro]'"
         raise StreamCANError(text) from None
     write, records = msgspec.json.Encoder(enc_hook=str).encode, 0
-    with tempfile.TemporaryFile() as lines, source.path.open("rb") as file:
+    lines = _Spool(source.name, _most_of(source))
+    with source.path.open("rb") as file:
         try:
             for record in fastavro.reader(file):
                 lines.write(write(record) + b"\n")
                 records += 1
+        except InvalidRecording:
+            raise
         except Exception as error:  # fastavro raises various errors
             why = str(error) or type(error).__name__
             raise InvalidRecording(f"{source.name}: after record {records}: {why}") from None
         if not records:
             raise InvalidRecording(f"{source.name}: no records, only the schema")
-        lines.seek(0)
-        return _copy(lines, source.name, ".jsonl")
+    return lines.source(".jsonl")
+
+
+def _most_of(source: SourceFile) -> int:
+    """How many bytes a packed file may unpack to."""
+    return max(LEAST_MOST, TIMES * source.path.stat().st_size)
 
 
 def _start(path: Path) -> bytes:
