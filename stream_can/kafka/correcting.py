@@ -120,6 +120,8 @@ class Work:
         """Number of partitions of all topics when last queried."""
         self.committed = 0
         """Records committed by this process."""
+        self._ids: dict[str, str] = {}
+        """Id of the input that is being read."""
         self._token: Any = None
         self._at: dict[int, int] = {}
         """Next offset to read of each assigned partition."""
@@ -179,6 +181,7 @@ class Work:
             self.check()  # partitions were added: other topics must follow
         self._left = [p for p in assignment.partitions if p >= self.known]
         self._looked = time.monotonic()
+        self._ids = self.client.topic_ids([self.settings.input])
         self.client.member.leave_alone(self._left)
         for partition in assignment.partitions:
             if partition in self._left:
@@ -271,7 +274,10 @@ class Work:
             time.sleep(wait_ms / 1000)
             found = {}
         if (assignment := member.take_rebalance()) is not None:
-            self.take_over(assignment)
+            try:
+                self.take_over(assignment)
+            except RetryError as error:  # half done, and the assignment event is consumed
+                raise RebuildError(str(error)) from error
             return
         try:
             for (_, partition), records in found.items():
@@ -421,6 +427,7 @@ class Work:
             return  # after a rebalance the next step drops it
         offsets = {(self.settings.input, p): self._at[p] for p in sorted(self._open)}
         begin = time.monotonic()
+        self.client.require_same(self._ids)
         try:
             self.client.commit(offsets, self._token)
         except RebuildError:

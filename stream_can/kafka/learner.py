@@ -182,6 +182,8 @@ class Learns:
         """Rows, or labels, after which the next state is written."""
         self._looked = 0.0
         """When added partitions were last looked for."""
+        self._ids: dict[str, str] = {}
+        """Ids of the topics of sent batches and labels that are being read."""
         self._begun_at: dict[int, int] = {}
         """Offset of each input partition at which learning starts."""
         self._input: Behind | None = None
@@ -241,7 +243,7 @@ class Learns:
         self.client.transaction.close()
         self.client.transaction.open()
         topics = [name for name in (self.settings.sent_topic, self.settings.labels) if name]
-        ids = self.client.topic_ids(topics)
+        ids = self._ids = self.client.topic_ids(topics)
         learning = self._restore(ids)
         start = self.start
         self._tally = Tally(
@@ -265,8 +267,7 @@ class Learns:
         self._reader = Assigned(self.client.options)
         moved = self._go_on_within_topics(learning, ids)
         self._read_all(learning)
-        if self.client.topic_ids(topics) != ids:  # what was read may be of either
-            raise RebuildError("a topic was deleted or made again meanwhile")
+        self.client.require_same(ids)  # what was read may be of either
         self._due = self._next_poll = 0.0
         self._rows = 0
         if self.number < 0 or moved or learning.touched or not learning.begins:
@@ -663,6 +664,7 @@ class Learns:
         )
         written = transaction.send(self.state_topic, CORRECTORS, INDEX, index)
         transaction.deliver()
+        self.client.require_same(self._ids)
         transaction.commit({}, None)
         if played is not None and self._tally is not None:
             self.metrics.committed({LEARNER: self._tally}, time.monotonic() - begin, size)

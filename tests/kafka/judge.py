@@ -381,8 +381,10 @@ def judge(
                     for one in found]  # fmt: skip
         says = [json.loads(one.value) for one in requests]
         where = [
-            (one.get("partition", 0), one.get("offset", 0)) if "topic" in one else one["id"]
-            for one in says
+            (one.get("partition", 0), one.get("offset", 0), record.key)
+            if "topic" in one
+            else one["id"]
+            for record, one in zip(requests, says, strict=True)
         ]
         assert len({*where}) == len(where), "a label is asked for twice"
         verdict.requests = len(where)
@@ -391,7 +393,8 @@ def judge(
         }
     judge_states(states, topics, read_label, s, verdict, dead, random)
     if s.input:
-        judge_outputs(servers, s, states, topics, dead, parse, verdict)
+        unread = Counter((letter_of(one), one.key) for found in letters.values() for one in found)
+        judge_outputs(servers, s, states, topics, dead, unread, parse, verdict)
     assert not +dead, f"dead letters of what is none: {+dead}"
     return verdict
 
@@ -659,7 +662,7 @@ def rows_of(
             p_, receipt = lane.raw[places[i]], lane.receipts[places[i]].copy()
             size = OVERHEAD + len(id or b"") + 16 * len(p_) + receipt.nbytes
             size += sum(len(text or "") for text in (columns or {}).values())
-            place = (p, int(batch.numbers[i])) if s.input else (id or b"").decode()
+            place = (p, int(batch.numbers[i]), id) if s.input else (id or b"").decode()
             fair = random is None or place in random
             row = Row(lane.name, id, p_, receipt, columns, size, fair)
             yield Event(latest, 0, p, (record.offset, i), (row, time))
@@ -689,68 +692,84 @@ def judge_outputs(
     states: list[State],
     topics: Mapping[str, Sequence[Recording]],
     dead: Counter[tuple[str, int, int]],
+    unread: Counter[tuple[tuple[str, int, int], bytes | None]],
     parse: Callable[[bytes], Any],
     verdict: Verdict,
 ) -> None:
     """Every record of the input was answered once, by the state that its output names, but for
-    those that were deleted before somebody read them."""
+    those that were deleted before somebody read them. Dead letters are told by their keys too: of
+    several inputs of one name offsets come again."""
     f = s.fields
     by_number = {state.number: state for state in states}
     correctors: dict[int, dict[Any, Corrector]] = {}
-    (inputs,), outputs = topics[s.input], partitions_of(servers, s.output)
+    every, outputs = topics[s.input], partitions_of(servers, s.output)
     sent = {
-        (p, number)
+        (which_of(every, record.timestamp), p, number)
         for recording in topics[s.sent_topic]
         for p, records in recording.records.items()
         for record in records
-        if inputs.deleted and is_of(record, states[0])
+        if is_of(record, states[0])
         for number in read_sent(record.value).numbers.tolist()
     }
-    for p, records in inputs.records.items():
-        out = iter(outputs[p])
-        for record in records:
-            if dead[s.input, p, record.offset]:
-                dead[s.input, p, record.offset] -= 1
-                continue
-            if record.offset < inputs.deleted.get(p, 0) and (p, record.offset) not in sent:
-                verdict.lost["predictions to correct"] += 1
-                continue
-            made = next(out)
-            where = f"offset {record.offset} of partition {p}"
-            assert (made.key, made.timestamp) == (record.key, record.timestamp), where
-            headers = dict(made.headers)
-            assert [*made.headers[: len(record.headers)]] == [*record.headers], where
-            verdict.outputs += 1
-            if record.value is None:
-                assert made.value is None
-                continue
-            number = int(headers["stream-can-state"])
-            state, was, says = by_number[number], parse(record.value), parse(made.value)
-            if isinstance(at(was, f.probs), dict):
-                continue  # of another form than the judge knows
-            p_ = np.array(at(was, f.probs), float)
-            total = p_.sum()
-            if s.rows != "multilabel" and abs(total - 1) > 1e-9 and s.normalise == "always":
-                p_ = p_ / total
-            lane: Lane = None, None
-            if s.has_lanes:
-                lane = at(was, s.model), at(was, s.version)
-            known = correctors.setdefault(number, {})
-            if lane not in known:
-                known[lane] = corrector_of(state, lane)
-            columns = None
-            if s.segments:
-                columns = columns_of(was, s)
-            row = known[lane].correct_one(p_, **({"segments": columns} if columns else {}))
-            assert at(says, f.probs) == kept_as(row, at(says, f.probs)), where
-            raw = ".".join([*f.probs.split(".")[:-1], f.raw] if s.format != "avro" else [f.raw])
-            assert at(says, raw) == at(was, f.probs), where
-            assert rest_of(says, f.probs, raw, "set") == rest_of(was, f.probs), where
-            if s.rows == "multilabel":
-                assert says["set"] == decided(known[lane], row), where
-            if s.sets is not None:
-                assert says["set"] == known[lane].predict_set_one(p_, segments=columns), where
+    outs = {p: iter(found) for p, found in outputs.items()}
+    for which, p, record in [
+        (which, p, record)
+        for which, inputs in enumerate(every)
+        for p, records in inputs.records.items()
+        for record in records
+    ]:
+        inputs, out = every[which], outs[p]
+        place = s.input, p, record.offset
+        if unread[place, record.key]:
+            unread[place, record.key] -= 1
+            dead[place] -= 1
+            continue
+        gone = which + 1 < len(every) or record.offset < inputs.deleted.get(p, 0)
+        if gone and (which, p, record.offset) not in sent:
+            verdict.lost["predictions to correct"] += 1
+            continue
+        made = next(out)
+        where = f"offset {record.offset} of partition {p}"
+        assert (made.key, made.timestamp) == (record.key, record.timestamp), where
+        headers = dict(made.headers)
+        assert [*made.headers[: len(record.headers)]] == [*record.headers], where
+        verdict.outputs += 1
+        if record.value is None:
+            assert made.value is None
+            continue
+        number = int(headers["stream-can-state"])
+        state, was, says = by_number[number], parse(record.value), parse(made.value)
+        if isinstance(at(was, f.probs), dict):
+            continue  # of another form than the judge knows
+        p_ = np.array(at(was, f.probs), float)
+        total = p_.sum()
+        if s.rows != "multilabel" and abs(total - 1) > 1e-9 and s.normalise == "always":
+            p_ = p_ / total
+        lane: Lane = None, None
+        if s.has_lanes:
+            lane = at(was, s.model), at(was, s.version)
+        known = correctors.setdefault(number, {})
+        if lane not in known:
+            known[lane] = corrector_of(state, lane)
+        columns = None
+        if s.segments:
+            columns = columns_of(was, s)
+        row = known[lane].correct_one(p_, **({"segments": columns} if columns else {}))
+        assert at(says, f.probs) == kept_as(row, at(says, f.probs)), where
+        raw = ".".join([*f.probs.split(".")[:-1], f.raw] if s.format != "avro" else [f.raw])
+        assert at(says, raw) == at(was, f.probs), where
+        assert rest_of(says, f.probs, raw, "set") == rest_of(was, f.probs), where
+        if s.rows == "multilabel":
+            assert says["set"] == decided(known[lane], row), where
+        if s.sets is not None:
+            assert says["set"] == known[lane].predict_set_one(p_, segments=columns), where
+    for p, out in outs.items():
         assert next(out, None) is None, f"more outputs than inputs in partition {p}"
+
+
+def which_of(found: Sequence[Recording], timestamp: int) -> int:
+    """Which of the topics of one name was there at a time."""
+    return sum(one.ended <= timestamp / 1000 for one in found)
 
 
 def is_of(record: Any, state: State) -> bool:

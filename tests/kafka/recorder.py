@@ -4,6 +4,7 @@ all the same."""
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -31,6 +32,8 @@ class Recording:
     """Of each partition, in order."""
     deleted: dict[int, int] = field(default_factory=dict)
     """Of each partition the offset before which its records were deleted."""
+    ended: float = math.inf
+    """When the topic was deleted."""
 
 
 class Recorder(threading.Thread):
@@ -148,6 +151,7 @@ class Records:
             wait(what, done)
 
         insist(f"{topic} is deleted", lambda: delete(self.servers, topic))
+        recorder.recording.ended = time.time()
         insist(
             f"{topic} is made again",
             lambda: create(self.servers, {topic: dict(configs)}, partitions),

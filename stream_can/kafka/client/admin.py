@@ -59,6 +59,10 @@ class Admin:
         self, kind: type[BaseException] | None, error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:  # fmt: skip
+        self.close()
+
+    def close(self) -> None:
+        """Close it."""
         close(self._admin)
 
     def ask(self, seconds: float, name: str, *args: Any) -> Any:

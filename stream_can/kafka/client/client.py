@@ -63,6 +63,7 @@ class Client:
         self.member = Member(self.options, application_id, identity, input)
         self.transaction = Transaction(self.options, application_id, transactional_id or identity)
         self.readers = Readers(self.options)
+        self._admin: Admin | None = None
 
     def check_topics(
         self, others: Mapping[str, set[str]], own: Mapping[str, Any], *,
@@ -79,9 +80,35 @@ class Client:
         return counts
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
-        """See :meth:`Admin.topic_ids`."""
-        with Admin(self.options, self.group) as admin:
-            return admin.topic_ids(names)
+        """Run :meth:`Admin.topic_ids`, over a connection that is kept: each commit asks."""
+        self._admin = self._admin or Admin(self.options, self.group)
+        try:
+            return self._admin.topic_ids(names)
+        except ClientError:
+            self._close_admin()
+            raise
+
+    def require_same(self, ids: Mapping[str, str]) -> None:
+        """Raise where a topic is not the one of this id any more: what was read may be another's.
+
+        Raises
+        ------
+        RetryError
+            It is gone, or no broker answers.
+        RebuildError
+            It was made again.
+        """
+        found = self.topic_ids(ids) if ids else {}
+        for name, id in ids.items():
+            if name not in found:
+                raise RetryError(f"the brokers do not know {name!r}")
+            if found[name] != id:
+                raise RebuildError(f"topic {name!r} was deleted and made again")
+
+    def _close_admin(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
 
     def look(self) -> None:
         """Check what only reading shows: the input's codecs, and the right to the transactional id.
@@ -122,6 +149,7 @@ class Client:
         """Open a new producer with the same id; the next ``take_rebalance`` asks for a restore."""
         self.transaction.close()
         self.readers.close()
+        self._close_admin()
         self.member.ask_again()
         self.open()
 
@@ -138,6 +166,7 @@ class Client:
         """
         self.transaction.close()
         self.readers.close()
+        self._close_admin()
         self.member.close(leave=leave)
 
     def commit(self, offsets: Mapping[tuple[str, int], int], token: Any) -> None:
