@@ -18,6 +18,7 @@ import json
 import os
 import pickle
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -349,6 +350,7 @@ class Chaos:
             partial(faults.delete_unlearned, self): 0.5,
             partial(faults.delete_uncorrected, self): 0.5,
             partial(faults.make_labels_again, self): 0.5,
+            partial(faults.make_input_again, self): 0.5,
         }
         return found | ({partial(self.disk.fill, self): 1} if self.disk else {})
 
@@ -371,13 +373,13 @@ class Chaos:
         wait(text, lambda: any(text in self.said(name) for name in names))
 
     def refused(self, names: Sequence[str], text: str) -> None:
-        """Wait until each of these workers has ended with 3 and said this."""
+        """Wait until each of these workers has ended with 3 and said what matches this."""
         for name in names:
             process, log = self.workers[name], self.directory / f"{name}.log"
             wait(f"{log}: {text}", lambda process=process: process.poll() is not None)
             said = log.read_text()[self.seen[name] :]
             assert process.returncode == 3, f"{log}: {process.returncode}: {said[-1500:]}"
-            assert text in said, f"{log}: not {text!r}: {said[-1500:]}"
+            assert re.search(text, said), f"{log}: not {text!r}: {said[-1500:]}"
 
     def wait_for(self, name: str) -> None:
         """Until a worker has joined: before, SIGTERM finds nobody who handles it."""

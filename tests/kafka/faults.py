@@ -191,6 +191,35 @@ def make_labels_again(chaos: Chaos) -> None:
             chaos.begin(name)
 
 
+def make_input_again(chaos: Chaos) -> None:
+    """The input is deleted, and another one of its name made, beside workers or before they start
+    again: each ends and names it, and goes on at the beginning where it is told to."""
+    app, rng = chaos.app, chaos.rng
+    running = rng.random() < 0.5
+    chaos.counts[f"in made again {'beside workers' if running else 'while none ran'}"] += 1
+    if not running:
+        for name in "01":
+            chaos.workers[name].kill()
+            chaos.workers[name].wait()
+    topic = app.given["input"]
+    with chaos.writer.held():
+        chaos.records.make_again(topic, {"retention.ms": "-1"}, app.partitions)
+    for name in "01":
+        if not running:
+            chaos.begin(name)
+    chaos.refused("01", rf"input topic {topic!r} does not exist|--reset-offsets goes on")
+    for name in "01":
+        chaos.begin(name, more=["--reset-offsets"])
+    wait(
+        "it goes on in the new one",
+        lambda: (found := positions(app)) and found[1].keys() >= {*range(app.partitions)},
+    )
+    for name in "01":
+        chaos.workers[name].kill()
+        chaos.workers[name].wait()
+        chaos.begin(name)
+
+
 def positions(app: App) -> tuple[StoredState, dict[int, int]] | None:
     """The newest state, and what the group has committed of the input; None where the brokers do
     not say so now."""
