@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from stream_can.app.reader import Array, Classes
 from stream_can.app.start import NO_CLASSES
 from stream_can.learner.kinds import Id
-from stream_can.learner.lane import Name
-from stream_can.learner.learner import Learner
+from stream_can.learner.lane import Name, most_bytes
+from stream_can.learner.learner import Learner, adapter_of
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
 from stream_can.row_kinds import kind_of
@@ -94,8 +94,8 @@ class LiveModels:
     ) -> None:
         self._start = start
         self._max_lanes, self._only_listed, self._clock = max_lanes, only_listed, clock
-        self._begun: deque[float] = deque()
-        """When models and versions began, over the last hour."""
+        self._begun: deque[tuple[float, int]] = deque()
+        """When models and versions began, over the last hour, and the bytes of their correctors."""
         self.refused = 0
         """Predictions refused because of too many models."""
         self._new: dict[Name, DeclaredCorrector | None] = {}
@@ -123,6 +123,10 @@ class LiveModels:
         """Corrector of each model and version."""
 
     @abstractmethod
+    def _bytes_of_new(self) -> int:
+        """Bytes of the common corrector."""
+
+    @abstractmethod
     def _take(self, name: Name, corrector: DeclaredCorrector | None) -> None:
         """Begin a model and version with a corrector, or with the common one."""
 
@@ -138,7 +142,7 @@ class LiveModels:
         """Begin the pending models."""
         for name, corrector in self._new.items():
             self._take(name, corrector)
-            self._begun.append(self._clock())
+            self._begun.append((self._clock(), self._bytes(corrector)))
         self._new = {}
 
     def forget(self) -> None:
@@ -181,20 +185,25 @@ class LiveModels:
 
     @property
     def full(self) -> bool:
-        """Whether no model may begin, because too many did within an hour."""
+        """Whether no model may begin, because too many, or too large ones, did within an hour."""
         begun = self._begun
-        while begun and begun[0] <= self._clock() - HOUR_SECONDS:
+        while begun and begun[0][0] <= self._clock() - HOUR_SECONDS:
             begun.popleft()
-        return len(begun) + len(self._new) >= self._max_lanes
+        sizes = [*(size for _, size in begun), *map(self._bytes, self._new.values())]
+        return len(sizes) >= self._max_lanes or sum(sizes) >= most_bytes(self._max_lanes)
+
+    def _bytes(self, corrector: DeclaredCorrector | None) -> int:
+        return self._bytes_of_new() if corrector is None else adapter_of(corrector).nbytes
 
     def _require_room(self, name: Name) -> None:
         """Raise BadMessage where no model may begin."""
         if self.full:
             self.refused += 1
+            mb = most_bytes(self._max_lanes) >> 20
             raise BadMessage(
                 f"lane {LaneName(name[0] or '', name[1] or '')}: {self._max_lanes} models and"
-                " versions began within an hour, which is max_lanes; does the setting model or"
-                " version name the field that it should?"
+                f" versions, or {mb} MB of them, began within an hour, which is max_lanes; does the"
+                " setting model or version name the field that it should?"
             )
 
 
@@ -228,6 +237,9 @@ class LearnerModels(LiveModels):
     def _correctors(self) -> Mapping[Name, DeclaredCorrector]:
         found = {name: one.corrector for name, one in self._learner.live.items()}
         return {name: one for name, one in found.items() if kind_of(one).declares_classes}
+
+    def _bytes_of_new(self) -> int:
+        return self._learner.bytes_of_new
 
     def _take(self, name: Name, corrector: DeclaredCorrector | None) -> None:
         if corrector is not None:

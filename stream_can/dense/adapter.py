@@ -17,11 +17,16 @@ from stream_can.method.promise import names_in_sets
 from stream_can.method.receipts import ANY_ROWS, NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
 from stream_can.method.rows import as_float64
 from stream_can.method.segments import Texts
+from stream_can.method.state import bytes_kept
 from stream_can.method.uncertainty import margin
 from stream_can.scores import Scores
 from stream_can.trust.alarm import Alarm
 
 __all__ = ["DeclaredClasses", "Dense"]
+
+BYTES_OF_CLASS = 500
+"""Of its name and of what the loop works in, beside half as much as the arrays: measured, within
+11 %."""
 
 Array = NDArray[np.float64]
 
@@ -74,6 +79,8 @@ class Dense(DeclaredClasses):
         )  # fmt: skip
         self.makes_sets = self.sets is not None
         m = len(self.classes)
+        arrays = bytes_kept(m, corrector.paths, len(self.columns))
+        self.nbytes = arrays * 3 // 2 + BYTES_OF_CLASS * m
         self.both = 16 * m
         self.width = self.both + 4 * size(m, corrector.n_sent, sets=self.sets is not None)
 

@@ -21,6 +21,7 @@ from stream_can.kafka.state import STATE_HEADER, Index
 from stream_can.learner import saved
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import ONLY, Name, predecessor
+from stream_can.learner.learner import adapter_of
 from stream_can.learner.sent import SentBatch, SentLane
 from stream_can.messages.columns import Table
 from stream_can.messages.fields import Fields
@@ -135,8 +136,8 @@ class CurrentState(LiveModels):
 
     @property
     def full(self) -> bool:
-        """Whether the learner has said that no model may begin now."""
-        return self.index.full
+        """Whether the learner has said that no model may begin now, or too many did since."""
+        return self.index.full or super().full
 
     def classes(self) -> Mapping[Name, Classes]:
         """Classes of each model and version."""
@@ -148,6 +149,9 @@ class CurrentState(LiveModels):
 
     def _correctors(self) -> Mapping[Name, DeclaredCorrector]:
         return self.correctors
+
+    def _bytes_of_new(self) -> int:
+        return adapter_of(self.begins[None]).nbytes
 
     def _take(self, name: Name, corrector: DeclaredCorrector | None) -> None:
         begun = corrector or self.begins[None]

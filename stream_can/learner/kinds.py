@@ -116,6 +116,8 @@ class Kind(Protocol):
     """Bytes of row, sent row and receipt; 0 where rows differ in length, see `width_of`."""
     both: int
     """Bytes of row and sent row."""
+    nbytes: int
+    """Bytes of the corrector, as it begins."""
     described: str
     """What its rows are called in messages."""
     has_models: bool

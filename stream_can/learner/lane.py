@@ -18,6 +18,7 @@ __all__ = [
     "Lane",
     "Name",
     "Taught",
+    "most_bytes",
     "predecessor",
 ]
 
@@ -27,6 +28,15 @@ ONLY: Name = (None, None)
 
 TOGETHER = 256
 """Number of labelled predictions scored together."""
+
+
+LEAST_MB = 256
+
+
+def most_bytes(max_lanes: int) -> int:
+    """Bytes that the correctors of at most so many models and versions may take: a MiB each, and at
+    least 256."""
+    return max(max_lanes, LEAST_MB) << 20
 
 
 class Taught(NamedTuple):

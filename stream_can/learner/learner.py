@@ -21,6 +21,7 @@ from stream_can.learner.lane import (
     Lane,
     Name,
     Taught,
+    most_bytes,
     predecessor,
 )
 from stream_can.learner.late import Held, HeldLabels, LateLabel, LoneLabels
@@ -121,7 +122,8 @@ class Learner(Locked):
         of later predictions; then it teaches the class mix alone. 0: it does not wait.
     max_lanes
         Maximum number of models and versions: when another begins, the one with the oldest last
-        prediction is dropped together with its predictions; if it returns, it starts over.
+        prediction is dropped together with its predictions; if it returns, it starts over. Their
+        correctors take as many MiB at most, or 256 MiB: where they are larger, fewer are kept.
     scores
         Whether to score labelled predictions and to watch for a worse classifier.
 
@@ -615,7 +617,7 @@ class Learner(Locked):
             kind = adapter_of(saved.corrector(self._begin))
         found = Lane(name, kind, self._ask, self._number, self._number, before and before[1])
         self._add(found)
-        while len(self._lanes) > self._max_lanes:
+        while len(self._lanes) > 1 and not self._fits():
             oldest = min(
                 (one for one in self._lanes.values() if one is not found), key=lambda one: one.last
             )
@@ -626,6 +628,11 @@ class Learner(Locked):
             self._dropped += 1
             self._keep([one for one in self._order if one.lane != oldest.serial])
         return found
+
+    def _fits(self) -> bool:
+        """Whether so many models and versions may be kept."""
+        size = sum(lane.kind.nbytes for lane in self._lanes.values())
+        return len(self._lanes) <= self._max_lanes and size <= most_bytes(self._max_lanes)
 
     def _run(self, call: Call) -> None:
         for lane in call.active:
@@ -1454,6 +1461,11 @@ class Learner(Locked):
     def max_lanes(self) -> int:
         """The setting."""
         return self._max_lanes
+
+    @property
+    def bytes_of_new(self) -> int:
+        """Bytes of the corrector with which a model begins."""
+        return self._default.nbytes
 
     @property
     def changed_labels(self) -> int:

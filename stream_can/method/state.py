@@ -27,8 +27,8 @@ from stream_can.method.paths import SEGMENTED_PATHS, anchor, split
 from stream_can.method.sums import EXPERTS, MOVING_EXPERTS, WEIGHTS_OF_EXPERTS
 
 __all__ = [
-    "FEW_ROWS", "SETS", "State", "bytes_needed", "check_state", "even_weights", "grown", "judged",
-    "needed", "new_sets", "new_state", "rows_at_once", "spec", "start_weights",
+    "FEW_ROWS", "SETS", "State", "bytes_kept", "bytes_needed", "check_state", "even_weights",
+    "grown", "judged", "needed", "new_sets", "new_state", "rows_at_once", "spec", "start_weights",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -180,14 +180,18 @@ def spec(name: str) -> Spec:
     return ARRAYS[f"{kind}t" if BASES[base].segmented else f"{kind}{BASES[base].features}"]
 
 
-def bytes_needed(m: int, paths: Sequence[str], n_columns: int = 0) -> int:
-    """Bytes of a corrector's arrays, and of `FEW_ROWS` being processed."""
+def bytes_kept(m: int, paths: Sequence[str], n_columns: int = 0) -> int:
+    """Bytes of a corrector's arrays."""
     kinds = [spec(name) for name in needed(paths)]
-    arrays = sum(
+    return sum(
         np.dtype(kind.dtype).itemsize * math.prod(kind.size(m, len(paths), n_columns))
         for kind in kinds
     )
-    return arrays + FEW_ROWS * m * BYTES_OF_ROW
+
+
+def bytes_needed(m: int, paths: Sequence[str], n_columns: int = 0) -> int:
+    """Bytes of a corrector's arrays, and of `FEW_ROWS` being processed."""
+    return bytes_kept(m, paths, n_columns) + FEW_ROWS * m * BYTES_OF_ROW
 
 
 def rows_at_once(m: int) -> int:

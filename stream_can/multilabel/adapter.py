@@ -22,6 +22,10 @@ __all__ = ["Several"]
 Array = NDArray[np.float64]
 
 
+BYTES_OF_LABEL = 500
+"""Of its arrays, its name, and what the loop works in."""
+
+
 class SeveralRows(NamedTuple):
     """Rows of a call."""
 
@@ -45,6 +49,7 @@ class Several(DeclaredClasses):
     def __init__(self, corrector: MultiLabelCorrector) -> None:
         self.corrector, self.classes = corrector, corrector.labels
         self.both, self.width = 16 * corrector.m, 24 * corrector.m
+        self.nbytes = BYTES_OF_LABEL * corrector.m
 
     @property
     def train_prior(self) -> Array:

@@ -82,6 +82,8 @@ class Sparse:
     described = "rows of very many classes"
     has_models = False
 
+    nbytes = 0  # no models: there is one
+
     def __init__(self, corrector: SparseCorrector) -> None:
         self.corrector = corrector
 

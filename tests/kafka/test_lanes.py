@@ -71,7 +71,7 @@ def test_a_flood_of_models_is_refused(broker: Broker) -> None:
     assert len(app.outputs(0)) == 4
     (letter,) = read(app.servers, f"{app.id}-dead-letters", 0)
     reason = dict(letter.headers)["__connect.errors.exception.message"]
-    assert reason.startswith(b"lane d 1: 3 models and versions began within an hour, which is max")
+    assert reason.startswith(b"lane d 1: 3 models and versions, or 256 MB of them, began within an")
 
 
 def test_tables_headers_and_classes_from_messages(broker: Broker) -> None:

@@ -175,7 +175,7 @@ def test_a_field_that_is_no_name_begins_few_models(tmp_path):
     serving = Serving(tmp_path, classes=["a", "b"], max_lanes=3)
     serving.correct(*(said(i, f"m{i}", [0.4, 0.6]) for i in range(2)))
     every = [said(9, f"m{i}", [0.4, 0.6]) for i in (0, 2, 3)]
-    with pytest.raises(Refused, match="message 3: lane m3 1: 3 models and versions began within"):
+    with pytest.raises(Refused, match="message 3: lane m3 1: 3 models and versions, or 256 MB"):
         serving.correct(*every)
     assert len(serving.models) == 2
     serving.correct(*every[:2])
@@ -291,3 +291,23 @@ def test_requests_that_come_together_are_counted_once_and_all_are_told(tmp_path,
     answers = asyncio.run(asyncio.wait_for(together(good, good), 60))
     assert [str(one) for one in answers] == ["there is no state yet"] * 2
     service.close()
+
+
+def test_what_models_take_is_bounded_in_bytes_too(tmp_path, monkeypatch):
+    """Before, `max_lanes` bounded their number alone: 1,000 of 256 classes were 1.3 GB."""
+    monkeypatch.setattr("stream_can.learner.lane.LEAST_MB", 1)
+    serving = Serving(tmp_path, max_lanes=5, commit_interval_ms=1)
+    large = {f"c{i}": 1 / 256 for i in range(256)}  # 2 MB
+    for i in range(3):
+        serving.correct(said(i, f"m{i}", large))
+    with pytest.raises(Refused, match="lane m9 1: 5 models and versions, or 5 MB of them, began"):
+        serving.correct(said(9, "m9", large))
+    assert len(serving.models) == 2  # of 5 MB
+    serving.service.models._begun.clear()  # as an hour later
+    serving.correct(said(9, "m9", large))
+    assert serving.models == [("m2", "1"), ("m9", "1")]
+    assert serving.service.learner.dropped == 2
+    assert serving.restart()
+    serving.correct(*(said(10 + i, f"s{i}", {"a": 0.5, "b": 0.5}) for i in range(2)))
+    assert len(serving.models) == 4
+    serving.service.close()
