@@ -17,14 +17,18 @@ from stream_can.errors import StreamCANError
 from stream_can.messages.counting import elements
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LONGEST
+from stream_can.method.state import rows_at_once
 from stream_can.serve.service import MOST_MESSAGES
 from stream_can.serve.settings import ServeSettings
 
 __all__ = ["BadRequest", "Inference", "metadata"]
 
 Size = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Word = Annotated[str, Meta(max_length=LONGEST)]
+"""A name: errors repeat it."""
 NUMBERS = {"FP64": np.float64, "FP32": np.float32}
 IDS = "ids"
+MOST_TENSORS = 1000
 LONGEST_ID = 1000
 """Maximum length of a request's id, to which the number of the row is added."""
 
@@ -36,9 +40,9 @@ class BadRequest(StreamCANError):
 class Tensor(msgspec.Struct):
     """An input tensor."""
 
-    name: str
-    shape: list[Size]
-    datatype: str
+    name: Word
+    shape: Annotated[list[Size], Meta(max_length=8)]
+    datatype: Word
     data: msgspec.Raw
     """An array; counted before it is read."""
     parameters: dict[str, Any] = {}
@@ -47,17 +51,17 @@ class Tensor(msgspec.Struct):
 class Wanted(msgspec.Struct):
     """A requested output."""
 
-    name: str
+    name: Word
     parameters: dict[str, Any] = {}
 
 
 class Request(msgspec.Struct):
     """Body of a request."""
 
-    inputs: list[Tensor]
+    inputs: Annotated[list[Tensor], Meta(max_length=MOST_TENSORS)]
     id: str | None = None
     parameters: dict[str, Any] = {}
-    outputs: list[Wanted] | None = None
+    outputs: Annotated[list[Wanted], Meta(max_length=MOST_TENSORS)] | None = None
 
 
 class OutputTensor(msgspec.Struct):
@@ -127,7 +131,7 @@ class Inference:
         columns = {name: name.split(".") for name in settings.segments or ()}
         rows = [one for one in asked.inputs if one.name != IDS and one.name not in columns]
         if len(rows) != 1:
-            names = ", ".join(repr(one.name) for one in rows) or "none"
+            names = ", ".join(repr(one.name) for one in rows[:9]) or "none"
             raise BadRequest(f"inputs: expected one tensor of probabilities, found {names}")
         (probs,) = rows
         self._name, self._path = probs.name, settings.fields.probs.split(".")
@@ -166,13 +170,16 @@ class Inference:
         shape = probs.shape if len(probs.shape) != 1 else [1, *probs.shape]
         if len(shape) != 2 or not all(shape):
             raise BadRequest(f"{name}.shape: {probs.shape}, expected [rows, classes]")
-        if shape[0] > MOST_MESSAGES:
-            raise BadRequest(f"{name}.shape: {probs.shape}, expected {MOST_MESSAGES} rows at most")
+        rows, columns = shape
+        if rows > (most := min(MOST_MESSAGES, rows_at_once(columns))):
+            raise BadRequest(f"{name}.shape: {probs.shape}, expected {most:,} rows at most")
         if "binary_data_size" in probs.parameters:
             raise BadRequest(f"{name}: binary data is not read here, send it as JSON")
-        rows, columns = shape
+        _require(probs, rows * columns)
         nested = NESTED.match(probs.data) is not None
-        _require(probs, rows if nested else rows * columns)
+        n = bytes(probs.data).count(b",") + 1  # at any depth, before any is read
+        if n != rows * columns:
+            raise BadRequest(f"{name}.data: {n} numbers, and shape is {probs.shape}")
         try:
             data = np.array((_read_rows if nested else _read_row)(probs.data), dtype=np.float64)
         except ValueError:  # msgspec's errors too

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from stream_can.serve.inference import BadRequest, Inference
+from stream_can.serve.settings import load
 from tests.serve.serving import CLASSES, Server
 
 P = [[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]
@@ -84,6 +87,39 @@ def test_what_there_is(tmp_path):
         assert client.get("/v2/models/animals/versions/1/x").status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("inputs", "why"),
+    [
+        ([tensor(shape=[10**6, 10**6])], "inputs.probs.shape: "),
+        ([tensor(shape=[10**12])], "at `inputs[0].shape[0]`"),
+        ([tensor(shape=[1] * 10**6)], "shape`"),
+        ([tensor(shape=[10_000, 2**31 - 1], data=[1] * 10**6)], "expected 64 rows at most"),
+        ([tensor(shape=[64, 2**31 - 1], data=[1] * 10**6)], "inputs.probs.data: 1000000 numbers"),
+        ([tensor(shape=[10_000, 3], data=[[1] * 100] * 10_000)], "inputs.probs.data: 1000000 num"),
+        ([tensor(shape=[10_000, 400], data=[1] * 4_000_000)], "expected 8,388 rows at most"),
+        ([tensor(), tensor("ids", ["a"] * 10**6, "BYTES", [2])], "inputs.ids.data: over 2"),
+        ([tensor(), tensor("ids", ["a"], "BYTES", [2**31 - 1])], "inputs.ids: BYTES of shape"),
+        ([tensor(f"x{i}") for i in range(10**4)], "at `inputs`"),
+        ([tensor("x" * 10**6)], "at `inputs[0].name`"),
+    ],
+)
+def test_what_is_declared_takes_no_memory(tmp_path, inputs, why):
+    """Before, numbers were read before they were counted, and errors repeated all that came."""
+    (tmp_path / "app.toml").write_text('classes = ["a", "b", "c"]\nstate = "s"\n')
+    settings = load(tmp_path / "app.toml", {}, {})
+    body = json.dumps({"inputs": inputs}).encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadRequest) as error:
+            Inference(body, settings, "stream_can", "")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert why in str(error.value)[:200]
+    assert len(str(error.value)) < 1000
+    assert peak < 5 * len(body) + 1_000_000
+
+
 def test_what_is_refused(tmp_path):
     good = {"inputs": [tensor()]}
     with Server(tmp_path) as server:
@@ -97,7 +133,8 @@ def test_what_is_refused(tmp_path):
             ({"inputs": [tensor(shape=[-1, 3])]}, 400, "inputs"),
             ({"inputs": [tensor(shape=[100_000, 100_000])]}, 400, "inputs.probs.shape"),
             ({"inputs": [tensor(data=[1, 2])]}, 400, "inputs.probs.data: 2 numbers"),
-            ({"inputs": [tensor(data=[[1, 2], [3]])]}, 400, "inputs.probs.data: expected numbers"),
+            ({"inputs": [tensor(data=[[1, 2], [3]])]}, 400, "inputs.probs.data: 3 numbers"),
+            ({"inputs": [tensor(data=[[1, 2], [3, 4, 5, 6]])]}, 400, "probs.data: expected number"),
             ({"inputs": [tensor(data=["x"] * 6)]}, 400, "inputs.probs.data: expected numbers"),
             ({"inputs": [tensor(data=[None] * 6)]}, 400, "inputs.probs.data"),
             ({"inputs": [tensor(data=[0.1] * 8, shape=[2, 4])]}, 422, "message 1: probs"),
