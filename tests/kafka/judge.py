@@ -611,7 +611,7 @@ class Step(NamedTuple):
     def may_pass(self) -> bool:
         """Whether it may go on behind what was deleted: wherever it moved it is there exactly."""
         return all(
-            stop == self.now.deleted.get(p) for p, (start, stop) in self.spans.items()
+            stop in self.now.cuts.get(p, ()) for p, (start, stop) in self.spans.items()
             if start < stop
         )  # fmt: skip
 

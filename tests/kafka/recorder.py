@@ -32,6 +32,8 @@ class Recording:
     """Of each partition, in order."""
     deleted: dict[int, int] = field(default_factory=dict)
     """Of each partition the offset before which its records were deleted."""
+    cuts: dict[int, set[int]] = field(default_factory=dict)
+    """Of each partition all such offsets: records are deleted more than once."""
     ended: float = math.inf
     """When the topic was deleted."""
 
@@ -106,6 +108,8 @@ class Recorder(threading.Thread):
         wanted = {TopicPartition(self.topic, p): at for p, at in least.items() if at > 0}
         if wanted:
             self.recording.deleted |= {tp.partition: at for tp, at in wanted.items()}
+            for tp, at in wanted.items():
+                self.recording.cuts.setdefault(tp.partition, set()).add(at)
 
             def done() -> bool:
                 with contextlib.suppress(KafkaError, OSError):
