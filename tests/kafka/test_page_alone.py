@@ -1,5 +1,6 @@
-"""Whoever has read docs/architecture.md can play a state again, with a `Corrector`, an `Alarm`
-and no other of our code: from a state, sent batches and labels comes the next state, bit by bit."""
+"""Whoever has read docs/architecture.md can play a state again, with a `Corrector`, an `Alarm`,
+`LabelRequests` and no other of our code: from a state, sent batches and labels comes the next
+state, bit by bit."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import struct
 import time
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 import pytest
 from msgspec import msgpack
 
-from stream_can import Corrector
+from stream_can import Corrector, LabelRequests
 from stream_can.trust import Alarm
 from tests.kafka.broker.broker import Served
 from tests.kafka.streams import App, caught_up, label
@@ -28,6 +29,9 @@ from tests.kafka.topics import produce, read
 ROWS, STAGES, STEP, WAIT = 640, 4, 0.5, 60
 """The last two in seconds: from one prediction to the next, and `label_wait`."""
 TOGETHER, BINS = 256, 15
+Name = tuple[str | None, str | None]
+"""Model and version."""
+ONLY: Name = (None, None)
 
 
 @dataclass
@@ -40,10 +44,12 @@ class Row:
     sent: bytes
     receipt: bytes
     columns: dict[str, str | None]
+    lane: Name
     number: int = -1
     counts: float = math.nan
     """The time that counts."""
     known: int | None = None  # the class that its label says
+    flags: int = 4
 
 
 class Label(NamedTuple):
@@ -53,12 +59,29 @@ class Label(NamedTuple):
     id: bytes
     name: str
     row: list[float] | None
+    lane: Name | None
+
+
+@dataclass
+class Lane:
+    """What the learner knows of a model and version."""
+
+    corrector: Corrector
+    begun: int
+    last: int
+    after: str | None
+    asks: LabelRequests | None
+    alarm: Alarm = field(default_factory=Alarm)
+    pending: list[list[Any]] = field(default_factory=list)
+    raw: list[list[float]] = field(default_factory=lambda: NO_SCORES)
+    sent: list[list[float]] = field(default_factory=lambda: NO_SCORES)
+    latest: dict[bytes, Row] = field(default_factory=dict)
 
 
 class State(NamedTuple):
     """What a state says, or what follows from the one before."""
 
-    corrector: bytes
+    correctors: dict[Name, bytes]
     kept: list[Row]
     memory: dict[str, Any]
     places: dict[str, Any]
@@ -78,8 +101,7 @@ def states_of(state: list[list[Any]], sent: list[list[Any]]) -> Iterator[State]:
     """What each index says, and the parts that it names."""
     parts, pieces = ({one.offset: one.value for one in of} for of in state)
     for index in (opened(one.value)[0] for one in state[0] if one.key == b"index"):
-        ((_, begin),) = index["begins"]
-        (at,) = [offset for _, _, offset, _ in index["lanes"]] or [begin]
+        correctors = {(m, v): parts[offset] for m, v, offset, _ in index["lanes"]}
         packed = b"".join(pieces[offset] for offset in index["memory"])
         places, plays = opened(zlib.decompress(packed))
         memory, scores = opened(places.pop("learner"))
@@ -95,28 +117,40 @@ def states_of(state: list[list[Any]], sent: list[list[Any]]) -> Iterator[State]:
             played = [row for _, row in played]
             kept += [row for row in played if row.number >= memory["oldest"] and row.id is not None]
         assert end == places["sent"]
+        for row, flags in zip(kept, memory["flags"], strict=True):
+            row.flags = flags
         for k, y in memory["known"]:
             kept[k].known = y
         sums = {name: array.tolist() for name, array in scores.items()}
-        yield State(parts[at], kept, memory, places, sums)
+        yield State(correctors, kept, memory, places, sums)
+
+
+def begin_of(state: list[list[Any]]) -> bytes:
+    """The corrector with which models begin."""
+    (found,) = [one.value for one in state[0] if one.key == b"begin null"]
+    return found
 
 
 def rows_of(record: Any) -> Iterator[Row]:
     """The rows of a sent batch."""
     head, arrays = opened(record.value)
-    (((_, _), classes, *_),) = head["lanes"]
-    both = 16 * len(classes)
-    rows = zip(head["ids"], arrays["times"], arrays["rows.0"], strict=True)
-    for i, (id, when, row) in enumerate(rows):
-        data, made = row.tobytes(), min(float(when), record.timestamp / 1000)
+    of = arrays.get("of", np.zeros(len(head["ids"]), int)).tolist()
+    left = [iter(arrays[f"rows.{k}"]) for k in range(len(head["lanes"]))]
+    for i, (id, when) in enumerate(zip(head["ids"], arrays["times"], strict=True)):
+        lane, classes, *_ = head["lanes"][of[i]]
+        both, data = 16 * len(classes), next(left[of[i]]).tobytes()
+        made = min(float(when), record.timestamp / 1000)
         which = {name: arrays[f"column.{name}"][i] for name in head["texts"]}
         columns = {name: None if k < 0 else head["texts"][name][k] for name, k in which.items()}
-        yield Row(made, id, data[: both // 2], data[both // 2 : both], data[both:], columns)
+        row = data[: both // 2], data[both // 2 : both], data[both:]
+        yield Row(made, id, *row, columns, tuple(lane))
 
 
 def label_of(one: Any) -> Iterator[Label]:
     says = json.loads(one.value)
-    yield Label(one.timestamp / 1000, one.key, says["label"], says.get("probs_raw"))
+    lane = says.get("model"), says.get("version")
+    its = None if lane == ONLY else lane
+    yield Label(one.timestamp / 1000, one.key, says["label"], says.get("probs_raw"), its)
 
 
 def between(topic: Any, first: dict[int, int], end: dict[int, int], read: Any) -> list[list[Any]]:
@@ -159,83 +193,136 @@ def scored(sums: list[list[float]], P: np.ndarray, y: np.ndarray) -> list[list[f
     return found.tolist()
 
 
-def follow(before: State, to: dict[str, Any], sent: Any, labels: Any) -> State:
+def is_of(lane: Name, named: Name | None) -> bool:
+    """Whether a label that names this may be of a lane."""
+    return named is None or all(a in (None, b) for a, b in zip(named, lane, strict=True))
+
+
+def follow(before: State, to: dict[str, Any], sent: Any, labels: Any, begin: bytes) -> State:
     """The state that follows from another and from what the topics hold up to these places."""
-    corrector = Corrector.from_bytes(before.corrector)
     kept, memory, was = [*before.kept], before.memory, before.places
     rows = between(sent, was["sent"], to["sent"], rows_of)
     headers = between(sent, was["sent"], to["sent"], lambda one: [dict(one.headers)])
     nexts = {p: int(of[-1]["stream-can-next"]) for p, of in enumerate(headers) if of}
     told = between(labels, was["labels"], to["labels"], label_of)
-    number, changed, latest = memory["number"], memory["changed"], {row.id: row for row in kept}
-    held = {id: (when, name) for when, id, name, *_ in memory["held"]}
-    lone = {hashed: name for hashed, _, name in memory["lone"]}
+    number, changed, ask = memory["number"], memory["changed"], memory["ask"]
+    held = {(id, as_name(lane)): (when, name) for when, id, name, lane, *_ in memory["held"]}
+    lone = {(hashed, as_name(lane)): name for hashed, lane, name in memory["lone"]}
     clock = -math.inf if memory["clock"] is None else memory["clock"]
     until = math.inf if to["until"] is None else to["until"]
-
     size = sum(map(bytes_of, kept))
-    (lane,) = memory["lanes"] or [NO_LANE]
-    pending, alarm = [*lane["pending"]], Alarm.from_bytes(lane["alarm"] or Alarm().to_bytes())
-    last, scores = lane["last"], before.scores or {f"{x}.0": NO_SCORES for x in ("raw", "sent")}
+    lanes: dict[Name, Lane] = {}
+    for k, one in enumerate(memory["lanes"]):
+        name = tuple(one["lane"])
+        lanes[name] = Lane(
+            Corrector.from_bytes(before.correctors[name]), one["begun"], one["last"], one["after"],
+            LabelRequests.from_bytes(one["asks"]) if ask else None,
+            Alarm.from_bytes(one["alarm"]), [*one["pending"]],
+            before.scores[f"raw.{k}"], before.scores[f"sent.{k}"],
+        )  # fmt: skip
+    for row in kept:
+        lanes[row.lane].latest[row.id or b""] = row
+
+    def lane_of(name: Name) -> Lane:
+        if name not in lanes:
+            same = [of for of in lanes if of[0] == name[0]]
+            corrector, after = Corrector.from_bytes(begin), None
+            if same:
+                best = max(reversed(same), key=lambda of: lanes[of].corrector.effective_sample_size)
+                corrector, after = lanes[best].corrector.successor(), best[1]
+            asks = LabelRequests(ask) if ask else None
+            lanes[name] = Lane(corrector, number, number, after, asks)
+        return lanes[name]
 
     def teach(row: Row, name: str, other: list[float] | None = None) -> None:
-        nonlocal pending, scores
-        row.known, p = corrector.classes.index(name), np.frombuffer(row.p)
+        lane, p = lanes[row.lane], np.frombuffer(row.p)
+        corrector = lane.corrector
+        row.known = corrector.classes.index(name)
         if other is None or other == p.tolist():
-            receipt = np.frombuffer(row.receipt, "<f4")
+            receipt = np.frombuffer(row.receipt, "<f4").copy()
+            if not row.flags & 4 and corrector.sets is not None:
+                receipt[-2] = -2
             corrector.learn_one(p, name, receipt=receipt, segments=row.columns or None)
         else:
             corrector.learn_one(other, name)
-        pending.append([row.p + row.sent, row.known, row.counts])
-        if len(pending) == TOGETHER:
-            both = np.array([np.frombuffer(data).reshape(2, -1) for data, _, _ in pending])
-            y, times = (np.array(of) for of in list(zip(*pending, strict=True))[1:])
-            for name, P in (("raw.0", both[:, 0]), ("sent.0", both[:, 1])):
-                scores = scores | {name: scored(scores[name], P, y)}
-            alarm.learn_many(both[:, 0], both[:, 1], y, 1000 * times)
-            pending = []
+        if row.flags & 4:
+            lane.pending.append([row.p + row.sent, row.known, row.counts])
+        if len(lane.pending) == TOGETHER:
+            both = np.array([np.frombuffer(data).reshape(2, -1) for data, _, _ in lane.pending])
+            y, times = (np.array(of) for of in list(zip(*lane.pending, strict=True))[1:])
+            lane.raw, lane.sent = scored(lane.raw, both[:, 0], y), scored(lane.sent, both[:, 1], y)
+            lane.alarm.learn_many(both[:, 0], both[:, 1], y, 1000 * times)
+            lane.pending = []
 
     for counts, one in in_order(rows, told):
         if isinstance(one, Row):
             clock = max(clock, min(counts, until))
-            due = [id for id, (when, _) in held.items() if when < clock - WAIT]
-            for id in sorted(due, key=lambda id: held[id][0]):
-                _, lone[hash_of(id)] = held.pop(id)
-                corrector.learn_one(None, lone[hash_of(id)])
-            corrector.observe_one(np.frombuffer(one.p), segments=one.columns or None)
-            one.counts, one.number, last = counts, number, number
+            due = [key for key, (when, _) in held.items() if when < clock - WAIT]
+            for key in sorted(due, key=lambda key: held[key][0]):
+                id, named = key
+                _, lone[hash_of(id), named] = held.pop(key)
+                if lanes.keys() <= {ONLY} and named is None:
+                    lane_of(ONLY).corrector.learn_one(None, lone[hash_of(id), named])
+            lane = lane_of(one.lane)
+            lane.corrector.observe_one(np.frombuffer(one.p), segments=one.columns or None)
+            one.counts, one.number, lane.last = counts, number, number
             number += 1
-            if one.id is not None:
-                kept.append(one)
-                latest[one.id] = one
-                if one.id in held:
-                    teach(one, held.pop(one.id)[1])
-                size += bytes_of(one)
-                while size > memory["recent_mb"] * 2**20:
-                    gone, *kept = kept
-                    size -= bytes_of(gone)
-                    if latest.get(gone.id) is gone:
-                        del latest[gone.id]
-        elif (row := latest.get(one.id)) is not None:
+            if lane.asks is not None:
+                one.flags = 0
+            if one.id is None:
+                continue
+            if lane.asks is not None:
+                (said,) = lane.asks.ask_many([one.id], np.frombuffer(one.sent)[None])
+                one.flags = 0 if said is None else {"random": 4 + 1, "margin": 2}[said.reason]
+            kept.append(one)
+            lane.latest[one.id] = one
+            waiting = [key for key in held if key[0] == one.id and is_of(one.lane, key[1])]
+            if waiting:
+                teach(one, held.pop(waiting[0])[1])
+            size += bytes_of(one)
+            while size > memory["recent_mb"] * 2**20:
+                gone, *kept = kept
+                size -= bytes_of(gone)
+                if lanes[gone.lane].latest.get(gone.id) is gone:
+                    del lanes[gone.lane].latest[gone.id]
+            continue
+        found = [
+            lane.latest[one.id]
+            for name, lane in lanes.items()
+            if is_of(name, one.lane) and one.id in lane.latest
+        ]
+        for row in found:
+            corrector = lanes[row.lane].corrector
             changed += row.known not in (None, corrector.classes.index(one.name))
             if row.known is None:
                 teach(row, one.name, one.row)
-        elif one.row is not None:
-            corrector.learn_one(one.row, one.name)
-        elif said := lone.get(hash_of(one.id)) or held.get(one.id, (0, ""))[1]:
+        if found:
+            continue
+        if one.row is not None:
+            lane_of(one.lane or ONLY).corrector.learn_one(one.row, one.name)
+            continue
+        key = one.id, one.lane
+        if said := lone.get((hash_of(one.id), one.lane)) or held.get(key, (0, ""))[1]:
             changed += said != one.name
         else:
-            held[one.id] = one.time, one.name
+            held[key] = one.time, one.name
 
     times = {p: [*was["times"].get(p, []), *(row.time for row in of)] for p, of in enumerate(rows)}
     n, moved = number - memory["number"], [to["sent"][p] - was["sent"][p] for p in range(2)]
     memory = memory | {
         "clock": None if math.isinf(clock) else clock, "number": number, "changed": changed,
-        "oldest": kept[0].number if kept else number, "flags": b"\4" * len(kept),
+        "oldest": kept[0].number if kept else number, "flags": bytes(row.flags for row in kept),
         "known": [[k, row.known] for k, row in enumerate(kept) if row.known is not None],
-        "held": [[when, id, name, None, 1, 0] for id, (when, name) in held.items()],
-        "lone": [[hashed, None, name] for hashed, name in lone.items()],
-        "lanes": [lane | {"last": last, "alarm": alarm.to_bytes(), "pending": pending}],
+        "held": [[when, id, said, as_list(of), 1, 0] for (id, of), (when, said) in held.items()],
+        "lone": [[hashed, as_list(of), said] for (hashed, of), said in lone.items()],
+        "lanes": [
+            {
+                "lane": [*name], "begun": one.begun, "last": one.last, "after": one.after,
+                "asks": None if one.asks is None else one.asks.to_bytes(),
+                "alarm": one.alarm.to_bytes(), "pending": one.pending,
+            }
+            for name, one in lanes.items()
+        ],
     }  # fmt: skip
     plays = [*zip(was["rows"], was["moved"], strict=True), *([(n, moved)] if n else [])]
     begun, at = was["begun"], number - sum(n for n, _ in plays)
@@ -247,7 +334,18 @@ def follow(before: State, to: dict[str, Any], sent: Any, labels: Any) -> State:
         "inputs": was["inputs"] | nexts, "times": {p: of[-9:] for p, of in times.items() if of},
         "rows": [n for n, _ in plays], "moved": [by for _, by in plays],
     }  # fmt: skip
-    return State(corrector.to_bytes(), kept, memory, places, scores)
+    scores = {f"{what}.{k}": getattr(one, what)
+              for k, one in enumerate(lanes.values()) for what in ("raw", "sent")}  # fmt: skip
+    correctors = {name: one.corrector.to_bytes() for name, one in lanes.items()}
+    return State(correctors, kept, memory, places, scores)
+
+
+def as_name(lane: list[str | None] | None) -> Name | None:
+    return None if lane is None else (lane[0], lane[1])
+
+
+def as_list(lane: Name | None) -> list[str | None] | None:
+    return None if lane is None else [*lane]
 
 
 def bytes_of(row: Row) -> int:
@@ -256,10 +354,6 @@ def bytes_of(row: Row) -> int:
     return 2 * len(row.p) + len(row.receipt) + len(row.id or b"") + texts + 480
 
 
-NO_LANE = {
-    "lane": [None, None], "begun": 0, "last": 0, "after": None, "asks": None, "alarm": None,
-    "pending": [],
-}  # fmt: skip
 NO_SCORES = np.zeros((1 + BINS, 4)).tolist()
 
 
@@ -269,15 +363,23 @@ def send(app: App) -> Iterator[None]:
     rng, begin = random.Random(0), time.time() - ROWS * STEP
     rows, labels = list[tuple[float, Any]](), list[tuple[float, Any]]()
 
-    def tell(when: float, id: bytes, value: bytes) -> None:
+    def tell(when: float, id: bytes, value: bytes, **named: str) -> None:
+        value = json.dumps(json.loads(value) | named).encode()
         p, ms = rng.randrange(2), int(1000 * when)
         labels.append((when, (app.given["labels"], p, id, value, [], ms)))
 
+    first = {"model": "m", "version": "1"} if app.given.get("model") else {}
     for i in range(ROWS):
         key, value, truth = app.predict(rng, i)
         if app.given.get("segments"):
             says = {"place": f"p{i % 7}"} if i % 11 else {}
             value = json.dumps(json.loads(value) | says).encode()
+        named: dict[str, str] = {}
+        if first:  # of the last one only after a while
+            model, version = [("m", "1"), ("m", "2"), ("n", "1"), ("m", "3")][i % (3 + (i > 200))]
+            value = json.dumps(json.loads(value) | {"model": model, "version": version}).encode()
+            named = [{}, {"model": model}, {"version": version},
+                     {"model": model, "version": version}][rng.randrange(4)]  # fmt: skip
         key, when = b"again" if i % 60 == 5 else key, begin + STEP * i
         # Behind the last of the third stage there are no rows, and it was written earlier.
         ahead = 300 if i % 40 == 7 or i == ROWS * 3 // STAGES - 1 else rng.randrange(8)
@@ -285,12 +387,12 @@ def send(app: App) -> Iterator[None]:
         rows.append((when, (app.given["input"], i % 2, *says, ms)))
         due = when + rng.choice([20, 20, 20, -5, -100])  # late, early, too early
         if i % 9:
-            tell(due, key, label(truth))
+            tell(due, key, label(truth), **named)
         if i % 10 == 4:  # again, or another one
             tell(due + 1, key, label(rng.choice("abcd")))
         if i % 20 == 6:  # with a row, of no prediction or not as it came
             value = json.dumps({"label": truth, "probs_raw": [0.1, 0.2, 0.3, 0.4]}).encode()
-            tell(when + 2, rng.choice([key, b"none%d" % i]), value)
+            tell(when + 2, rng.choice([key, b"none%d" % i]), value, **first)
         if i % 10 == 9:  # of no prediction
             tell(when, b"lone%d" % (i // 2), label(truth))
             tell(when + 1, b"lone%d" % (i // 2), label(rng.choice("abcd")))
@@ -303,8 +405,9 @@ def send(app: App) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"segments": ["place"], "sets": 0.9}, {"recent_mb": 0.1}],
-    ids=["plain", "segments and sets", "bounds"],
+    "more", [{}, {"segments": ["place"], "sets": 0.9}, {"recent_mb": 0.1},
+             {"model": "model", "version": "version"}, {"ask": 0.2, "sets": 0.9}],
+    ids=["plain", "segments and sets", "bounds", "models", "requests"],
 )  # fmt: skip
 def test_states_follow_as_the_page_says(broker: Served, more: dict[str, Any]) -> None:
     app = App(broker.bootstrap_servers, label_wait=WAIT, lead=50, **more)
@@ -317,9 +420,13 @@ def test_states_follow_as_the_page_says(broker: Served, more: dict[str, Any]) ->
     states = [*states_of(state, sent)]
     assert any(one.places["until"] for one in states)
     for before, after in itertools.pairwise(states):
-        found = follow(before, after.places, sent, labels)
+        found = follow(before, after.places, sent, labels, begin_of(state))
         for name, sums in after.scores.items():  # of floats, whose order the page does not say
             np.testing.assert_allclose(found.scores[name], sums, rtol=1e-12)
         assert found._replace(scores=after.scores) == after
     assert after.memory["number"] == ROWS
     assert all(after.memory[what] for what in ("known", "held", "lone", "changed"))
+    if app.given.get("model"):
+        assert sum(one["after"] is not None for one in after.memory["lanes"]) == 2  # of m
+    if app.given.get("ask"):
+        assert {*after.memory["flags"]} == {0, 2, 5}
