@@ -272,7 +272,7 @@ class App:
         lag = 0
         for tp, end in ends.items():
             if tp.topic == self.given["input"]:
-                lag += end - (found[tp].offset if tp in found else -1)
+                lag += end - (found[tp].offset if tp in found else 0)
                 continue
             at = state.memory.sent if tp.topic == topics[0] else state.memory.labels
             # Made again, and not noticed; a state of a backfill knows no topic yet.
