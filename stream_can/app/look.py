@@ -53,7 +53,7 @@ Tally = NDArray[np.float64]
 LONGEST_NAME = 80
 COUNTED = (
     "labels", "matched", "unmatched", "dead_letters", "asked", "answered", "commits", "given_up",
-    "repeated",
+    "repeated", "early",
 )  # fmt: skip
 """History sums copied to a window unchanged."""
 

@@ -204,6 +204,7 @@ class Metrics:
                     "matched",
                     "unmatched",
                     "repeated",
+                    "early",
                     "dead_letters",
                 )
             }

@@ -154,6 +154,11 @@ def _doubts(s: Status) -> Iterator[Problem]:
             f"{hour.unmatched:,} of {hour.labels:,} labels of the last hour found no prediction.",
             f"They come later than recent_mb holds, or with another {key}.",
         )
+    if hour.early > max(10, 0.01 * hour.labels):
+        yield doubt(
+            f"{hour.early:,} labels of the last hour were given up before their prediction came.",
+            "A clock is wrong, of what writes predictions or labels, or label_wait is too short.",
+        )
     for found in s.learned:
         where = f" ({found.lane})" if found.lane else ""
         if found.n_silent:

@@ -52,6 +52,8 @@ class Window(Struct):
     """Bucket of the median label delay in seconds; null is no end."""
     repeated: int = 0
     """Labels of already labelled predictions, which taught nothing."""
+    early: int = 0
+    """Labels that were given up before their prediction came."""
     set_labels: int = 0
     """Labels of predictions with a known prediction set."""
     set_kept: float | None = None

@@ -490,6 +490,7 @@ class Learns:
         in_sets = 0 if self.settings.sets is None else sum(map(_in_sets, batch.lanes))
         tally.observed(len(batch), names, batch.columns or None, in_sets)
         tally.labelled(found.outcomes, found.taught, learning.learner.held)
+        tally.counts["early"] = learning.learner.early_labels
         tally.refuse(len(played.bad), labels=True)
         delays, answered = list[int](), 0
         for one in found.taught:

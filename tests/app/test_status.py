@@ -67,13 +67,17 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     lost.add(5, predictions=100, labels=100, unmatched=60, matched=40)
     assert lost.first().startswith("doubt: 60 of 100 labels of the last hour found no prediction")
 
+    early = Small()
+    early.add(5, predictions=1000, labels=1000, matched=988, unmatched=12, early=12)
+    assert early.first().startswith("doubt: 12 labels of the last hour were given up before their")
+
     idle = Small()
     idle.metrics.partitions = {}
     assert idle.first() == "doubt: This worker has no partition."
 
     none = Small(has_labels=False)
     assert none.first().startswith("good: Nothing is wrong; without labels")
-    for one in (fine, harms, hangs, starts, still, dead, aborts, deaf, lost, none):
+    for one in (fine, harms, hangs, starts, still, dead, aborts, deaf, lost, early, none):
         assert all(problem.do for problem in one.look.status(BEGIN).problems)
 
 
