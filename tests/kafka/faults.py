@@ -203,6 +203,8 @@ def make_input_again(chaos: Chaos) -> None:
             chaos.workers[name].wait()
     topic = app.given["input"]
     with chaos.writer.held():
+        if running:  # else what nobody has corrected goes with it
+            chaos.catch_up()
         chaos.records.make_again(topic, {"retention.ms": "-1"}, app.partitions)
     for name in "01":
         if not running:
