@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stream_can import Corrector, errors
+from stream_can.row_kinds import KINDS
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
@@ -217,3 +218,38 @@ def test_no_class_has_the_name_of_another():
         if isinstance(node, ast.ClassDef)
     )
     assert [name for name, n in names.items() if n > 1] == []
+
+
+SHAPES_OF_ONE_KIND = {
+    "sklearn": "y of one column or of several chooses the corrector",
+    "spark.fixed": "a frame of rows of one label",
+    "snapshot": "the fields of snapshots",
+    "row_kinds": "the table",
+}
+"""Modules that may ask what kind a corrector is, and why."""
+
+
+def asks_for_a_kind(tree):
+    """Lines of a module that ask whether a corrector, or what is given, is of one kind."""
+    names = {*KINDS, "several", "listed"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and re.fullmatch(
+            r"isinstance\(.*\b(Sparse|MultiLabel|Declared)?Corrector\b.*\)", ast.unparse(node)
+        ):
+            yield node.lineno
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            if any(isinstance(one, ast.Constant) and one.value in names for one in sides):
+                yield node.lineno
+        if isinstance(node, ast.Attribute) and node.attr in ("labels_per_row", "is_of_kind"):
+            yield node.lineno
+
+
+def test_a_kind_of_rows_is_asked_through_the_table():
+    """Before, the choice was made again in 13 files, and a kind was missing in some of them."""
+    found = {}
+    for name, path in rooms.modules().items():
+        room = name.partition(".")[0]
+        if path.suffix == ".py" and room not in KINDS and name not in SHAPES_OF_ONE_KIND:
+            found[name] = [*asks_for_a_kind(ast.parse(path.read_text()))]
+    assert {name: lines for name, lines in found.items() if lines} == {}
