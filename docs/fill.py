@@ -24,6 +24,7 @@ with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with im
     warnings.simplefilter("ignore", DeprecationWarning)
     from stream_can.kafka import options
     from stream_can.method.settings import SETTINGS, about
+    from stream_can.row_kinds import KINDS, row_kind
     from stream_can.serve import options as serve_options
 
 
@@ -47,7 +48,7 @@ for name in PYSPARK:
 
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(
-    r"^<!-- (program|help|settings|names) (.+) -->\n(?:(?!<!--).*\n)*?<!-- end -->$", re.M
+    r"^<!-- (program|help|settings|names|cells) (.+) -->\n(?:(?!<!--).*\n)*?<!-- end -->$", re.M
 )
 """A comment that asks for something, and what stands there: its kind and its name."""
 
@@ -84,6 +85,40 @@ def settings(of: str) -> str:
         found = [(option.name, option.help) for option in every]
     rows = [f"| `{name}` | {text} |" for name, text in found]
     return "\n".join(["| setting | what it says |", "|---|---|", *rows])
+
+
+FEATURES = {
+    "label requests": ("ask", "pipe replay server topics"),
+    "models and versions": ("model", "pipe replay server topics"),
+    "columns": ("segments", "pipe replay server topics"),
+    "prediction sets": ("sets", "pipe replay server topics"),
+    "scores that do not sum to 1": ("normalise always", "pipe replay server topics"),
+    "validation rows": ("validation", "pipe replay"),
+    "rivals": ("against", "replay"),
+    "corrected rows in a file": ("output", "replay"),
+    "a snapshot to begin with": ("classes_from_file", "server topics"),
+    "Avro": ("format avro", "pipe topics"),
+    "Protobuf, JSON Schema": ("format protobuf", "topics"),
+}
+"""What pages call a setting or option that not all kinds of rows have, its name in
+`stream_can.row_kinds.RowKind.has`, and the places that there are for it."""
+PLACES = {"pipe": "pipe", "replay": "replay", "server": "serve", "topics": "between topics"}
+
+
+def cells(of: str) -> str:
+    """Which kinds of rows have what, by place."""
+    kinds = [row_kind(name) for name in KINDS]
+    lines = [f"| {of} | {' | '.join(PLACES.values())} |", "|---" * (len(PLACES) + 1) + "|"]
+    for feature, (name, places) in {"": ("", " ".join(PLACES)), **FEATURES}.items():
+        found = []
+        for place in PLACES:
+            some = [
+                one.name for one in kinds
+                if place in one.has and (name in one.has[place] or name in ("", "ask"))
+            ]  # fmt: skip
+            found.append(", ".join(some) if place in places.split() else "")
+        lines.append(f"| {feature or 'rows'} | {' | '.join(found)} |")
+    return "\n".join(lines)
 
 
 def names(module_name: str) -> str:
@@ -152,7 +187,9 @@ def public_names(module: Any) -> list[str]:
     return sorted(getattr(module, "__all__", own))
 
 
-MADE = {"program": program, "help": command_help, "settings": settings, "names": names}
+MADE = {
+    "program": program, "help": command_help, "settings": settings, "names": names, "cells": cells,
+}  # fmt: skip
 
 
 def main() -> None:

@@ -1,0 +1,125 @@
+"""Each cell of the table of kinds and features is tried where it is said to be, and refused by name
+where it is not."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream_can.app.settings import SettingsError
+from stream_can.app.start import start_of as start_of_server
+from stream_can.cli.main import main
+from stream_can.kafka import Settings
+from stream_can.kafka.start import start_of
+from stream_can.messages.fields import fields_of
+from stream_can.pipe.run import pipe
+from stream_can.row_kinds import KINDS, row_kind
+from stream_can.serve.settings import ServeSettings
+from tests.pages import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+import fill
+
+pytestmark = pytest.mark.fast
+
+CLASSES = ["a", "b"]
+ROWS: dict[str, dict[str, Any]] = {
+    "dense": {"probs": [0.4, 0.6], "label": "a"},
+    "multilabel": {"scores": [0.4, 0.9], "labels": ["a"]},
+    "sparse": {"probs": {"a": 0.4, "b": 0.5}, "label": "a"},
+}
+AVRO = json.dumps({
+    "type": "record", "name": "P", "fields": [
+        {"name": "probs", "type": {"type": "array", "items": "double"}},
+    ],
+})  # fmt: skip
+GIVEN: dict[str, dict[str, Any]] = {
+    "ask": {"ask": 0.5},
+    "model": {"model": "of"},
+    "segments": {"segments": ["of"]},
+    "sets": {"sets": 0.9},
+    "normalise always": {"normalise": "always"},
+    "classes_from_file": {"classes_from_file": "begin.json", "classes": None},
+    "format avro": {"format": "avro", "avro_schema": "a.avsc"},
+    "format protobuf": {
+        "format": "protobuf",
+        "protobuf_descriptor": "x.desc",
+        "protobuf_message": "M",
+    },
+    "validation": {"validation": "validation.jsonl"},
+    "against": {"against": "batch-can"},
+    "output": {"output": "corrected.jsonl"},
+}
+CELLS = [
+    pytest.param(kind, place, name, id=f"{kind}-{place}-{name}")
+    for name, places in fill.FEATURES.values()
+    for place in places.split()
+    for kind in KINDS
+    if place in row_kind(kind).has
+]
+
+
+def play(kind: str, place: str, given: dict[str, Any]) -> str:
+    """What is said where it is refused, else nothing."""
+    classes = CLASSES if row_kind(kind).declares_classes else None
+    lines = [json.dumps({"id": i, "of": "x", **ROWS[kind]}) + "\n" for i in range(40)]
+    if place in ("server", "topics"):
+        topics = {"bootstrap_servers": ["h:1"], "input": "i", "output": "o", "labels": "l"}
+        of: Any = Settings if place == "topics" else ServeSettings
+        more = topics if place == "topics" else {}
+        try:
+            settings = of(
+                **{"application_id": "a", "classes": classes, "rows": kind, **more, **given}
+            )
+            if "protobuf_descriptor" not in given:
+                (start_of if place == "topics" else start_of_server)(settings)
+        except (ValueError, SettingsError) as error:
+            return str(error)
+        return ""
+    Path("rows.jsonl").write_text("".join(lines))
+    both = [json.dumps({"id": i, "probs": [0.4, 0.6], "label": "ab"[i % 2]}) for i in range(40)]
+    Path("validation.jsonl").write_text("\n".join(both))
+    words = [] if classes is None else ["--classes", "a,b"]
+    for name, value in given.items():
+        words += [f"--{name}", ",".join(value) if isinstance(value, list) else str(value)]
+    if place == "replay":
+        words = ["replay", "rows.jsonl", "--rows", kind, "--label-delay", "1", *words]
+        return "" if main(words) == 0 else "refused"
+    out = io.BytesIO()
+    fields = {k: v for k, v in given.items() if k in ("model", "normalise")}
+    others = {k: v for k, v in given.items() if k not in fields}
+    if "validation" in others:
+        others["validation"] = (np.array([[0.4, 0.6]] * 9), ["a", "b", "a"] * 3)
+    code = pipe(
+        classes, rows=kind, fields=fields_of(kind, id="id", **fields), labelled="ask" not in given,
+        stdin=io.BytesIO("".join(lines).encode()), stdout=out, **others,
+    )  # fmt: skip
+    return "" if code == 0 and out.getvalue().count(b"\n") == len(lines) else "refused"
+
+
+@pytest.mark.parametrize(("kind", "place", "name"), CELLS)
+def test_a_cell(
+    kind: str, place: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("begin.json").write_text(json.dumps({"classes": CLASSES}))
+    Path("a.avsc").write_text(AVRO)
+    has = name == "ask" or name in row_kind(kind).has[place]
+    if place == "pipe" and name == "format avro":
+        if has:
+            return  # played with container files in tests/pipe
+        given: dict[str, Any] = {"format": "avro"}
+    else:
+        given = GIVEN[name]
+    said = play(kind, place, given)
+    said += capsys.readouterr().err if said == "refused" else ""
+    assert (said == "") == has, said
+    written = name.replace("_", "-") if place == "replay" else name
+    assert has or f"{written}: not of {row_kind(kind).described}" in said
