@@ -23,10 +23,8 @@ class Outcome(NamedTuple):
     name: str
     needs: str
     scores: Scores
-    best: NDArray[np.int32]
-    """Index of the likeliest class of each scored row."""
     hits: NDArray[np.bool_]
-    """Whether it is the label."""
+    """Whether the likeliest class of each scored row is its label."""
     losses: NDArray[np.float64]
     """Log loss of each scored row, in nats."""
     microseconds: float
@@ -74,9 +72,8 @@ def compare(
     >>> best.name, best.scores.log_loss < raw.scores.log_loss
     ('matrix', True)
     """
-    labels = stream.y[stream.scored].astype(np.intp)
     for rival in rivals:
-        scores, best, losses = Scores(), [], []
+        scores, hits, losses = Scores(), [], []
         blocks, first, spent = rival.play(stream), 0, 0.0
         while True:
             started = time.process_time()
@@ -88,17 +85,15 @@ def compare(
             counted = stream.scored[first:stop]
             P, y = rows[counted], stream.y[first:stop][counted].astype(np.intp)
             found = scores.add_checked(P, y)
-            best.append(found.best.astype(np.int32))
+            hits.append(found.hits)
             losses.append(found.losses)
             progress(len(rows))
             first = stop
-        likeliest = np.concatenate(best)
         yield Outcome(
             rival.name,
             rival.needs,
             scores,
-            likeliest,
-            likeliest == labels,
+            np.concatenate(hits),
             np.concatenate(losses),
             1e6 * spent / len(stream.P),
         )
