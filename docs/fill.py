@@ -98,7 +98,8 @@ FEATURES = {
     "corrected rows in a file": ("output", "replay"),
     "a snapshot to begin with": ("classes_from_file", "server topics"),
     "Avro": ("format avro", "pipe topics"),
-    "Protobuf, JSON Schema": ("format protobuf", "topics"),
+    "Protobuf": ("format protobuf", "topics"),
+    "JSON Schema": ("format json-schema", "topics"),
 }
 """What pages call a setting or option that not all kinds of rows have, its name in
 `stream_can.row_kinds.RowKind.has`, and the places that there are for it."""

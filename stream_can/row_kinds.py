@@ -105,8 +105,8 @@ def refuse_others(
     place
         Where they are played, see `RowKind.has`.
     given
-        Settings and options by name; None, False and an empty table are not given, and names that
-        no kind has are passed over.
+        Settings and options by name; None, False, and an empty table or list are not given. Names
+        that no kind has are passed over.
     written
         How an option is written.
     """
@@ -120,7 +120,9 @@ def refuse_others(
     known = frozenset().union(*(has[place] for has in played if place in has))
     for name in sorted(known & given.keys() - kind.has[place]):
         value = given[name]
-        if not (value is None or value is False or (isinstance(value, Mapping) and not value)):
+        if not (
+            value is None or value is False or (isinstance(value, Mapping | list) and not value)
+        ):
             raise ValueError(f"{written(name)}: not of {kind.described}; leave it out")
 
 

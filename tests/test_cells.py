@@ -52,6 +52,7 @@ GIVEN: dict[str, dict[str, Any]] = {
         "protobuf_descriptor": "x.desc",
         "protobuf_message": "M",
     },
+    "format json-schema": {"format": "json-schema", "schema_registry": "http://h:1"},
     "validation": {"validation": "validation.jsonl"},
     "against": {"against": "batch-can"},
     "output": {"output": "corrected.jsonl"},
@@ -77,7 +78,7 @@ def play(kind: str, place: str, given: dict[str, Any]) -> str:
             settings = of(
                 **{"application_id": "a", "classes": classes, "rows": kind, **more, **given}
             )
-            if "protobuf_descriptor" not in given:
+            if given.get("format") not in ("protobuf", "json-schema"):  # these ask a registry
                 (start_of if place == "topics" else start_of_server)(settings)
         except (ValueError, SettingsError) as error:
             return str(error)

@@ -12,9 +12,9 @@ from stream_can.method.settings import SETTINGS
 __all__ = ["KIND", "DenseKind"]
 
 OPTIONS = frozenset({
-    "against", "classes", "classes_from_file", "format avro", "format protobuf", "model", "models",
-    "normalise always", "output", "train_counts", "try_label_noise", "try_segments", "validation",
-    "version",
+    "against", "classes", "classes_from_file", "format avro", "format json-schema",
+    "format protobuf", "model", "models", "normalise always", "output", "train_counts",
+    "try_label_noise", "try_segments", "validation", "version",
 })  # fmt: skip
 """What not all kinds of rows have, besides settings of the corrector."""
 
