@@ -42,7 +42,7 @@ def infer(server, **tensor):
     [
         ({"shape": [12_000_000, 0], "data": []}, "expected [rows, classes]"),
         ({"shape": [0, 3], "data": []}, "expected [rows, classes]"),
-        ({"shape": [10_001, 3], "data": [1, 0, 0] * 10_001}, "10000 rows at most"),
+        ({"shape": [10_001, 3], "data": [1, 0, 0] * 10_001}, "10,000 rows at most"),
         ({"datatype": "FP32", "data": [1e300, 0, 0]}, "not finite in FP32"),
     ],
 )
