@@ -47,6 +47,7 @@ from stream_can.kafka.state import (
     corrector_key,
     header_of,
     memory_key,
+    number_in,
 )
 from stream_can.kafka.stored import newest_index, newest_state
 from stream_can.kafka.topics import topics_of
@@ -428,6 +429,9 @@ class Learns:
         try:
             batch = read_sent(record.value or b"")
             self._fresh.require_sent(batch)
+            said = header_of(record.headers, NEXT_HEADER)
+            if said is not None and number_in(record.headers, NEXT_HEADER) is None:
+                raise SnapshotMismatch(f"header {NEXT_HEADER}: {said[:80]!r}, expected an offset")
         except SnapshotMismatch as error:
             self.left_out += 1
             self.metrics.left_out()
@@ -540,17 +544,15 @@ class Learns:
                     continue
                 batch = self._batch(record, learning.mark)
                 if batch is None:
-                    by = header_of(record.headers, STATE_HEADER) or ""
-                    newer |= by.isdigit() and int(by) > self.number
+                    by = number_in(record.headers, STATE_HEADER)
+                    newer |= by is not None and by > self.number
                     self.foreign += 1
                     continue
                 self._rows += len(batch)
                 known = batch.times[~np.isnan(batch.times)]
                 when = float(np.median(known)) if len(known) else math.nan
-                at = header_of(record.headers, NEXT_HEADER)
-                sent = SentRecord(
-                    record.offset, batch, size_of(record), None if at is None else int(at)
-                )
+                at = number_in(record.headers, NEXT_HEADER)
+                sent = SentRecord(record.offset, batch, size_of(record), at)
                 queue.add(-math.inf if math.isnan(when) else when, len(batch), sent)
         if newer:
             newest = newest_index(self.client.readers, self.state_topic)

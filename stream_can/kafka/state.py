@@ -7,6 +7,7 @@ the offset of its index, which comes last.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -37,6 +38,7 @@ __all__ = [
     "header_of",
     "headers_by",
     "memory_key",
+    "number_in",
     "read_index",
     "read_memory",
 ]  # fmt: skip
@@ -225,3 +227,9 @@ def header_of(headers: Sequence[tuple[str, bytes | None]], name: str) -> str | N
     found: Mapping[str, bytes | None] = dict(headers)
     value = found.get(name)
     return None if value is None else value.decode(errors="replace")
+
+
+def number_in(headers: Sequence[tuple[str, bytes | None]], name: str) -> int | None:
+    """Number or offset in a header; None where it is missing, or is none below 10^18."""
+    text = header_of(headers, name)
+    return int(text) if text is not None and re.fullmatch("[0-9]{1,18}", text) else None

@@ -106,6 +106,9 @@ class ListedForms:
         Whether classes are numbers, which are text as the keys of a JSON object.
     """
 
+    m = 0
+    """Number of declared classes."""
+
     def __init__(self, *, numbered: bool) -> None:
         self._numbered = numbered
         self.names_size = 0

@@ -22,7 +22,7 @@ from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.correcting import Work
 from stream_can.kafka.engine import States
-from stream_can.kafka.state import MARK_HEADER
+from stream_can.kafka.state import MARK_HEADER, NEXT_HEADER, STATE_HEADER
 from stream_can.learner import read_sent
 from tests.kafka.broker.broker import Broker, Served
 from tests.kafka.recorder import Records
@@ -312,12 +312,20 @@ def test_batches_that_cannot_be_played_are_left_out(broker: Served) -> None:
     nonsense.lanes[0].rows[:] = np.nan
     wrong.append(nonsense.to_bytes())
     produce(app.servers, [(f"{app.id}-sent", 0, None, value, headers, STAMP) for value in wrong])
+    nexts = [b"", b"\xff\xff", b"-1", b"1.5", "\u00b2".encode(), b"9" * 24, b"9" * 5000]
+    produce(app.servers, [
+        (f"{app.id}-sent", 0, None, good.part(0, 1).to_bytes(),
+         [*headers, (NEXT_HEADER, value)], STAMP)
+        for value in nexts
+    ])  # fmt: skip
+    others = [(MARK_HEADER, b"another"), (STATE_HEADER, "\u00b2".encode())]
+    produce(app.servers, [(f"{app.id}-sent", 0, None, first.value, others, STAMP)])
     fill(app, 50, seed=1, first=50)
     caught_up(app, running)
     assert running.corrector().n_labels == 100
     role = running.worker.learns
     assert role is not None
-    assert role.left_out == len(wrong)
+    assert role.left_out == len(wrong) + len(nexts)
     running.stop()
     again = app.worker()
     assert again.learning().learner.waiting == 100

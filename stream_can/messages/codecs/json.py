@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
 from stream_can.messages.codecs.codec import ASKED, REST, SET
+from stream_can.messages.counting import elements
 from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore, Listed, ListedForms
 from stream_can.messages.numbers import array_texts, read_array
 
@@ -38,6 +39,8 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 OBJECT = '; put the list into one: {"id": ..., "probs": [...]}'
 NESTED = "; a list of rows: a message has one row, so give its first"
 """Advice for common outputs of classifiers."""
+MANY = 10_000
+"""Probabilities of a row beyond its classes that are read, to say how many there are."""
 
 
 class JsonCodec:
@@ -119,6 +122,9 @@ class JsonCodec:
         return found
 
     def _read(self, original: Raw, forms: Forms | ListedForms, where: str) -> Any:
+        most = forms.m + MANY
+        if elements(original, most) > most:  # before an object is made of each
+            raise BadMessage(f"{where}: over {most:,} probabilities")
         try:
             probs = _read_probs(original)
         except UNREADABLE as error:
