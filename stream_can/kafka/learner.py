@@ -540,7 +540,8 @@ class Learns:
             queue = self._queues[topic, p]
             for record in records:
                 if topic != self.settings.sent_topic:
-                    queue.add(record.timestamp / 1000, 0, record)
+                    # A clock that is ahead holds back no label behind it.
+                    queue.add(min(record.timestamp / 1000, time.time()), 0, record)
                     continue
                 batch = self._batch(record, learning.mark)
                 if batch is None:

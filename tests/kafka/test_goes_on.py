@@ -376,6 +376,28 @@ def test_wrong_clocks_cost_their_own_rows_alone(broker: Served) -> None:
     assert outage(app, lambda i: 300 if i % 125 == 7 else 0) <= 0
 
 
+def test_a_label_whose_clock_is_ahead_holds_back_none(broker: Served) -> None:
+    """Before, those behind it in its partition waited for rows as late as it said: as long as rows
+    kept coming, five minutes."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    running, rng, sent = app.worker(), random.Random(0), 0
+
+    def learned_while_rows_come() -> bool:
+        nonlocal sent
+        predictions, labels, now = [], [], int(1000 * time.time())
+        for i in range(sent, sent + 20):
+            key, value, truth = app.predict(rng, i)
+            predictions.append((app.given["input"], 0, key, value, [], now))
+            at = now + 300_000 * (i == 0)
+            labels.append((app.given["labels"], 0, key, label(truth), [], at))
+        sent += 20
+        produce(app.servers, predictions, labels)
+        return running.n_labels() > 100
+
+    wait("learned while rows come", learned_while_rows_come)
+    running.stop()
+
+
 def test_the_end_of_a_transaction_is_no_record_to_wait_for(broker: Served) -> None:
     """Whoever writes the input in transactions leaves an offset behind the last row that no row
     has. Before, labels waited for what comes there: 0 of 50 were learned after 101 s."""
