@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stream_can.learner.kinds import Given, Id, JoinedLabel, Judged, Kind, Reason, Unscored
 from stream_can.learner.recent import Recent, forget, keep, settle
 from stream_can.method.asking import LabelRequests
+from stream_can.method.receipts import TAIL
 
 __all__ = [
     "ONLY",
@@ -20,6 +24,7 @@ __all__ = [
     "Taught",
     "most_bytes",
     "predecessor",
+    "rows_of",
 ]
 
 Name = tuple[str | None, str | None]
@@ -51,6 +56,17 @@ class Taught(NamedTuple):
     """Time of the label in seconds, where given."""
     n: int = 1
     """Number of labels: several that were held for it are learned as one."""
+
+
+def rows_of(
+    taught: Sequence[Taught], m: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32]]:
+    """Rows and sent rows of predictions of m declared classes, shape (n, m), and the ends of their
+    receipts."""
+    blobs = b"".join([one.prediction.blob for one in taught])
+    data = np.frombuffer(blobs, "<f4").reshape(len(taught), -1)
+    both = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
+    return both[:, :m], both[:, m:], data[:, -TAIL:]
 
 
 class Explained(NamedTuple):

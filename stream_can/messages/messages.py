@@ -108,6 +108,8 @@ class Messages:
         Names of the declared columns; see ``stream_can.messages.columns``.
     formats
         Formats of the messages.
+    numbering
+        What numbers the classes of rows as they appear, where they are not declared.
 
     Raises
     ------
@@ -139,7 +141,9 @@ class Messages:
         train: NDArray[np.float64] | None = None,
         columns: Sequence[str] = (),
         formats: Formats = JSON,
+        numbering: Any = None,
     ) -> None:
+        self.numbering = numbering
         self.classes, self.fields = tuple(classes), fields or Fields()
         self.predictions, self.labels = formats
         self._open, self._probs = self.predictions.open, self.predictions.probs
@@ -481,10 +485,8 @@ def messages_of(
     numbering
         What numbers the classes of rows as they appear, where they are not declared.
     """
-    found: Messages = part(rows, "messages").messages(
-        classes, fields, train, columns, formats, numbering
-    )
-    return found
+    of_kind: type[Messages] = part(rows, "messages").MESSAGES
+    return of_kind(classes, fields, train, columns, formats, numbering)
 
 
 def _plain(name: str) -> bytes | None:

@@ -10,21 +10,9 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.messages.messages import BadMessage, Fields, Formats, Messages, Numbering
+from stream_can.messages.messages import BadMessage, Messages
 
-__all__ = ["MultiLabelMessages", "messages"]
-
-
-def messages(
-    classes: Sequence[Any],
-    fields: Fields | None,
-    train: NDArray[np.float64] | None,
-    columns: Sequence[str],
-    formats: Formats,
-    numbering: Numbering | None,
-) -> MultiLabelMessages:
-    """See :func:`stream_can.messages.messages.messages_of`."""
-    return MultiLabelMessages(classes, fields, train, columns, formats)
+__all__ = ["MESSAGES", "MultiLabelMessages"]
 
 
 class MultiLabelMessages(Messages):
@@ -79,3 +67,6 @@ def _bad_scores(P: NDArray[np.float64], labels: Sequence[Any]) -> dict[int, str]
         i: f"the score of label {labels[columns[i]]!r} is {P[i, columns[i]]}, expected 0 to 1"
         for i in np.flatnonzero(outside.any(axis=1)).tolist()
     }
+
+
+MESSAGES = MultiLabelMessages

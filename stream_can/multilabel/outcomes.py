@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.column_scores import HITS, LOSSES
-from stream_can.learner.lane import Taught
-from stream_can.method.receipts import TAIL
+from stream_can.learner.lane import Taught, rows_of
 from stream_can.scores import log_losses
 
 __all__ = ["outcomes_of"]
@@ -25,15 +24,12 @@ def outcomes_of(
     taught: Sequence[Taught], m: int
 ) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.float32]]:
     """See `stream_can.app.tally.OutcomesOf`."""
-    n = len(taught)
-    data = np.frombuffer(b"".join([one.prediction.blob for one in taught]), "<f4").reshape(n, -1)
-    both = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
-    raw, sent = both[:, :m], both[:, m:]
-    Y = np.frombuffer(b"".join([one.prediction.known for one in taught]), np.int8).reshape(n, m)
+    raw, sent, tails = rows_of(taught, m)
+    Y = np.frombuffer(b"".join([one.prediction.known for one in taught]), np.int8).reshape(-1, m)
     known, there = Y >= 0, Y == 1
-    n_known, found = np.maximum(known.sum(axis=1), 1), np.zeros((n, 6))
+    n_known, found = np.maximum(known.sum(axis=1), 1), np.zeros((len(Y), 6))
     for side, P in enumerate((raw, sent)):
         right = ((P >= 0.5) == there) & known
         found[:, HITS + side] = right.sum(axis=1) / n_known
         found[:, LOSSES + side] = (log_losses(np.where(there, P, 1 - P)) * known).sum(axis=1)
-    return found, sent, np.empty(0, np.int64), data[:, -TAIL:]
+    return found, sent, np.empty(0, np.int64), tails

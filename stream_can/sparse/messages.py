@@ -5,51 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from msgspec import Raw
-from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.messages.codecs.codec import Codec, Prediction
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.forms import Forms, ListedForms
-from stream_can.messages.messages import BadMessage, Fields, Formats, Messages, Numbering
+from stream_can.messages.messages import BadMessage, Messages, Numbering
 from stream_can.sparse.corrector import shortened
 from stream_can.sparse.loop import MOST_LISTED
 
-__all__ = ["SparseMessages", "messages"]
-
-
-def messages(
-    classes: Sequence[Any],
-    fields: Fields | None,
-    train: NDArray[np.float64] | None,
-    columns: Sequence[str],
-    formats: Formats,
-    numbering: Numbering | None,
-) -> SparseMessages:
-    """See :func:`stream_can.messages.messages.messages_of`."""
-    assert numbering is not None, "classes that are not declared are numbered"
-    return SparseMessages(fields, numbering)
+__all__ = ["MESSAGES", "SparseMessages"]
 
 
 class SparseMessages(Messages):
-    """Messages in JSON whose rows name the likeliest classes.
-
-    Parameters
-    ----------
-    fields
-        Fields of the messages.
-    numbering
-        What numbers the classes as they appear.
-    """
+    """Messages in JSON whose rows name the likeliest classes, which are numbered as they appear."""
 
     may_be_ordinary = False
 
-    def __init__(self, fields: Fields | None, numbering: Numbering) -> None:
-        super().__init__((), fields)
-        self.numbering = numbering
-        self._sparse_forms = ListedForms(numbered=numbering.numbered)
+    numbering: Numbering
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._sparse_forms = ListedForms(numbered=self.numbering.numbered)
         self._row = self._sparse_row
 
     @property
@@ -105,3 +83,6 @@ class SparseMessages(Messages):
     def rows_of(self, rows: Sequence[Any]) -> tuple[Any, dict[int, str], int]:
         """The parsed rows, which were checked when they were numbered."""
         return rows, {}, 0
+
+
+MESSAGES = SparseMessages

@@ -120,9 +120,7 @@ def ordinal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kind in the table, and its modules where the table says."""
     parts = {
         "kind": SimpleNamespace(KIND=OrdinalKind()),
-        "messages": SimpleNamespace(
-            messages=lambda *args: OrdinalMessages(*args[:-1])  # all classes are declared
-        ),
+        "messages": SimpleNamespace(MESSAGES=OrdinalMessages),
         "start": SimpleNamespace(start=lambda settings, formats: OrdinalStart(settings)),
         "outcomes": outcomes,
         "about": about,

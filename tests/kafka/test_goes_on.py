@@ -229,27 +229,33 @@ def test_a_topic_that_is_made_again_while_one_takes_over(
     records.stop()
 
 
+def stands_still(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> threading.Event:
+    """Wait until a method is called, which then waits until the event that is returned is set."""
+    stands, goes_on, called = threading.Event(), threading.Event(), getattr(owner, name)
+
+    def late(*args: Any) -> Any:
+        stands.set()
+        goes_on.wait()
+        return called(*args)
+
+    monkeypatch.setattr(owner, name, late)
+    wait("it stands still", stands.is_set)
+    return goes_on
+
+
 def test_a_topic_that_is_made_again_between_two_polls(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And holds more by then than had been read of the old one. Before, what lies before that
     offset was skipped."""
     app = App(own_broker.bootstrap_servers)
-    topic, poll = f"{app.id}-labels", Assigned.poll
+    topic = f"{app.id}-labels"
     records = Records(app.servers, [topic])
     fill(app, 100)
     running = app.worker()
     caught_up(app, running)
     app.close()
-    stands, goes_on = threading.Event(), threading.Event()
-
-    def late(reader: Assigned, wait_ms: int) -> Any:
-        stands.set()
-        goes_on.wait()
-        return poll(reader, wait_ms)
-
-    monkeypatch.setattr(Assigned, "poll", late)
-    wait("it stands still", stands.is_set)
+    goes_on = stands_still(monkeypatch, Assigned, "poll")
     records.make_again(topic, {"retention.ms": "-1"}, 2)
     fill(app, 200, seed=1, first=100)
     goes_on.set()
@@ -265,21 +271,13 @@ def test_an_input_that_is_made_again_between_two_polls(
     """And holds more by then than had been read of the old one. Before, what lies before that
     offset was never corrected."""
     app = App(own_broker.bootstrap_servers)
-    topic, step = app.given["input"], Work.step
+    topic = app.given["input"]
     records = Records(app.servers, [topic])
     fill(app, 100)
     running = app.worker()
     caught_up(app, running)
     app.close()
-    stands, goes_on = threading.Event(), threading.Event()
-
-    def late(work: Work, wait_ms: int) -> None:
-        stands.set()
-        goes_on.wait()
-        step(work, wait_ms)
-
-    monkeypatch.setattr(Work, "step", late)
-    wait("it stands still", stands.is_set)
+    goes_on = stands_still(monkeypatch, Work, "step")
     records.make_again(topic, {"retention.ms": "-1"}, 2)
     fill(app, 200, seed=1, first=100)
     goes_on.set()
