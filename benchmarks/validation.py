@@ -2,6 +2,7 @@
 
     python benchmarks/validation.py FOLDER
     python benchmarks/validation.py FOLDER --stretches    # the worst 500 and 2,000 rows of each
+    python benchmarks/validation.py FOLDER --jumps        # class mixes that jump far
 
 FOLDER holds .npz files with probs (n, m), labels (n,), train_counts (m,) and, in some, val_probs
 and val_labels; a file without them uses those of the file whose name is its own up to the last
@@ -28,6 +29,13 @@ STRETCHES = (500, 2000)
 HALF = "of a random half of the classes"
 LEAST_SURE = "of the least sure 10%"
 WRONG = "of wrong predictions"
+WAYS: list[tuple[str, dict[str, Any]]] = [  # options of `play`
+    ("every label", {}),
+    ("1 in 20", {"labels": "5%"}),
+    ("1,000 late", {"delay": 1000}),
+    ("`fit`, no label", {"fit": True, "labels": "0%"}),
+    ("`fit`, every label", {"fit": True}),
+]
 
 
 def load(file: Path) -> dict[str, np.ndarray] | None:
@@ -128,25 +136,54 @@ def worst(changed: np.ndarray, n: int) -> float:
 def stretches(folder: str) -> None:
     """The worst 500 / 2,000 scored rows in a row of each stream against the rows as they came, in
     points and, of a stretch of its own, in nats."""
-    ways: list[tuple[str, dict[str, Any]]] = [
-        ("every label", {}),
-        ("1 in 20", {"labels": "5%"}),
-        ("1,000 late", {"delay": 1000}),
-        ("`fit`, no label", {"fit": True, "labels": "0%"}),
-        ("`fit`, every label", {"fit": True}),
-    ]
-    print("| stream | " + " | ".join(way for way, _ in ways) + " |")
-    print("|---" * (1 + len(ways)) + "|")
+    print("| stream | " + " | ".join(way for way, _ in WAYS) + " |")
+    print("|---" * (1 + len(WAYS)) + "|")
     for file in sorted(Path(folder).glob("*.npz")):
         if not (data := load(file)):
             continue
         cells = []
-        for _, options in ways:
+        for _, options in WAYS:
             played = play(data, **options)
             points = " / ".join(f"{100 * worst(played.hits, n):+.1f}" for n in STRETCHES)
             nats = " / ".join(f"{-worst(-played.losses, n):+.3f}" for n in STRETCHES)
             cells.append(f"{points}, {nats}")
         print(f"| {file.stem} | " + " | ".join(cells) + " |", flush=True)
+
+
+def jump(data: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """A stream as long as this one, of its rows drawn again: each half has a class mix of its own,
+    drawn from a Dirichlet distribution of 0.3."""
+    rng = np.random.default_rng(seed)
+    y, m = data["labels"], data["probs"].shape[1]
+    drawn = []
+    for n in (len(y) // 2, len(y) - len(y) // 2):
+        mix = rng.dirichlet(np.full(m, 0.3))[y] / np.bincount(y, minlength=m)[y]
+        drawn.append(rng.choice(len(y), n, p=mix / mix.sum()))
+    at = np.concatenate(drawn)
+    return data | {"probs": data["probs"][at], "labels": y[at]}
+
+
+def jumps(folder: str, seeds: int = 4) -> None:
+    """All rows, and the worst 500 scored rows in a row, of streams whose class mix jumps."""
+    named = {file.stem: data for file in sorted(Path(folder).glob("*.npz")) if (data := load(file))}
+    still = [data for name, data in named.items() if not name.endswith(("_drift", "_jump"))]
+    made = [jump(data, seed) for data in still for seed in range(seeds)]
+    print(
+        f"{len(made)} jumps of {len(still)} streams\n\n| labels | accuracy (points) mean / worst "
+        "| log loss mean / worst | worst 500, points mean / worst | worst 500, nats mean / worst |"
+    )
+    print("|---" * 5 + "|")
+    for way, options in WAYS:
+        of_all, of_worst = [], []
+        for data in made:
+            played = play(data, **options)
+            of_all.append((100 * played.hits.mean(), played.losses.mean()))
+            of_worst.append((100 * worst(played.hits, 500), -worst(-played.losses, 500)))
+        cells = []
+        for points, nats in (np.array(of_all).T, np.array(of_worst).T):
+            cells.append(f"{points.mean():+.2f} / {points.min():+.2f}")
+            cells.append(f"{nats.mean():+.3f} / {nats.max():+.3f}")
+        print(f"| {way} | " + " | ".join(cells) + " |", flush=True)
 
 
 def summary(rows: list[tuple[float, float]]) -> str:
@@ -198,7 +235,10 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    arguments = [one for one in sys.argv[1:] if one != "--stretches"]
-    if len(arguments) != 1:
+    tables = {"--stretches": stretches, "--jumps": jumps}
+    wanted = [tables[word] for word in sys.argv[1:] if word in tables] or [main]
+    folders = [word for word in sys.argv[1:] if word not in tables]
+    if len(folders) != 1:
         sys.exit(__doc__)
-    (stretches if "--stretches" in sys.argv else main)(arguments[0])
+    for table in wanted:
+        table(folders[0])

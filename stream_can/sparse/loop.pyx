@@ -207,7 +207,8 @@ cdef struct Row:
     const int *ids
     double p[WIDTH]     # behind the k classes comes the rest, in all of these
     double x[WIDTH]
-    double f1[WIDTH]
+    double y[WIDTH]     # x - f2
+    double f1[WIDTH]    # f1 - f2 of the method
     double f2[WIDTH]
     double share[WIDTH]     # m q_train
     double q[WIDTH]
@@ -379,6 +380,8 @@ cdef class Model:
                 row.any_silent |= row.silent[i]
         log_mean(row.work, log((of.rows + self.m) / self.m), row.f1, k)
         row.f1[k] = row.f2[k] = 0
+        for i in range(k):
+            row.f1[i] -= row.f2[i]
         row.share[k] = 1
         if of.untrained == 0:
             for i in range(k):
@@ -423,11 +426,13 @@ cdef class Model:
         cdef int i, j, s, n = row.width, k = row.k
         times(row.x, exp(of.temperature[0]), row.r[0], n)
         row.r[0][k] += log_rest
+        for i in range(n):
+            row.y[i] = row.x[i] - row.f2[i]
         row.c[0][k], row.c[1][k] = of.vector[3] + log_rest, of.matrix[3] + log_rest
-        combine(row.x, row.f1, row.f2, row.c[0], exp(of.vector[0]), of.vector[1], of.vector[2],
+        combine(row.y, row.f1, row.f2, row.c[0], exp(of.vector[0]), of.vector[1], 1 + of.vector[2],
                 row.r[1], n)
         z = row.r[2]
-        combine(row.x, row.f1, row.f2, row.c[1], exp(of.matrix[0]), of.matrix[1], of.matrix[2],
+        combine(row.y, row.f1, row.f2, row.c[1], exp(of.matrix[0]), of.matrix[1], 1 + of.matrix[2],
                 z, n)
         for j in range(row.n_top):
             block = row.blocks[j]
@@ -726,8 +731,10 @@ cdef class Model:
         """Take a Newton step of log b, or of log b, t1, t2 and e."""
         cdef Row *row = &self.row
         cdef int n = row.width
-        times(row.x, exp(u[0]), row.F, n)
-        if n_u > 1:
+        if n_u == 1:
+            times(row.x, exp(u[0]), row.F, n)
+        else:
+            times(row.y, exp(u[0]), row.F, n)
             memcpy(row.F + n, row.f1, n * sizeof(double))
             memcpy(row.F + 2 * n, row.f2, n * sizeof(double))
             self.mark_rest(row.F + 3 * n)

@@ -111,12 +111,12 @@ class OracleSparse:
         return [(int(ids[j]), max(p[j], 0.01 / self.m) ** 0.25) for j in J]
 
     def features(self, ids, p, R):
-        """x, f1, f2 and what marks the rest: (4, k + 1)."""
+        """x, f1 - f2, f2 and what marks the rest: (4, k + 1)."""
         m, n_rest = self.m, self.m - len(ids)
         x = np.log(np.maximum(np.append(p, R / n_rest if n_rest else 0.0), 0.01 / m))
         f1 = np.append(np.log((self.M[ids] + 1) * m / (self.N + m)), 0.0)
         f2 = np.append(np.log(m * self.q_train[ids]), 0.0)
-        return np.array([x, f1, f2, np.append(np.zeros(len(ids)), 1.0)])
+        return np.array([x, f1 - f2, f2, np.append(np.zeros(len(ids)), 1.0)])
 
     def base(self, name, ids, p, R):
         """softmax(b x + ..., b x_R + log n_r + ...)."""
@@ -124,7 +124,7 @@ class OracleSparse:
         F = self.features(ids, p, R)
         z = math.exp(u[0]) * F[0]
         if name != "temperature":
-            z = z + u[1:] @ F[1:]
+            z = F[2] + math.exp(u[0]) * (F[0] - F[2]) + u[1:] @ F[1:]
             z[:-1] += np.where(self.silent(ids), 0.0, self.c[name][ids])
         if name == "matrix":
             for j, w in self.speakers(ids, p):
@@ -285,6 +285,7 @@ class OracleSparse:
             (self.matrix, paths[2]),
         ):
             mine = F[: len(base.u)].copy()
+            mine[0] -= F[2] if len(mine) > 1 else 0  # temperature is not centred
             mine[0] *= math.exp(base.u[0])
             base.learn(mine, r, entry)
         for name, r in (("vector", paths[1]), ("matrix", paths[2])):
