@@ -272,7 +272,7 @@ def test_labels_that_were_taken_leave_nothing_behind():
     for i in range(3000):
         assert learner.label(i, "a", time=0.0) == "held"
         learner.correct(i, [0.2, 0.3, 0.5], time=0.0)
-    assert len(learner._held._due) <= 1001
+    assert len(learner._joining.held._due) <= 1001
     assert learner.scores[None, None][0].n == 3000
 
 
@@ -550,7 +550,7 @@ def test_models_of_other_classes_learn_as_if_alone(data):
         elif kind == "label":  # of all that predicted the id and have the class
             holds = [
                 (model, one) for model, one in alone.items()
-                if any(ids[0] in lane.recent for lane in one._lanes.values())
+                if any(ids[0] in lane.recent for lane in one._memory.lanes.by_name.values())
             ]  # fmt: skip
             knows = [one for model, one in holds if y in classes[model]]
             if knows:
@@ -696,7 +696,7 @@ def test_the_model_that_was_silent_longest_is_dropped():
         assert Learner.from_bytes(learner.to_bytes()).to_bytes() == learner.to_bytes()
         if turn % 4 == 0:
             state, since, batches = learner.state(), [], batches + [one.sent for one in since]
-    assert learner.waiting == len(learner._order) < 36
+    assert learner.waiting == len(learner._memory.order) < 36
     with pytest.raises(ValueError, match="max_lanes"):
         Learner(Corrector(3), max_lanes=0)
 
@@ -723,10 +723,10 @@ def test_very_many_models_leave_a_state_small():
             one.label(f"{i}", y, model=model)
         if i % 500 == 0:
             learner.state()
-    assert sum(len(lane.pending) for lane in other._lanes.values()) == 3000
+    assert sum(len(lane.pending) for lane in other._memory.lanes.by_name.values()) == 3000
     state = learner.state(without=learner.models)
     assert len(zlib.compress(state.memory, 1)) < 600 * 300  # of 2 kB and more
-    assert sum(len(lane.pending) for lane in learner._lanes.values()) == 0
+    assert sum(len(lane.pending) for lane in learner._memory.lanes.by_name.values()) == 0
     for name, both in other.scores.items():
         for mine, its in zip(learner.scores[name], both, strict=True):
             assert (mine.n, mine.accuracy) == (its.n, its.accuracy)

@@ -11,7 +11,8 @@ from stream_can.app.reader import Array, Classes
 from stream_can.app.start import NO_CLASSES
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import Name, most_bytes
-from stream_can.learner.learner import Learner, adapter_of
+from stream_can.learner.lanes import adapter_of
+from stream_can.learner.learner import Learner
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
 from stream_can.row_kinds import kind_of

@@ -13,7 +13,7 @@ from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.learner import LateLabel
 from stream_can.learner.kinds import Id, Reason
 from stream_can.learner.lane import ONLY, Name
-from stream_can.learner.learner import is_of
+from stream_can.learner.lanes import is_of
 from stream_can.learner.recent import LONGEST_ID
 from stream_can.messages.columns import Table, table
 from stream_can.messages.fields import Fields

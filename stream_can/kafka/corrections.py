@@ -21,7 +21,7 @@ from stream_can.kafka.state import STATE_HEADER, Index
 from stream_can.learner import saved
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import ONLY, Name, predecessor
-from stream_can.learner.learner import adapter_of
+from stream_can.learner.lanes import adapter_of
 from stream_can.learner.sent import SentBatch, SentLane
 from stream_can.messages.columns import Table
 from stream_can.messages.fields import Fields

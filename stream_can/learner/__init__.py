@@ -1,10 +1,11 @@
 """A corrector with memory: predictions are kept under their ids until their labels arrive."""
 
+from stream_can.learner.inspection import Live
 from stream_can.learner.lane import Taught
 from stream_can.learner.late import LateLabel
-from stream_can.learner.learner import Corrected, Live
 from stream_can.learner.learner import Learner as Learner
 from stream_can.learner.order import in_order
+from stream_can.learner.playing import Corrected
 from stream_can.learner.recent import Recent
 from stream_can.learner.saved import State
 from stream_can.learner.sent import (

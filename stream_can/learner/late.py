@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from stream_can.learner.kinds import Id
+from stream_can.learner.kinds import Given, Id
 from stream_can.learner.lane import Name
 from stream_can.learner.recent import length_of
 
-__all__ = ["Held", "HeldLabels", "LateLabel", "LoneLabels", "hash_of"]
+__all__ = ["CheckedLabel", "Held", "HeldLabels", "LateLabel", "LoneLabels", "hash_of"]
 
 MOST_HELD = 100_000
 """Maximum number of held labels; beyond it the oldest is released."""
@@ -62,6 +62,17 @@ class LateLabel(msgspec.Struct, gc=False):
     version: str | None = None
     time: float | None = None
     """Time of the label in seconds."""
+
+
+class CheckedLabel(msgspec.Struct, gc=False):
+    """A label of a call, checked and in the adapter's terms."""
+
+    late: LateLabel
+    y: Any
+    row: bytes | None
+    given: Given | None
+    told: Any
+    """The label as a snapshot stores it."""
 
 
 class Held(msgspec.Struct, array_like=True):

@@ -1,0 +1,213 @@
+"""Playing: the rows of a call and the labels between them, in stream order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.learner.events import portable
+from stream_can.learner.joining import Joining, Outcome
+from stream_can.learner.kinds import Id, Reason
+from stream_can.learner.lane import ONLY, Call, Lane, Name, Taught
+from stream_can.learner.late import CheckedLabel, LateLabel
+from stream_can.learner.memory import Memory
+from stream_can.learner.recent import Recent, begin, check_ids, check_times
+
+__all__ = ["Corrected", "Playing"]
+
+Array = NDArray[np.float64]
+
+
+class Corrected(NamedTuple):
+    """Results of rows and labels."""
+
+    rows: Array
+    """Corrected rows, shape (n, m)."""
+    sets: list[list[Any]] | None
+    """Names of the classes in each row's prediction set, the likeliest first; of several labels
+    those decided on, see `MultiLabelCorrector.decide`; None where the corrector makes none."""
+    asked: list[Reason | None]
+    """Why the label of each row is requested, "random" or "margin"; None where it is not."""
+    outcomes: list[Outcome]
+    """Outcome of each label, see :meth:`Learner.label`."""
+    taught: list[Taught]
+    """The predictions with which labels were learned, for statistics."""
+    explained: Sequence[Any] = ()
+    """What explains the rows, where asked for, see :meth:`Learner.play`."""
+
+
+class CallRows(NamedTuple):
+    """Rows of a call, before they are corrected."""
+
+    ids: list[Id | None]
+    name: Name
+    """Model and version of all of them, where ``names`` is None."""
+    names: Sequence[Name] | None
+    """Model and version of each."""
+    times: Sequence[float | None] | None
+    begun: list[Recent]
+    """Predictions of those that were processed."""
+
+
+class Playing:
+    """Correct rows and learn labels between them.
+
+    Parameters
+    ----------
+    memory
+        The recent predictions.
+    joining
+        Their labels.
+    """
+
+    def __init__(self, memory: Memory, joining: Joining) -> None:
+        self.memory, self.lanes, self.joining = memory, memory.lanes, joining
+
+    def play(
+        self,
+        ids: list[Id | None],
+        P: Any,
+        labels: Sequence[LateLabel] = (),
+        columns: Mapping[str, Sequence[Any]] | None = None,
+        names: Sequence[Name] | Name | None = ONLY,
+        times: Sequence[float | None] | None = None,
+        *,
+        made: NDArray[np.float32] | None = None,
+        explain: Any = None,
+    ) -> Corrected:
+        """Play a call, see :meth:`Learner.play`; ``names`` is of all rows or of each, ``made`` what
+        another corrector made of the rows."""
+        n = len(ids)
+        check_ids(ids)
+        check_times(() if times is None else times)
+        name: Name = names if isinstance(names, tuple) else ONLY
+        each = None if names is None or isinstance(names, tuple) else names
+        for what, given in (("times", times), ("lanes", each)):
+            if given is not None and len(given) != n:
+                raise ValueError(f"{len(given)} {what} for {n} rows")
+        like = self.lanes.kind_of(name)
+        if not like.has_models:
+            used = (name, *(each or ()), *((late.model, late.version) for late in labels))
+            if any(one != ONLY for one in used):
+                raise ValueError(f"model, version: not of {like.described}")
+        if each is not None and self.lanes.mixed:
+            kinds = [self.lanes.kind_of(one) for one in dict.fromkeys(each)]
+            like = kinds[0] if kinds else like
+            if any(kind.classes != like.classes for kind in kinds):
+                raise ValueError("lanes: models of different classes in one call")
+        rows = like.rows(n, P, columns)
+        if made is not None:
+            rows = like.made(rows, made)
+        checked = self.joining.check(labels, n)
+        sets: list[list[Any]] | None = [[]] * n if like.makes_sets else None
+        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [], explain, [], [])
+        try:
+            outcomes = self._process(call, CallRows(ids, name, each, times, []), checked)
+        except BaseException:  # e.g. Ctrl-C: unfinished rows are not kept
+            self.memory.abandon(call)
+            raise
+        return Corrected(call.sent, call.sets, call.asked, outcomes, call.taught, call.explained)
+
+    def _process(self, call: Call, rows: CallRows, labels: list[CheckedLabel]) -> list[Outcome]:
+        """Process rows and labels of a call, in order."""
+        outcomes: list[Outcome] = []
+        n, at, log = call.n, 0, self.memory.log
+        first = 0 if log is None else len(log.rows)
+        if labels and rows.names is None and self._keep_all(call, rows, labels):
+            at = n
+        for k, label in enumerate(labels):
+            if (due := label.late.due) > at:
+                self._process_rows(at, due, call, rows)
+                at = due
+            outcomes.append(self.joining.join(label, k, rows.begun, call))
+            if log is not None:
+                log.labels.append(portable(label, self.lanes, first))
+        self._process_rows(at, n, call, rows)
+        if log is not None:
+            log.rows.extend(rows.begun)
+        for lane in call.active:
+            lane.run(call)
+        return outcomes
+
+    def _keep_all(self, call: Call, rows: CallRows, labels: list[CheckedLabel]) -> bool:
+        """Keep all rows of a call at once, before its labels, where that comes to the same as one
+        after the other: each label finds its prediction, none waits, and nothing has to be dropped.
+        """
+        lane, n, ids = self.lanes.by_name.get(rows.name), call.n, rows.ids
+        if lane is None or n < 2 or len(self.joining.held) or lane.tells or self.lanes.mixed:
+            return False
+        places = {id: i for i, id in enumerate(ids) if id is not None}
+        if len(places) + ids.count(None) != n:
+            return False
+        recent = lane.recent
+        for label in labels:
+            late = label.late
+            place = places.get(late.id) if late.of is None else late.of
+            if place is None:
+                if late.id not in recent:
+                    return False
+            elif place >= late.due:
+                return False
+            if (late.model, late.version) not in (ONLY, rows.name):
+                return False
+        begun = self._begin(0, n, lane, call, rows)
+        if self.memory.size + begun[2] > self.memory.bound:
+            return False
+        self._keep(0, n, lane, call, rows, begun)
+        call.dues.extend(label.late.due for label in labels)
+        return True
+
+    def _process_rows(self, first: int, last: int, call: Call, rows: CallRows) -> None:
+        """Process rows of a call, one run of the same model and version at a time; row by row while
+        labels are held, as one may be its own."""
+        name, names, times = rows.name, rows.names, rows.times
+        while first < last:
+            time = None if times is None else times[first]
+            if time is not None and not math.isnan(time):
+                self.joining.advance(time, call)
+            held = len(self.joining.held) > 0  # none are added in here
+            end = first + 1 if held else last
+            if names is not None:
+                name = names[first]
+                end = next((k for k in range(first + 1, end) if names[k] != name), end)
+            lane = self.memory.lane_of(name, call)
+            self._keep(first, end, lane, call, rows, self._begin(first, end, lane, call, rows))
+            if held:
+                self.joining.take_held(rows.ids[first], lane, rows.begun[-1], call)
+            first = end
+
+    def _begin(
+        self, first: int, last: int, lane: Lane, call: Call, rows: CallRows
+    ) -> tuple[list[Recent], list[Recent], int, float]:
+        """Predictions of rows of one model and version, see `begin`."""
+        kind, numbers = lane.kind, range(first, last)
+        begun: tuple[list[Recent], list[Recent], int, float] = begin(
+            rows.ids, first, last, self.memory.number, lane.collected, lane.serial,
+            kind.width or [kind.width_of(call.rows, i) for i in numbers],
+            [kind.given(call.rows, i) for i in numbers] if kind.columns else None, rows.times,
+        )  # fmt: skip
+        return begun
+
+    def _keep(
+        self,
+        first: int,
+        last: int,
+        lane: Lane,
+        call: Call,
+        rows: CallRows,
+        begun: tuple[list[Recent], list[Recent], int, float],
+    ) -> None:
+        """Keep predictions of rows of one model and version."""
+        call.active[lane] = None
+        entries, named, size, latest = begun
+        if latest > self.joining.clock:
+            self.joining.advance(latest, None)
+        self.memory.number += last - first
+        self.joining.lone.count_early(rows.ids, first, last)
+        rows.begun.extend(entries)
+        lane.predict(range(first, last), entries)
+        self.memory.add(named, size)
