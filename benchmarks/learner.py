@@ -41,11 +41,11 @@ def learner(P, y, batch):
     for at in range(0, len(P), batch):
         old = at - BATCH
         if batch == 1:
-            found.correct(at, P[at])
+            found.process(at, P[at])
             if old >= 0:
                 found.label(old, names[old])
         else:
-            found.correct_many(range(at, at + batch), P[at : at + batch])
+            found.process_many(range(at, at + batch), P[at : at + batch])
             if old >= 0:
                 found.label_many(range(old, at), names[old:at])
 
@@ -79,7 +79,7 @@ def main():
     gc.collect()
     before, found = resident(), Learner(Corrector(m), recent_mb=4096)
     for at in range(0, n, 1000):
-        found.correct_many([f"order-{i}" for i in range(at, at + 1000)], P)
+        found.process_many([f"order-{i}" for i in range(at, at + 1000)], P)
     grown = resident() - before
     print(f"memory of {found.waiting:,} predictions: {grown / 1e6:.0f} MB,"
           f" counted {found.bytes_kept / 1e6:.0f} MB")  # fmt: skip

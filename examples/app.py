@@ -36,13 +36,13 @@ class Service:
         events = self.database.execute("SELECT * FROM events ORDER BY rowid").fetchall()
         for id, probs, label in events:  # after a crash; the same bits again
             if probs is not None:
-                self.learner.correct(id, json.loads(probs))
+                self.learner.process(id, json.loads(probs))
             else:
                 self.learner.label(id, label)
 
     def predict(self, id: str, probs: list[float]) -> list[float]:
         with self.lock, self.database:
-            better = self.learner.correct(id, probs)  # what is refused raises, and is not kept
+            better = self.learner.process(id, probs)  # what is refused raises, and is not kept
             self._keep(id, json.dumps(probs), None)
         return better.tolist()
 

@@ -20,7 +20,7 @@ for number in range(20_000):
     evidence = rng.normal(size=3) + 1.2 * np.eye(3)[truth] + np.log([0.7, 0.2, 0.1])
     p = np.exp(2 * evidence) / np.exp(2 * evidence).sum()
 
-    better = learner.correct(number, p)
+    better = learner.process(number, p)
     if rng.random() < 0.2:  # one label in five ever arrives
         heapq.heappush(arriving, (number + rng.exponential(500), number, CLASSES[truth]))
 

@@ -196,15 +196,15 @@ def use_learner(found: Learner) -> None:
     )
     if several and found.classes == tuple(snapshots.NAMES):
         for model in ("a", "b"):
-            found.correct_many(range(35, 41), P, model=model)
+            found.process_many(range(35, 41), P, model=model)
         found.label_many(range(20, 41), [{"bee": True}] * 21)
-        found.correct_many(["soon"], P[:1], model="a", times=[50.0])
+        found.process_many(["soon"], P[:1], model="a", times=[50.0])
     elif found.classes == tuple(snapshots.NAMES):
         given = snapshots.values(found.segments, 6)
         for model in ("a", "b"):
-            check_rows(found.correct_many(range(35, 41), P, columns=given, model=model).rows)
+            check_rows(found.process_many(range(35, 41), P, segments=given, model=model).rows)
         found.label_many(range(20, 41), [snapshots.NAMES[1]] * 21)
-        check_rows(found.correct_many(range(6), P, model="a", times=[50.0] * 6).rows)
+        check_rows(found.process_many(range(6), P, model="a", times=[50.0] * 6).rows)
     assert found.bytes_kept >= 0
     assert found.scores.keys() == {*found.models}
     for lane in found._memory.lanes.by_name.values():

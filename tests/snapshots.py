@@ -146,7 +146,7 @@ def learner(columns: Sequence[str] = (), **options: Any) -> Learner:
     P, y = stream(3, 40, seed=4)
     for model in ("a", "b"):
         given, times = values(columns, 40), [float(i) for i in range(40)]
-        found.correct_many(range(40), P, columns=given, model=model, times=times)
+        found.process_many(range(40), P, segments=given, model=model, times=times)
         found.label_many(range(25), [NAMES[k] for k in y[:25]], model=model)
     found.label("soon", NAMES[0], time=39.0)
     return found
@@ -171,7 +171,7 @@ def learner_of_several() -> Learner:
     found = Learner(lived_several(), label_wait=9)
     P, Y = several(6)
     for model in ("a", "b"):
-        found.correct_many(range(40), P, model=model, times=[float(i) for i in range(40)])
+        found.process_many(range(40), P, model=model, times=[float(i) for i in range(40)])
         found.label_many(range(25), list(Y[:25]), model=model)
     found.label("soon", ["ant"], time=39.0)
     return found

@@ -253,7 +253,7 @@ alarms = [Alarm() for _ in learners]
 ended = threading.Event()
 def learn(learner, alarm):
     for i in range(10**9):
-        learner.correct_many(range(20), ROWS[:20])
+        learner.process_many(range(20), ROWS[:20])
         learner.label(3, 1)
         alarm.learn_one(ROWS[i % 1000], ROWS[i % 1000], 1)
         if ended.is_set():
@@ -266,7 +266,7 @@ def first_calls():
         copied = copy.deepcopy(learner)
         assert copied.live[None, None].corrector.n_predictions % 20 == 0
         alarm.learn_one(ROWS[0], ROWS[0], 1)
-        learner.correct(5, ROWS[0])
+        learner.process(5, ROWS[0])
 for _ in range(20):
     child(first_calls)
 ended.set()
@@ -274,7 +274,7 @@ for thread in threads:
     thread.join()
 child(first_calls)
 for learner in learners:
-    learner.correct_many(range(20), ROWS[:20])
+    learner.process_many(range(20), ROWS[:20])
     twin = pickle.loads(pickle.dumps(learner))
     assert twin.to_bytes() == learner.to_bytes()
     assert twin.label(7, 2) == learner.label(7, 2) == "learned"

@@ -93,7 +93,7 @@ def play_both(learner, oracle, event):
             found = oracle.correct(ids[i], P[i], columns[i], whose[i], time)
             expected.append((*found, oracle.last))
     table = None if columns[0] is None else {"t": [one["t"] for one in columns]}
-    found = learner.play(ids, P, labels, columns=table, lanes=whose, times=times)
+    found = learner.play(ids, P, labels, segments=table, lanes=whose, times=times)
     assert found.rows.tolist() == [row.tolist() for row, *_ in expected]
     assert found.asked == [asked for _, _, asked, _ in expected]
     sets = [names for _, names, *_ in expected]
@@ -113,11 +113,11 @@ def play(learner, oracle, event):
         expected = [oracle.correct(ids[i], P[i], columns[i], lane, times[i]) for i in range(n)]
         options = {"model": lane[0], "version": lane[1]}
         if kind == "row":
-            row = learner.correct(ids[0], P[0], columns=columns[0], time=times[0], **options)
+            row = learner.process(ids[0], P[0], segments=columns[0], time=times[0], **options)
             assert row.tolist() == expected[0][0].tolist()
             return
         table = None if columns[0] is None else {"t": [one["t"] for one in columns]}
-        found = learner.correct_many(ids, P, columns=table, times=times, **options)
+        found = learner.process_many(ids, P, segments=table, times=times, **options)
         assert found.rows.tolist() == [row.tolist() for row, _, _ in expected]
         assert found.sets == (
             None if expected[0][1] is None else [names for _, names, _ in expected]
@@ -136,7 +136,7 @@ def play(learner, oracle, event):
     if kind == "labels":
         assert learner.label_many(ids, names, times=times, **options) == expected
         return
-    more = {"row": P[0], "columns": columns[0]} if kind == "brings" else {}
+    more = {"row": P[0], "segments": columns[0]} if kind == "brings" else {}
     assert learner.label(ids[0], names[0], time=times[0], **more, **options) == expected[0]
 
 
@@ -212,7 +212,7 @@ def test_a_call_is_its_rows_and_labels_one_by_one(seed):
                 one = waiting.pop(0)
                 outcomes.append(apart.label(one.id, one.label))
             if i < n:
-                rows.append(apart.correct(ids[i], P[i]))
+                rows.append(apart.process(ids[i], P[i]))
         assert np.array_equal(found.rows, np.reshape(rows, (n, 3)))
         assert found.outcomes == outcomes
     assert together.to_bytes() == apart.to_bytes()
@@ -220,15 +220,15 @@ def test_a_call_is_its_rows_and_labels_one_by_one(seed):
 
 def test_what_is_refused_changes_nothing():
     learner = Learner(Corrector(CLASSES), label_wait=5)
-    learner.correct("x", [0.2, 0.3, 0.5])
+    learner.process("x", [0.2, 0.3, 0.5])
     before = learner.to_bytes()
     for call, error in [
-        (lambda: learner.correct("y", [0.5, 0.5]), InvalidPrediction),
-        (lambda: learner.correct_many(["y", "z"], [[0.2, 0.3, 0.5], [1, 1, 1]]), InvalidPrediction),
-        (lambda: learner.correct_many(["y"], [[0.2, 0.3, 0.5]] * 2), InvalidPrediction),
-        (lambda: learner.correct(1.5, [0.2, 0.3, 0.5]), TypeError),
-        (lambda: learner.correct(True, [0.2, 0.3, 0.5]), TypeError),
-        (lambda: learner.correct(2**70, [0.2, 0.3, 0.5]), ValueError),
+        (lambda: learner.process("y", [0.5, 0.5]), InvalidPrediction),
+        (lambda: learner.process_many(["y", "z"], [[0.2, 0.3, 0.5], [1, 1, 1]]), InvalidPrediction),
+        (lambda: learner.process_many(["y"], [[0.2, 0.3, 0.5]] * 2), InvalidPrediction),
+        (lambda: learner.process(1.5, [0.2, 0.3, 0.5]), TypeError),
+        (lambda: learner.process(True, [0.2, 0.3, 0.5]), TypeError),
+        (lambda: learner.process(2**70, [0.2, 0.3, 0.5]), ValueError),
         (lambda: learner.label("x", "teapot"), UnknownClass),
         (lambda: learner.label_many(["x", "q"], ["a", "teapot"]), UnknownClass),
         (lambda: learner.label_many(["x"], ["a", "b"]), ValueError),
@@ -250,8 +250,8 @@ def test_what_is_refused_begins_no_model():
     learner = Learner(Corrector(CLASSES))
     before = learner.to_bytes()
     for call, error in [
-        (lambda: learner.correct("x", [0.5, 0.5], model="m"), InvalidPrediction),
-        (lambda: learner.correct_many(["x"], [[0.2, 0.3, 0.5]] * 2), InvalidPrediction),
+        (lambda: learner.process("x", [0.5, 0.5], model="m"), InvalidPrediction),
+        (lambda: learner.process_many(["x"], [[0.2, 0.3, 0.5]] * 2), InvalidPrediction),
         (lambda: learner.label("q", "a", row=[0.5, 0.5]), InvalidPrediction),
         (lambda: learner.label("q", "x", row=[0.2, 0.3, 0.5], model="m"), UnknownClass),
     ]:
@@ -264,14 +264,14 @@ def test_rows_with_names_are_put_in_order():
     learner, corrector = Learner(Corrector(CLASSES)), Corrector(CLASSES)
     named = {"c": 0.5, "a": 0.2, "b": 0.3}
     for row in (named, pd.Series(named)):
-        assert learner.correct("x", row).tolist() == corrector.process_one(row).tolist()
+        assert learner.process("x", row).tolist() == corrector.process_one(row).tolist()
 
 
 def test_labels_that_were_taken_leave_nothing_behind():
     learner = Learner(Corrector(CLASSES), label_wait=1e6)
     for i in range(3000):
         assert learner.label(i, "a", time=0.0) == "held"
-        learner.correct(i, [0.2, 0.3, 0.5], time=0.0)
+        learner.process(i, [0.2, 0.3, 0.5], time=0.0)
     assert len(learner._joining.held._due) <= 1001
     assert learner.scores[None, None][0].n == 3000
 
@@ -283,7 +283,7 @@ def test_a_corrector_that_was_fitted_and_its_successor_have_receipts_of_their_ow
     corrector.fit(P, [CLASSES[k] for k in y])
     learner = Learner(corrector)
     for version in ("1", "2"):
-        learner.correct_many(range(50), P[:50], version=version)
+        learner.process_many(range(50), P[:50], version=version)
     assert learner.label_many(range(50), [CLASSES[k] for k in y[:50]]) == ["learned"] * 50
     again = Learner.from_bytes(learner.to_bytes())
     assert again.to_bytes() == learner.to_bytes()
@@ -295,28 +295,28 @@ def test_another_promise_of_sets_keeps_the_rest(before, after):
     plain = Learner(Corrector(CLASSES))
     learner = Learner(Corrector(CLASSES, sets=before))
     for one in (plain, learner):
-        one.correct_many(range(100), P[:100])
+        one.process_many(range(100), P[:100])
     plain, learner = (
         Learner.from_bytes(one.to_bytes(), CLASSES, sets=sets, recent_mb=1)
         for one, sets in ((plain, None), (learner, after))
     )
     for one in (plain, learner):
         assert set(one.label_many(range(100), ["a"] * 100)) == {"learned"}
-    rows, sets, *_ = learner.correct_many(range(100), P[100:])
-    assert rows.tolist() == plain.correct_many(range(100), P[100:]).rows.tolist()
+    rows, sets, *_ = learner.process_many(range(100), P[100:])
+    assert rows.tolist() == plain.process_many(range(100), P[100:]).rows.tolist()
     assert sets is not None
 
 
 def test_it_goes_on_asking_for_as_many_or_for_others():
     learner = Learner(Corrector(CLASSES), ask=0.5)
     P = np.random.default_rng(0).dirichlet(np.full(3, 0.5), 300)
-    learner.correct_many(range(100), P[:100])
+    learner.process_many(range(100), P[:100])
     data = learner.to_bytes()
-    asked = learner.correct_many(range(100, 300), P[100:]).asked
-    assert Learner.from_bytes(data).correct_many(range(100, 300), P[100:]).asked == asked
+    asked = learner.process_many(range(100, 300), P[100:]).asked
+    assert Learner.from_bytes(data).process_many(range(100, 300), P[100:]).asked == asked
     none, fewer = Learner.from_bytes(data, ask=None), Learner.from_bytes(data, ask=0.05)
-    assert not any(none.correct_many(range(100, 300), P[100:]).asked)
-    found = fewer.correct_many(range(100, 300), P[100:]).asked
+    assert not any(none.process_many(range(100, 300), P[100:]).asked)
+    found = fewer.process_many(range(100, 300), P[100:]).asked
     assert 0 < len([one for one in found if one]) < len([one for one in asked if one])
     with pytest.raises(SnapshotMismatch, match="classes"):
         Learner.from_bytes(data, ["a", "b", "d"])
@@ -325,7 +325,7 @@ def test_it_goes_on_asking_for_as_many_or_for_others():
 def test_what_is_interrupted_is_not_kept(monkeypatch):
     learner = Learner(Corrector(CLASSES))
     P = np.random.default_rng(0).dirichlet(np.full(3, 0.5), 8)
-    learner.correct_many(range(4), P[:4])
+    learner.process_many(range(4), P[:4])
     learner.keep_events()
 
     def interrupted(*_, **__):
@@ -339,7 +339,7 @@ def test_what_is_interrupted_is_not_kept(monkeypatch):
         learner.take_events()
     assert learner.waiting == 3  # of the four that were kept, one is predicted once more
     assert learner.label_many([0, 4, 5, 3], ["a"] * 4) == ["learned", *["unknown"] * 3]
-    learner.correct(4, P[4])
+    learner.process(4, P[4])
     assert learner.label(4, "a") == "learned"
     assert Learner.from_bytes(learner.to_bytes()).to_bytes() == learner.to_bytes()
 
@@ -351,7 +351,7 @@ def test_threads_share_it():
     def user(k):
         done = []
         for i in range(k, 400, 4):
-            learner.correct(i, P[i])
+            learner.process(i, P[i])
             done.append(learner.label(i, "a"))
             done.append(learner.label(i, "b"))
         return done
@@ -369,7 +369,7 @@ def test_the_alarm_sees_labelled_rows():
     y = np.where(np.arange(6000) < 3000, good, rng.integers(3, size=6000))
     for at in range(0, 6000, 100):
         ids = list(range(at, at + 100))
-        learner.correct_many(ids, P[at : at + 100])
+        learner.process_many(ids, P[at : at + 100])
         learner.label_many(ids, [CLASSES[k] for k in y[at : at + 100]])
     episode = learner.alarms[None, None].episode
     assert episode is not None
@@ -393,11 +393,13 @@ def taught(**options):
     learner = Learner(Corrector(CLASSES, segments=["t"]), label_wait=5, **options)
     learner.keep_events()
     for i, model in enumerate("mmnm"):
-        learner.correct(f"i{i}", [0.5, 0.25, 0.25], columns={"t": f"v{i % 2}"}, model=model, time=i)
-    learner.correct(None, [0.5, 0.25, 0.25], model="m")
+        learner.process(
+            f"i{i}", [0.5, 0.25, 0.25], segments={"t": f"v{i % 2}"}, model=model, time=i
+        )
+    learner.process(None, [0.5, 0.25, 0.25], model="m")
     learner.label("i0", "a")
     learner.label("i9", "b", time=3)
-    learner.label("i8", "b", row=[0.5, 0.25, 0.25], columns={"t": "v1"}, model="n")
+    learner.label("i8", "b", row=[0.5, 0.25, 0.25], segments={"t": "v1"}, model="n")
     return learner
 
 
@@ -412,7 +414,7 @@ def test_a_sent_batch_says_what_came_and_what_was_sent():
     assert math.isnan(sent.times[4])
     assert [lane.name for lane in sent.lanes] == [("m", None), ("n", None)]
     assert sent.of.tolist() == [0, 0, 1, 0, 0]
-    assert sent.columns == {"t": ["v0", "v1", "v0", "v1", None]}
+    assert sent.segments == {"t": ["v0", "v1", "v0", "v1", None]}
     bare = Corrector(CLASSES, segments=["t"])
     for i, text in enumerate(["v0", "v1"]):
         row, receipt = bare.process_one([0.5, 0.25, 0.25], receipt=True, segments={"t": text})
@@ -424,14 +426,14 @@ def test_a_sent_batch_says_what_came_and_what_was_sent():
         ("i0", "a", 5), ("i9", "b", 5), ("i8", "b", 5)
     ]  # fmt: skip
     assert labels[2].row.tolist() == [0.5, 0.25, 0.25]
-    assert labels[2].columns == {"t": "v1"}
+    assert labels[2].segments == {"t": "v1"}
 
 
 def test_texts_lie_in_the_order_in_which_they_came():
     """Else the same events would have other bytes in another process."""
     learner = Learner(Corrector(CLASSES, segments=["t"]))
     texts = [f"v{k}" for k in (5, 3, 5, 9, 1, 7, 3, 8, 2)]
-    learner.correct_many(range(9), [[0.5, 0.25, 0.25]] * 9, columns={"t": texts})
+    learner.process_many(range(9), [[0.5, 0.25, 0.25]] * 9, segments={"t": texts})
     head = snapshot.decode(learner.keep_events().to_bytes()).head
     assert head["texts"] == {"t": list(dict.fromkeys(texts))}
 
@@ -459,7 +461,7 @@ def test_damaged_batches_labels_and_states_are_refused():
 def test_a_state_needs_the_batches_of_what_it_keeps():
     learner = taught()
     first = learner.take_events()
-    learner.correct("late", [0.5, 0.25, 0.25], model="m")
+    learner.process("late", [0.5, 0.25, 0.25], model="m")
     second = learner.take_events()
     state = learner.state()
     for batches, why in [
@@ -476,7 +478,7 @@ def test_a_state_needs_the_batches_of_what_it_keeps():
         again.play_events(second)
     for other, why in [
         (Learner(Corrector(["a", "b"], segments=["t"])), "the classes of a model"),
-        (Learner(Corrector(CLASSES)), "columns that are not declared"),
+        (Learner(Corrector(CLASSES)), "segments that are not declared"),
     ]:
         with pytest.raises(SnapshotMismatch, match=why):
             other.play_events(first)
@@ -488,11 +490,11 @@ def test_labels_given_up_before_their_prediction_are_counted():
     learner = Learner(Corrector(["a", "b"]), label_wait=10)
     learner.label(1, "a", time=0.0)
     learner.label(2, "a", time=0.0)
-    learner.correct(1, [0.5, 0.5], time=5.0)  # in time
-    learner.correct(3, [0.5, 0.5], time=20.0)  # gives up 2
+    learner.process(1, [0.5, 0.5], time=5.0)  # in time
+    learner.process(3, [0.5, 0.5], time=20.0)  # gives up 2
     assert learner.early_labels == 0
-    learner.correct_many([2, 2, 4], [[0.5, 0.5]] * 3, times=[21.0] * 3)
-    learner.correct(2, [0.5, 0.5], time=22.0)
+    learner.process_many([2, 2, 4], [[0.5, 0.5]] * 3, times=[21.0] * 3)
+    learner.process(2, [0.5, 0.5], time=22.0)
     assert learner.early_labels == 1
 
 
@@ -501,7 +503,7 @@ def test_a_label_without_its_prediction_counts_once():
     assert [learner.label("x", "a"), learner.label("x", "b")] == ["unknown", "repeated"]
     again = Learner.from_bytes(learner.to_bytes())
     assert again.label("x", "a") == "repeated"
-    learner.correct("x", [0.5, 0.25, 0.25])  # its label comes once more
+    learner.process("x", [0.5, 0.25, 0.25])  # its label comes once more
     assert learner.label("x", "a") == "learned"
     assert learner.label(None, "a") == "unknown"
     assert learner.label(None, "a") == "unknown"
@@ -536,14 +538,14 @@ def test_models_of_other_classes_learn_as_if_alone(data):
         P = rng.dirichlet(np.ones(len(classes[model])), 3)
         y = "abcxy"[rng.integers(5)]
         if kind == "row":
-            made = learner.correct(ids[0], P[0], columns={"t": "a"}, **name)
-            assert made.tolist() == mine.correct(ids[0], P[0], columns={"t": "a"}, **name).tolist()
+            made = learner.process(ids[0], P[0], segments={"t": "a"}, **name)
+            assert made.tolist() == mine.process(ids[0], P[0], segments={"t": "a"}, **name).tolist()
         elif kind == "rows":
-            made = learner.correct_many(ids, P, columns=texts, **name)
-            same = mine.correct_many(ids, P, columns=texts, **name)
+            made = learner.process_many(ids, P, segments=texts, **name)
+            same = mine.process_many(ids, P, segments=texts, **name)
             assert (made.rows.tolist(), made.sets) == (same.rows.tolist(), same.sets)
         elif kind == "brings" and y in classes[model]:
-            row = {"row": P[0], "columns": {"t": "b"}}
+            row = {"row": P[0], "segments": {"t": "b"}}
             assert learner.label("z", y, **row, **name) == mine.label("z", y, **row, **name)
         elif kind == "label" and rng.random() < 0.5 and y in classes[model]:
             assert learner.label(ids[0], y, **name) == mine.label(ids[0], y, **name)
@@ -578,11 +580,11 @@ def test_models_of_other_classes_learn_as_if_alone(data):
 def test_rows_and_labels_of_models_of_other_classes():
     learner = Learner(Corrector(CLASSES))
     learner.start(Corrector(OTHER), "n")
-    learner.correct("i", [0.5, 0.25, 0.25], model="m")
-    learner.correct("j", [0.4, 0.3, 0.2, 0.1], model="n")
+    learner.process("i", [0.5, 0.25, 0.25], model="m")
+    learner.process("j", [0.4, 0.3, 0.2, 0.1], model="n")
     before = learner.to_bytes()
     for call, error, why in [
-        (lambda: learner.correct("k", [0.5, 0.25, 0.25], model="n"), InvalidPrediction, "4"),
+        (lambda: learner.process("k", [0.5, 0.25, 0.25], model="n"), InvalidPrediction, "4"),
         (lambda: learner.label("i", "x"), UnknownClass, "'x' is none of the classes"),
         (lambda: learner.label("j", "c", model="n"), UnknownClass, "'c' is none of the classes"),
         (lambda: learner.label("q", "c", model="n"), UnknownClass, "'c' is none of the classes"),
@@ -590,7 +592,7 @@ def test_rows_and_labels_of_models_of_other_classes():
             lambda: learner.play(["k", "l"], [[1.0, 0, 0]] * 2, lanes=[("m", None), ("n", None)]),
             ValueError, "models of different classes in one call",
         ),
-        (lambda: learner.start(Corrector(3, segments=["t"]), "k"), ValueError, "columns"),
+        (lambda: learner.start(Corrector(3, segments=["t"]), "k"), ValueError, "segments"),
         (lambda: learner.start(MultiLabelCorrector(3), "k"), ValueError, "MultiLabelCorrector"),
     ]:  # fmt: skip
         with pytest.raises(error, match=why):
@@ -624,15 +626,15 @@ def test_odd_ids_are_refused_where_they_enter(id):
     before = learner.to_bytes()
     row = [0.5, 0.3, 0.2]
     for call in (
-        lambda: learner.correct(id, row),
-        lambda: learner.correct_many(["a", id], [row, row]),
+        lambda: learner.process(id, row),
+        lambda: learner.process_many(["a", id], [row, row]),
         lambda: learner.label(id, 1),
         lambda: learner.play(["a"], [row], [LateLabel(id, 1, 1)]),
     ):
         with pytest.raises((TypeError, ValueError), match=r"^id: "):
             call()
     assert learner.to_bytes() == before
-    learner.correct("x" * 1024, row)
+    learner.process("x" * 1024, row)
     assert learner.label("x" * 1024, 1) == "learned"
 
 
@@ -641,7 +643,7 @@ def test_what_labels_taught_can_be_counted():
     learner = Learner(Corrector(3), label_wait=10)
     P = [[0.5, 0.3, 0.2], [0.2, 0.2, 0.6]]
     for version in ("1", "2"):
-        learner.correct_many(["a", "b"], P, model="m", version=version)
+        learner.process_many(["a", "b"], P, model="m", version=version)
     assert learner.models_of("a") == [("m", "1"), ("m", "2")]
     assert learner.models_of("c") == []
     labels = [
@@ -662,16 +664,16 @@ def test_what_labels_taught_can_be_counted():
 def test_what_corrects_can_be_looked_at():
     learner = Learner(Corrector(3), max_lanes=3)
     for version in ("1", "2"):
-        learner.correct("a", [0.5, 0.3, 0.2], model="m", version=version)
+        learner.process("a", [0.5, 0.3, 0.2], model="m", version=version)
     learner.label("a", 1, model="m", version="1")
-    learner.correct("b", [0.5, 0.3, 0.2], model="m", version="3")
-    learner.correct("b", [0.5, 0.3, 0.2], model="other")
+    learner.process("b", [0.5, 0.3, 0.2], model="m", version="3")
+    learner.process("b", [0.5, 0.3, 0.2], model="other")
     sent = learner.keep_events()
     learner = Learner.from_state(learner.state(), [sent], max_lanes=2)
     after = {name: one.after for name, one in learner.live.items()}
     assert after == {("m", "2"): "1", ("m", "3"): "1", ("other", None): None}
     assert {k: one.corrector.to_bytes() for k, one in learner.live.items()} == learner.correctors
-    learner.correct("c", [0.5, 0.3, 0.2], model="new")
+    learner.process("c", [0.5, 0.3, 0.2], model="new")
     assert learner.models == [("other", None), ("new", None)]
     assert learner.dropped == 3
 
@@ -683,7 +685,7 @@ def test_the_model_that_was_silent_longest_is_dropped():
     P = iter(rng.dirichlet(np.ones(3), 100))
     used, dropped = list[str](), 0
     for turn, model in enumerate("aabacabdaecb" * 3):
-        learner.correct(f"{model}{turn % 5}", next(P), model=model)
+        learner.process(f"{model}{turn % 5}", next(P), model=model)
         learner.label(f"{'abc'[turn % 3]}{turn % 5}", "a")
         used = [*[one for one in used if one != model], model]
         dropped, used = dropped + (len(used) > 2), used[-2:]
@@ -705,7 +707,7 @@ def test_many_classes_leave_a_state_small():
     """Labelled predictions that are not scored yet were in it, 16 kB each: no topic took that."""
     learner, rng = Learner(Corrector(1000)), np.random.default_rng(0)
     P = rng.dirichlet(np.full(1000, 0.01), 200)
-    learner.correct_many(range(200), P)
+    learner.process_many(range(200), P)
     learner.label_many(range(200), P.argmax(1).tolist())
     memory = learner.state(without=learner.models).memory
     assert len(memory) < 100_000
@@ -719,7 +721,7 @@ def test_very_many_models_leave_a_state_small():
     for i in range(3000):
         p, y, model = rng.dirichlet(np.ones(4)), int(rng.integers(4)), f"m{i % 300}"
         for one in (learner, other):
-            one.correct(f"{i}", p, model=model)
+            one.process(f"{i}", p, model=model)
             one.label(f"{i}", y, model=model)
         if i % 500 == 0:
             learner.state()

@@ -41,7 +41,7 @@ def batches(rows, rng):
     while at < len(rows):
         n = int(rng.integers(1, 6))
         for time, (id, p, model, text) in rows[at : at + n]:
-            corrector.correct(id, p, model=model, columns=text and {"t": text}, time=time)
+            corrector.process(id, p, model=model, segments=text and {"t": text}, time=time)
         at += n
         found.append(read_sent(corrector.take_events().sent.to_bytes()))
     return found
@@ -79,7 +79,7 @@ def test_equals_the_plain_order(data):
     for kind, what in expected:
         if kind == 0:
             id, p, model, text = what
-            merged.correct(id, p, model=model, columns=text and {"t": text})
+            merged.process(id, p, model=model, segments=text and {"t": text})
         else:
             merged.label(*what)
     found = Learner(Corrector(CLASSES, segments=["t"]))

@@ -54,7 +54,7 @@ def learned(path):
 def by_hand(*labels):
     """A learner with a prediction and these labels of it."""
     learner = Learner(Corrector(["fraud", "fine"]))
-    learner.correct("request-1", PROBS)
+    learner.process("request-1", PROBS)
     for label in labels:
         learner.label("request-1", label)
     return learner
@@ -111,7 +111,7 @@ def test_a_crash_at_any_moment_loses_nothing_that_was_answered(tmp_path):
     expected, service = Learner(Corrector(["fraud", "fine"])), make(path, ["fraud", "fine"])
     for i in range(1300):  # past the first save
         p = rng.dirichlet([1, 1]).tolist()
-        assert service.predict(f"r{i}", p) == expected.correct(f"r{i}", p).tolist()
+        assert service.predict(f"r{i}", p) == expected.process(f"r{i}", p).tolist()
         with pytest.raises(UnknownClass, match="'frod' is none of the classes"):
             service.label(f"r{i}", "frod")
         id, label = f"r{rng.integers(i + 1)}", ["fraud", "fine"][rng.integers(2)]

@@ -446,5 +446,5 @@ class Reader:
         if P is not None and says.number >= 0:
             late.row = P[says.number]
             if says.given is not None:
-                late.columns = dict(zip(self._segments, says.given, strict=True))
+                late.segments = dict(zip(self._segments, says.given, strict=True))
         return late

@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 
 
 class DenseRows(NamedTuple):
-    """Rows with their values of the declared columns."""
+    """Rows with their values of the declared segments."""
 
     raw: Array
     texts: Texts | None
@@ -74,12 +74,12 @@ class Dense(DeclaredClasses):
 
     def __init__(self, corrector: Corrector) -> None:
         self.corrector = corrector
-        self.classes, self.columns, self.sets = (
+        self.classes, self.segments, self.sets = (
             corrector.classes, corrector.segments, corrector.sets,
         )  # fmt: skip
         self.makes_sets = self.sets is not None
         m = len(self.classes)
-        arrays = bytes_kept(m, corrector.paths, len(self.columns))
+        arrays = bytes_kept(m, corrector.paths, len(self.segments))
         self.nbytes = arrays * 3 // 2 + BYTES_OF_CLASS * m
         self.both = 16 * m
         self.width = self.both + 4 * size(m, corrector.n_sent, sets=self.sets is not None)
@@ -91,16 +91,16 @@ class Dense(DeclaredClasses):
 
     # ---- rows
 
-    def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> DenseRows:
+    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> DenseRows:
         """Check the n rows of a call and their column values; P may be None."""
         m = len(self.classes)
         raw = np.empty((0, m)) if P is None else as_float64(P, self.corrector._index)
-        texts = None if columns is None else self.corrector._texts(columns)
+        texts = None if segments is None else self.corrector._texts(segments)
         fits = raw.ndim == 2 and raw.shape[1] == m and not bad_rows(raw)
         if fits and len(raw) != n:
             raise InvalidPrediction(f"{n} ids for {len(raw)} rows")
         if not fits or any(one is not None and len(one) != n for one in texts or ()):
-            self.corrector.correct_many(raw, segments=columns)  # raises with the reason
+            self.corrector.correct_many(raw, segments=segments)  # raises with the reason
         return DenseRows(raw, texts)
 
     def row(self, p: Any) -> Array:
@@ -170,10 +170,10 @@ class Dense(DeclaredClasses):
     # ---- the corrector
 
     def corrected(
-        self, raw: Array, columns: Mapping[str, Sequence[Any]] | None
+        self, raw: Array, segments: Mapping[str, Sequence[Any]] | None
     ) -> tuple[Array, NDArray[np.float32], list[list[Any]] | None]:
         """Correct rows without learning: sent rows, receipts, prediction sets."""
-        sent, receipts = self.corrector.correct_many(raw, receipt=True, segments=columns)
+        sent, receipts = self.corrector.correct_many(raw, receipt=True, segments=segments)
         return sent, receipts, self._names_in_sets(sent, receipts)
 
     def _names_in_sets(self, sent: Array, receipts: NDArray[np.float32]) -> list[list[Any]] | None:
@@ -192,7 +192,7 @@ class Dense(DeclaredClasses):
             played = self._play(rows, labels, explain=True)
             sent, receipts, paths = played.rows, played.receipts, played.paths
         elif not labels:
-            given = _named(self.columns, rows.texts)
+            given = _named(self.segments, rows.texts)
             sent, receipts = corrector.process_many(raw, receipt=True, segments=given)
         elif len(labels) == 1 and not len(raw):
             self._learn_one(labels[0])
@@ -210,7 +210,7 @@ class Dense(DeclaredClasses):
         if labels:
             self._play(rows, labels, data[:, 4 * m :])
         else:
-            self.corrector.observe_many(rows.raw, segments=_named(self.columns, rows.texts))
+            self.corrector.observe_many(rows.raw, segments=_named(self.segments, rows.texts))
         sent = np.ascontiguousarray(data[:, 2 * m : 4 * m]).view(np.float64)
         return Made(sent, (data,), None)
 
@@ -229,7 +229,7 @@ class Dense(DeclaredClasses):
         label, m = self.classes[y], len(self.classes)
         if row is not None:
             p = np.frombuffer(row)
-            corrector.learn_one(p, label, segments=_values(self.columns, given))
+            corrector.learn_one(p, label, segments=_values(self.segments, given))
         elif entry is None:
             corrector.learn_one(None, label)
         else:
@@ -237,9 +237,9 @@ class Dense(DeclaredClasses):
             if not entry.fair and self.sets is not None:
                 receipt = receipt.copy()
                 receipt[OF_ROW] = NOT_FAIR
-            columns = _values(self.columns, entry.columns)
+            segments = _values(self.segments, entry.columns)
             p = np.frombuffer(entry.blob, np.float64, m)
-            corrector.learn_one(p, label, receipt=receipt, segments=columns)
+            corrector.learn_one(p, label, receipt=receipt, segments=segments)
 
     def _play(
         self,
@@ -258,7 +258,7 @@ class Dense(DeclaredClasses):
         m, n_sent = len(self.classes), corrector.n_sent
         known = none_known(len(labels), n_sent, sets=self.sets is not None)
         earlier: list[bytes] = []
-        columns: list[Given | None] = []
+        earlier_segments: list[Given | None] = []
         of, kept, receipts = [-1] * len(labels), list[int](), list[bytes]()
         unfair = list[bool]()
         for i, label in enumerate(labels):
@@ -266,21 +266,21 @@ class Dense(DeclaredClasses):
             if row is not None:
                 of[i] = len(earlier)
                 earlier.append(row)
-                columns.append(given)
+                earlier_segments.append(given)
             elif entry is not None and entry.at >= 0 and made is None:
                 of[i] = -2 - entry.at  # one of the earlier rows
             elif entry is not None and entry.at >= 0:
                 assert made is not None
                 of[i] = len(earlier)
                 earlier.append(raw[entry.at].tobytes())
-                columns.append(entry.columns)
+                earlier_segments.append(entry.columns)
                 receipts.append(made[entry.at].tobytes())
                 kept.append(i)
                 unfair.append(not entry.fair)
             elif entry is not None:
                 of[i] = len(earlier)
                 earlier.append(entry.blob[: 8 * m])
-                columns.append(entry.columns)
+                earlier_segments.append(entry.columns)
                 receipts.append(entry.blob[16 * m :])
                 kept.append(i)
                 unfair.append(not entry.fair)
@@ -298,9 +298,9 @@ class Dense(DeclaredClasses):
         if earlier:
             P = np.concatenate([np.frombuffer(b"".join(earlier)).reshape(first, m), raw])
         segments = None
-        if names := self.columns:
+        if names := self.segments:
             segments = {
-                name: [None if one is None else one[k] for one in columns]
+                name: [None if one is None else one[k] for one in earlier_segments]
                 + _column(texts, k, len(raw))
                 for k, name in enumerate(names)
             }
@@ -424,12 +424,12 @@ def _column(texts: Texts | None, k: int, n: int) -> list[str | None]:
     return [None] * n if one is None else one
 
 
-def _values(columns: Sequence[str], given: Given | None) -> dict[str, str | None] | None:
-    return None if given is None else dict(zip(columns, given, strict=True))
+def _values(segments: Sequence[str], given: Given | None) -> dict[str, str | None] | None:
+    return None if given is None else dict(zip(segments, given, strict=True))
 
 
-def _named(columns: Sequence[str], texts: Texts | None) -> Mapping[str, Any] | None:
+def _named(segments: Sequence[str], texts: Texts | None) -> Mapping[str, Any] | None:
     """Column values as a corrector takes them."""
     if texts is None:
         return None
-    return {n: texts_ for n, texts_ in zip(columns, texts, strict=True) if texts_ is not None}
+    return {n: texts_ for n, texts_ in zip(segments, texts, strict=True) if texts_ is not None}

@@ -73,7 +73,7 @@ class ApplicationState:
         offsets: Sequence[int] | None = None,
         next: int | None = None,
         times: ArrayLike | None = None,
-        columns: Mapping[str, Sequence[Any]] | None = None,
+        segments: Mapping[str, Sequence[Any]] | None = None,
         models: Sequence[Name] | None = None,
         most_bytes: int = MESSAGE_BYTES - 1024,
     ) -> Correction:
@@ -92,8 +92,8 @@ class ApplicationState:
             Next input offset after everything that was read; by default the one after the last row.
         times
             Time of each prediction in seconds since 1970; NaN, or None for all, where unknown.
-        columns
-            {column: n values} of the declared columns.
+        segments
+            {segment: n values} of the declared segments.
         models
             Model and version of each row; all must have the same classes.
         most_bytes
@@ -112,7 +112,9 @@ class ApplicationState:
             raise ValueError(f"offsets: expected {n}, ascending")
         given = [None] * n if ids is None else [_id(one) for one in ids]
         when = np.full(n, np.nan) if times is None else np.asarray(times, np.float64)
-        texts = {name: [text_of(one) for one in values] for name, values in (columns or {}).items()}
+        texts = {
+            name: [text_of(one) for one in values] for name, values in (segments or {}).items()
+        }
         names = [ONLY] * n if models is None else [*models]
         for what, length in (
             ("ids", len(given)), ("times", len(when)), ("models", len(names)),

@@ -113,7 +113,7 @@ def size_of(record: Any) -> int:
 def _message(settings: Settings, batch: SentBatch, i: int) -> bytes:
     """Encode id and columns of a row as JSON: its message is not available here."""
     found: dict[str, Any] = {}
-    for name, texts in batch.columns.items():
+    for name, texts in batch.segments.items():
         if texts[i] is not None:
             put(found, name.split("."), texts[i])
     put(found, (settings.id or "id").split("."), batch.ids[i].decode(errors="replace"))
@@ -492,7 +492,7 @@ class Learns:
         if self.settings.has_lanes:
             names = [batch.lanes[k].name for k in batch.of.tolist()]
         in_sets = 0 if self.settings.sets is None else sum(map(_in_sets, batch.lanes))
-        tally.observed(len(batch), names, batch.columns or None, in_sets)
+        tally.observed(len(batch), names, batch.segments or None, in_sets)
         tally.labelled(found.outcomes, found.taught, learning.learner.held)
         tally.counts["early"] = learning.learner.early_labels
         tally.refuse(len(played.bad), labels=True)

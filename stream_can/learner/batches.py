@@ -17,18 +17,18 @@ from stream_can.learner.late import LateLabel
 from stream_can.learner.playing import Corrected, Playing
 from stream_can.learner.sent import Events, SentBatch
 
-__all__ = ["play_batch", "require_columns", "require_rows"]
+__all__ = ["play_batch", "require_rows", "require_segments"]
 
 
-def require_columns(batch: SentBatch, lanes: Lanes) -> None:
-    """ValueError where a batch has columns that are not declared."""
-    declared = set(batch.columns) <= set(lanes.default.columns)
-    saved.require(declared, "columns that are not declared")
+def require_segments(batch: SentBatch, lanes: Lanes) -> None:
+    """ValueError where a batch has segments that are not declared."""
+    declared = set(batch.segments) <= set(lanes.default.segments)
+    saved.require(declared, "segments that are not declared")
 
 
 def require_rows(batch: SentBatch, lanes: Lanes) -> None:
     """ValueError where a batch from another process cannot be played, or not be loaded again."""
-    require_columns(batch, lanes)
+    require_segments(batch, lanes)
     for lane in batch.lanes:
         lanes.default.require_sent(lane)
 
@@ -47,7 +47,7 @@ def play_batch(
         Models and versions whose rows are skipped.
     """
     batch, lanes = events.sent, playing.lanes
-    require_columns(batch, lanes)
+    require_segments(batch, lanes)
     places = batch.places()
     labels, starts, first = deque(events.labels), deque(events.starts), 0
     parts = list[Corrected]()
@@ -153,10 +153,10 @@ def _play_rows(
         names: Any = batch.lanes[0].name
     else:
         names = [batch.lanes[k].name for k in batch.of[first:last].tolist()]
-    columns = {name: values[first:last] for name, values in batch.columns.items()}
+    segments = {name: values[first:last] for name, values in batch.segments.items()}
     times = batch.times[first:last].tolist()
     return playing.play(
-        batch.ids[first:last], P, labels, columns or None, names, times, made=made
+        batch.ids[first:last], P, labels, segments or None, names, times, made=made
     )  # fmt: skip
 
 

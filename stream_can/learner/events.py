@@ -13,7 +13,7 @@ from stream_can.learner.lane import Lane, Name
 from stream_can.learner.lanes import Lanes
 from stream_can.learner.late import CheckedLabel, LateLabel
 from stream_can.learner.recent import Recent
-from stream_can.learner.sent import Events, SentBatch, SentLane, columns_of
+from stream_can.learner.sent import Events, SentBatch, SentLane, segments_of
 
 __all__ = ["EventLog", "batch_of", "portable"]
 
@@ -58,7 +58,7 @@ def batch_of(
         np.array([entry.number for entry in predictions], np.int64),
         np.array([entry.time for entry in predictions], np.float64),
         sent_lanes, np.array([places[entry.lane] for entry in predictions], np.int32),
-        columns_of(lanes.default.columns, [entry.columns for entry in predictions]),
+        segments_of(lanes.default.segments, [entry.columns for entry in predictions]),
     )  # fmt: skip
 
 
@@ -77,6 +77,6 @@ def portable(label: CheckedLabel, lanes: Lanes, first: int) -> LateLabel:
         late.id, label.told, first + late.due,
         None if late.of is None else first + late.of,
         None if label.row is None else like.told_row(label.row),
-        None if label.given is None else dict(zip(like.columns, label.given, strict=True)),
+        None if label.given is None else dict(zip(like.segments, label.given, strict=True)),
         late.model, late.version, late.time,
     )  # fmt: skip

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.learner.joining import Joining
+from stream_can.learner.joining import LabelJoining
 from stream_can.learner.kinds import Id, Reason
 from stream_can.learner.lane import ONLY, Name
-from stream_can.learner.memory import Memory
+from stream_can.learner.memory import LearnerMemory
 from stream_can.trust.alarm import Alarm, Episode
 from stream_can.trust.locking import Locked, one_at_a_time
 
@@ -34,18 +34,18 @@ class Inspection(Locked):
     """The part of a `Learner` that changes nothing."""
 
     _rank = 0
-    _memory: Memory
-    _joining: Joining
+    _memory: LearnerMemory
+    _joining: LabelJoining
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """Names of the classes, in column order."""
+        """Names of the classes, in the order of rows."""
         return self._memory.lanes.default.classes
 
     @property
     def segments(self) -> tuple[str, ...]:
-        """Names of the declared columns."""
-        return self._memory.lanes.default.columns
+        """Names of the declared segments."""
+        return self._memory.lanes.default.segments
 
     @property
     def row_kind(self) -> str:

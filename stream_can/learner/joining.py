@@ -12,15 +12,15 @@ from stream_can.learner.kinds import Given, Id, Kind, News
 from stream_can.learner.lane import ONLY, Call, Lane, Name, Taught
 from stream_can.learner.lanes import is_of
 from stream_can.learner.late import CheckedLabel, Held, HeldLabels, LateLabel, LoneLabels
-from stream_can.learner.memory import Memory
+from stream_can.learner.memory import LearnerMemory
 from stream_can.learner.recent import Recent, check_ids, check_times
 
-__all__ = ["Joining", "Outcome"]
+__all__ = ["LabelJoining", "Outcome"]
 
 Outcome = Literal["learned", "repeated", "held", "unknown"]
 
 
-class Joining:
+class LabelJoining:
     """Labels and their predictions.
 
     Parameters
@@ -31,7 +31,7 @@ class Joining:
         As for `Learner`.
     """
 
-    def __init__(self, memory: Memory, label_wait: float) -> None:
+    def __init__(self, memory: LearnerMemory, label_wait: float) -> None:
         self.memory, self.lanes, self.wait = memory, memory.lanes, label_wait
         self.held = HeldLabels()
         self.lone = LoneLabels()
@@ -57,8 +57,8 @@ class Joining:
                 )
             row = given = None
             if late.row is not None:
-                columns = late.columns and {name: [v] for name, v in late.columns.items()}
-                rows = like.rows(1, like.row(late.row), columns)
+                segments = late.segments and {name: [v] for name, v in late.segments.items()}
+                rows = like.rows(1, like.row(late.row), segments)
                 row, given = like.raw(rows, 0), like.given(rows, 0)
             due = late.due
             checked.append(CheckedLabel(late, y, row, given, like.held(y)))

@@ -60,7 +60,7 @@ class JoinedLabel(msgspec.Struct, gc=False):
     row: bytes | None
     """The row that came with the label, where it differs from the kept one."""
     given: Given | None
-    """The column values that came with the label."""
+    """The segment values that came with the label."""
     due: int
 
 
@@ -105,7 +105,7 @@ class Kind(Protocol):
 
     corrector: Any
     classes: tuple[Any, ...]
-    columns: tuple[str, ...]
+    segments: tuple[str, ...]
     sets: float | None
     """Coverage that prediction sets promise."""
     makes_sets: bool
@@ -127,8 +127,8 @@ class Kind(Protocol):
     train_prior: NDArray[np.float64]
     """The training prior of its corrector, see :attr:`Learner.train_prior`."""
 
-    def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> Any:
-        """Check the n rows of a call and their column values; P may be None."""
+    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> Any:
+        """Check the n rows of a call and their segment values; P may be None."""
 
     def row(self, p: Any) -> Any:
         """Check one row; return it like the rows of a call."""

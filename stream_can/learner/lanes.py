@@ -75,13 +75,13 @@ class Lanes:
         Raises
         ------
         ValueError
-            The corrector is of another kind, or has other columns.
+            The corrector is of another kind, or has other segments.
         """
         like = self.default
-        if type(kind) is not type(like) or kind.columns != like.columns:
+        if type(kind) is not type(like) or kind.segments != like.segments:
             raise ValueError(
-                f"corrector: {type(kind.corrector).__name__} with columns {list(kind.columns)},"
-                f" expected {type(like.corrector).__name__} with {list(like.columns)}, as the"
+                f"corrector: {type(kind.corrector).__name__} with segments {list(kind.segments)},"
+                f" expected {type(like.corrector).__name__} with {list(like.segments)}, as the"
                 " others"
             )
         if name in self.by_name:

@@ -56,7 +56,7 @@ class LateLabel(msgspec.Struct, gc=False):
     """Index of the row to which it belongs, where it arrived with it."""
     row: Any = None
     """The classifier's own prediction, shape (m,), where the label carries it."""
-    columns: dict[str, Any] | None = None
+    segments: dict[str, Any] | None = None
     """Column values that came with ``row``."""
     model: str | None = None
     version: str | None = None

@@ -9,12 +9,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_can.learner.joining import Joining, Outcome
+from stream_can.learner.joining import LabelJoining, Outcome
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import ONLY, Lane, Name
 from stream_can.learner.lanes import Lanes, adapter_of
 from stream_can.learner.late import LateLabel
-from stream_can.learner.memory import Memory
+from stream_can.learner.memory import LearnerMemory
 from stream_can.learner.persistence import Persistence
 from stream_can.learner.playing import Corrected, Playing
 from stream_can.method.asking import LabelRequests
@@ -47,10 +47,10 @@ class Learner(Persistence):
         The corrector, a `Corrector`, `MultiLabelCorrector` or `SparseCorrector`, new or trained;
         the learner takes ownership. Where models are named, each starts as a copy of it. With a
         `SparseCorrector` a row is {class: probability}, the result is a `SparseRow`, and models and
-        columns are not supported.
+        segments are not supported.
     recent_mb
         Memory for the latest predictions with an id, in MiB, ids included: 16 m bytes each, 4 for
-        each number of a receipt, the id, its columns, and 480; the oldest are dropped. 0 keeps
+        each number of a receipt, the id, its segments, and 480; the oldest are dropped. 0 keeps
         none.
     ask
         Request the labels of about this share of the predictions, see `LabelRequests`. Labels that
@@ -74,7 +74,7 @@ class Learner(Persistence):
     --------
     >>> from stream_can import Corrector, Learner
     >>> learner = Learner(Corrector(["fraud", "fine"]))
-    >>> better = learner.correct("order-23", [0.45, 0.55])
+    >>> better = learner.process("order-23", [0.45, 0.55])
     >>> learner.label("order-23", "fraud")
     'learned'
     >>> learner.label("order-23", "fine")
@@ -102,8 +102,8 @@ class Learner(Persistence):
             LabelRequests(ask)  # refuses what is no share
         super().__init__()
         lanes = Lanes(kind, ask, int(max_lanes), scores)
-        self._memory = Memory(lanes, float(recent_mb))
-        self._joining = Joining(self._memory, float(label_wait))
+        self._memory = LearnerMemory(lanes, float(recent_mb))
+        self._joining = LabelJoining(self._memory, float(label_wait))
         self._playing = Playing(self._memory, self._joining)
 
     @classmethod
@@ -128,25 +128,25 @@ class Learner(Persistence):
         Parameters
         ----------
         corrector
-            Of the same sort and with the same columns as the others; the learner takes ownership.
+            Of the same sort and with the same segments as the others; the learner takes ownership.
         model, version
             The model and version.
 
         Raises
         ------
         ValueError
-            The corrector is of another kind, or has other columns.
+            The corrector is of another kind, or has other segments.
         """
         self._memory.set_start((model, version), corrector)
 
     # ---- predictions
 
-    def correct(
+    def process(
         self,
         id: Id | None,
         p: ArrayLike,
         *,
-        columns: Mapping[str, Any] | None = None,
+        segments: Mapping[str, Any] | None = None,
         model: str | None = None,
         version: str | None = None,
         time: float | None = None,
@@ -160,8 +160,8 @@ class Learner(Persistence):
             prediction of an id is the one that is labelled; one whose id is None is not kept.
         p
             Probabilities as for :meth:`Corrector.process_one`.
-        columns
-            {column: value} of the declared columns.
+        segments
+            {segment: value} of the declared segments.
         model, version
             The model and version that predicted.
         time
@@ -174,29 +174,29 @@ class Learner(Persistence):
         Raises
         ------
         InvalidPrediction, ValueError, TypeError
-            The row, the columns or the id are invalid; nothing has changed.
+            The row, the segments or the id are invalid; nothing has changed.
         """
         name = (model, version)
-        of_one = None if columns is None else {name: [value] for name, value in columns.items()}
+        of_one = None if segments is None else {name: [value] for name, value in segments.items()}
         rows = self._memory.lanes.kind_of(name).row(p)
         row: Array = self._play([id], rows, (), of_one, name, [time]).rows[0]
         return row
 
-    def correct_many(
+    def process_many(
         self,
         ids: Iterable[Id | None],
         P: ArrayLike,
         *,
-        columns: Mapping[str, Sequence[Any]] | None = None,
+        segments: Mapping[str, Sequence[Any]] | None = None,
         model: str | None = None,
         version: str | None = None,
         times: Sequence[float | None] | None = None,
     ) -> Corrected:
-        """:meth:`correct` for each id and row of ``P``, shape (n, m), in order; the same bits.
+        """:meth:`process` for each id and row of ``P``, shape (n, m), in order; the same bits.
 
-        All rows are checked before the first is processed. ``columns`` is {column: n values}.
+        All rows are checked before the first is processed. ``segments`` is {segment: n values}.
         """
-        return self._play(list(ids), P, (), columns, (model, version), times)
+        return self._play(list(ids), P, (), segments, (model, version), times)
 
     # ---- labels
 
@@ -206,7 +206,7 @@ class Learner(Persistence):
         label: Any,
         *,
         row: ArrayLike | None = None,
-        columns: Mapping[str, Any] | None = None,
+        segments: Mapping[str, Any] | None = None,
         model: str | None = None,
         version: str | None = None,
         time: float | None = None,
@@ -217,8 +217,8 @@ class Learner(Persistence):
         ----------
         id, label
             Id of the prediction, None where unknown, and name of the class.
-        row, columns
-            The classifier's own prediction and its columns, for an id that is no longer kept.
+        row, segments
+            The classifier's own prediction and its segments, for an id that is no longer kept.
             Where they differ from what is kept, they are learned instead.
         model, version
             The model and version that predicted; without one of them, every model and version that
@@ -237,9 +237,9 @@ class Learner(Persistence):
         UnknownClass, InvalidPrediction, ValueError, TypeError
             Nothing was learned.
         """
-        given = None if columns is None else dict(columns)
+        given = None if segments is None else dict(segments)
         late = LateLabel(
-            id, label, row=row, columns=given, model=model, version=version, time=time
+            id, label, row=row, segments=given, model=model, version=version, time=time
         )  # fmt: skip
         return self._play([], None, [late]).outcomes[0]
 
@@ -272,18 +272,18 @@ class Learner(Persistence):
         P: ArrayLike | None,
         labels: Sequence[LateLabel] = (),
         *,
-        columns: Mapping[str, Sequence[Any]] | None = None,
+        segments: Mapping[str, Sequence[Any]] | None = None,
         lanes: Sequence[Name] | None = None,
         times: Sequence[float | None] | None = None,
         explain: Any = None,
     ) -> Corrected:
-        """Correct rows and learn labels between them in one call: :meth:`correct` and :meth:`label`
+        """Correct rows and learn labels between them in one call: :meth:`process` and :meth:`label`
         in stream order, with the same bits.
 
         Parameters
         ----------
-        ids, P, columns, times
-            As for :meth:`correct_many`; P may be None where there are no rows.
+        ids, P, segments, times
+            As for :meth:`process_many`; P may be None where there are no rows.
         labels
             In order of arrival; ``due`` of each says before which row.
         lanes
@@ -298,7 +298,7 @@ class Learner(Persistence):
         InvalidPrediction, UnknownClass, ValueError, TypeError
             As for those; nothing has changed.
         """
-        return self._play(list(ids), P, labels, columns, lanes, times, explain=explain)
+        return self._play(list(ids), P, labels, segments, lanes, times, explain=explain)
 
     @one_at_a_time
     def _play(
@@ -306,9 +306,9 @@ class Learner(Persistence):
         ids: list[Id | None],
         P: Any,
         labels: Sequence[LateLabel] = (),
-        columns: Mapping[str, Sequence[Any]] | None = None,
+        segments: Mapping[str, Sequence[Any]] | None = None,
         names: Sequence[Name] | Name | None = ONLY,
         times: Sequence[float | None] | None = None,
         explain: Any = None,
     ) -> Corrected:
-        return self._playing.play(ids, P, labels, columns, names, times, explain=explain)
+        return self._playing.play(ids, P, labels, segments, names, times, explain=explain)

@@ -11,10 +11,10 @@ from stream_can.learner.lanes import Lanes, adapter_of
 from stream_can.learner.recent import Recent, forget, forget_oldest
 from stream_can.row_kinds import AnyCorrector
 
-__all__ = ["Memory"]
+__all__ = ["LearnerMemory"]
 
 
-class Memory:
+class LearnerMemory:
     """The recent predictions of all models and versions, within a bound.
 
     Parameters

@@ -132,9 +132,11 @@ def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -
         SentLane(name, classes, np.concatenate(within[k])[place_of[lane_of == k]])
         for (name, classes, _), k in places.items()
     ]
-    names = dict.fromkeys(name for batch in batches for name in batch.columns)
-    columns = {
-        name: [value for batch in batches for value in batch.columns.get(name, [None] * len(batch))]
+    names = dict.fromkeys(name for batch in batches for name in batch.segments)
+    segments = {
+        name: [
+            value for batch in batches for value in batch.segments.get(name, [None] * len(batch))
+        ]
         for name in names
     }
     order = rows.tolist()
@@ -142,5 +144,5 @@ def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -
     times = np.concatenate([np.empty(0), *(batch.times for batch in batches)])
     return SentBatch(
         [ids[i] for i in order], number + np.arange(len(order)), times[rows], lanes, lane_of,
-        {name: [values[i] for i in order] for name, values in columns.items()},
+        {name: [values[i] for i in order] for name, values in segments.items()},
     )  # fmt: skip

@@ -58,7 +58,7 @@ class Persistence(Inspection):
         Raises
         ------
         SnapshotMismatch
-            The predictions have other classes or columns, or do not follow the last one.
+            The predictions have other classes or segments, or do not follow the last one.
         """
         with saved.refused():
             numbers = events.sent.numbers
@@ -104,7 +104,7 @@ class Persistence(Inspection):
         Raises
         ------
         SnapshotMismatch
-            The predictions have other columns.
+            The predictions have other segments.
         """
         self._joining.until = until
         try:
@@ -171,7 +171,7 @@ class Persistence(Inspection):
         ------
         SnapshotMismatch
             The bytes are truncated, corrupt, of another version, not of a learner, or of other
-            classes or columns.
+            classes or segments.
         """
         state, recent = saved.parts(data)
         return cls.from_state(

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.learner.events import portable
-from stream_can.learner.joining import Joining, Outcome
+from stream_can.learner.joining import LabelJoining, Outcome
 from stream_can.learner.kinds import Id, Reason
 from stream_can.learner.lane import ONLY, Call, Lane, Name, Taught
 from stream_can.learner.late import CheckedLabel, LateLabel
-from stream_can.learner.memory import Memory
+from stream_can.learner.memory import LearnerMemory
 from stream_can.learner.recent import Recent, begin, check_ids, check_times
 
 __all__ = ["Corrected", "Playing"]
@@ -64,7 +64,7 @@ class Playing:
         Their labels.
     """
 
-    def __init__(self, memory: Memory, joining: Joining) -> None:
+    def __init__(self, memory: LearnerMemory, joining: LabelJoining) -> None:
         self.memory, self.lanes, self.joining = memory, memory.lanes, joining
 
     def play(
@@ -72,7 +72,7 @@ class Playing:
         ids: list[Id | None],
         P: Any,
         labels: Sequence[LateLabel] = (),
-        columns: Mapping[str, Sequence[Any]] | None = None,
+        segments: Mapping[str, Sequence[Any]] | None = None,
         names: Sequence[Name] | Name | None = ONLY,
         times: Sequence[float | None] | None = None,
         *,
@@ -99,7 +99,7 @@ class Playing:
             like = kinds[0] if kinds else like
             if any(kind.classes != like.classes for kind in kinds):
                 raise ValueError("lanes: models of different classes in one call")
-        rows = like.rows(n, P, columns)
+        rows = like.rows(n, P, segments)
         if made is not None:
             rows = like.made(rows, made)
         checked = self.joining.check(labels, n)
@@ -188,7 +188,7 @@ class Playing:
         begun: tuple[list[Recent], list[Recent], int, float] = begin(
             rows.ids, first, last, self.memory.number, lane.collected, lane.serial,
             kind.width or [kind.width_of(call.rows, i) for i in numbers],
-            [kind.given(call.rows, i) for i in numbers] if kind.columns else None, rows.times,
+            [kind.given(call.rows, i) for i in numbers] if kind.segments else None, rows.times,
         )  # fmt: skip
         return begun
 

@@ -9,12 +9,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from stream_can.learner import saved
-from stream_can.learner.batches import require_columns
-from stream_can.learner.joining import Joining
+from stream_can.learner.batches import require_segments
+from stream_can.learner.joining import LabelJoining
 from stream_can.learner.kinds import Kind
 from stream_can.learner.lane import ONLY, Lane, Name
 from stream_can.learner.lanes import adapter_of
-from stream_can.learner.memory import Memory
+from stream_can.learner.memory import LearnerMemory
 from stream_can.learner.recent import Recent, check_ids, keep, mark, marks, recalled
 from stream_can.learner.saved import State
 from stream_can.learner.sent import SentBatch
@@ -29,7 +29,7 @@ Under = Callable[[Name, Any], Any]
 """Replaces the corrector of a model and version, for example by one under other settings."""
 
 
-def state_of(memory: Memory, joining: Joining, without: Collection[Name] = ()) -> State:
+def state_of(memory: LearnerMemory, joining: LabelJoining, without: Collection[Name] = ()) -> State:
     """The state of a learner, see :meth:`Learner.state`."""
     lanes = memory.lanes
     every = lanes.by_name
@@ -52,8 +52,8 @@ def state_of(memory: Memory, joining: Joining, without: Collection[Name] = ()) -
 
 
 def restore(
-    memory: Memory,
-    joining: Joining,
+    memory: LearnerMemory,
+    joining: LabelJoining,
     state: State,
     sent: Iterable[SentBatch],
     classes: int | Iterable[Hashable] | None,
@@ -72,7 +72,7 @@ def restore(
         corrector = saved.corrector(data, None if own else classes, settings)
         kind = adapter_of(under(lane_head.lane, corrector))
         saved.require(type(kind) is type(lanes.default), "a model of another kind")
-        saved.require(kind.columns == lanes.default.columns, "a model of other columns")
+        saved.require(kind.segments == lanes.default.segments, "a model of other segments")
         saved.require(lane_head.lane not in lanes.by_name, "two models of a name")
         lanes.mixed = lanes.mixed or own
         lane = _lane(lane_head, number, kind, lanes.ask, arrays)
@@ -108,7 +108,7 @@ def _lane(
 
 
 def _recall(
-    memory: Memory,
+    memory: LearnerMemory,
     head: saved.SavedHead,
     sent: Iterable[SentBatch],
     stored: Mapping[Lane, Kind],
@@ -125,7 +125,7 @@ def _recall(
             continue
         saved.require(last < head.number, "sent batches behind the state")
         check_ids(batch.ids)
-        require_columns(batch, memory.lanes)
+        require_segments(batch, memory.lanes)
         kept += _kept(memory, head, batch, stored, whole)
     n, known, every = len(kept), dict(head.known), len(head.flags)
     enough = n == every if whole else n <= every
@@ -136,7 +136,7 @@ def _recall(
 
 
 def _kept(
-    memory: Memory,
+    memory: LearnerMemory,
     head: saved.SavedHead,
     batch: SentBatch,
     stored: Mapping[Lane, Kind],
@@ -160,7 +160,7 @@ def _kept(
                 lane = None
         lanes.append(lane)
         blobs.append(blob_of)
-    columns = [batch.columns.get(name) for name in memory.lanes.default.columns]
+    segments = [batch.segments.get(name) for name in memory.lanes.default.segments]
     for i, (id, number, k, time) in enumerate(
         zip(batch.ids, batch.numbers.tolist(), batch.of.tolist(), batch.times.tolist(), strict=True)
     ):
@@ -171,12 +171,12 @@ def _kept(
         if id is None or number < head.oldest:
             continue
         given = None
-        if batch.columns:
-            given = tuple([None if values is None else values[i] for values in columns])
+        if batch.segments:
+            given = tuple([None if values is None else values[i] for values in segments])
         yield lane, recalled(id, number, given, blob, time, lane.serial)
 
 
-def _mark(memory: Memory, lane: Lane, entry: Recent, flags: int, known: Any) -> None:
+def _mark(memory: LearnerMemory, lane: Lane, entry: Recent, flags: int, known: Any) -> None:
     """Restore one prediction with the state's marks."""
     assert entry.id is not None
     mark(entry, flags)

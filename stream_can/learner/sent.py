@@ -65,8 +65,8 @@ class SentBatch:
     """Models and versions of the rows."""
     of: NDArray[np.int32]
     """Index into ``lanes`` for each row, shape (n,)."""
-    columns: dict[str, list[str | None]]
-    """Values of the declared columns, one per row."""
+    segments: dict[str, list[str | None]]
+    """Values of the declared segments, one per row."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -99,7 +99,7 @@ class SentBatch:
             return SentBatch(
                 self.ids[first:last], self.numbers[first:last], self.times[first:last],
                 [lane._replace(rows=lane.rows[first:last])], self.of[first:last],
-                {name: texts[first:last] for name, texts in self.columns.items()},
+                {name: texts[first:last] for name, texts in self.segments.items()},
             )  # fmt: skip
         every, places = self.of[first:last], self.places()[first:last]
         used = np.unique(every).tolist()
@@ -110,7 +110,7 @@ class SentBatch:
         return SentBatch(
             self.ids[first:last], self.numbers[first:last], self.times[first:last], lanes,
             np.searchsorted(used, every).astype(np.int32),
-            {name: texts[first:last] for name, texts in self.columns.items()},
+            {name: texts[first:last] for name, texts in self.segments.items()},
         )  # fmt: skip
 
     def pieces(self, most: int) -> Iterator[tuple[bytes, int]]:
@@ -136,7 +136,7 @@ class SentBatch:
         for k, lane in enumerate(self.lanes):
             arrays[f"rows.{k}"] = lane.rows
         texts: dict[str, list[str]] = {}
-        for name, values in self.columns.items():
+        for name, values in self.segments.items():
             places: dict[str | None, int] = {None: -1}
             numbers = [places.setdefault(text, len(places) - 1) for text in values]
             arrays[f"column.{name}"] = np.array(numbers, np.int32)
@@ -195,16 +195,16 @@ def read_sent(data: bytes) -> SentBatch:
             _require(len(rows) == counts[k] and rows.shape[1] >= 4 * len(classes), "rows")
             hash(key := tuple(classes))  # TypeError where one is no name
             lanes.append(SentLane(lane, key, rows, tuple(named)))
-        columns: dict[str, list[str | None]] = {}
+        segments: dict[str, list[str | None]] = {}
         for name, texts in head.texts.items():
             places = arrays[f"column.{name}"]
-            _require(places.dtype == np.int32 and places.shape == (n,), "columns")
-            _require(((places >= -1) & (places < len(texts))).all(), "columns")
+            _require(places.dtype == np.int32 and places.shape == (n,), "segments")
+            _require(((places >= -1) & (places < len(texts))).all(), "segments")
             values: list[str | None] = [*texts, None]
-            columns[name] = [values[i] for i in places.tolist()]
+            segments[name] = [values[i] for i in places.tolist()]
     except (KeyError, TypeError, ValueError) as error:
         raise SnapshotMismatch(f"snapshot: of sent predictions: {error}") from None
-    return SentBatch(head.ids, numbers, times, lanes, of, columns)
+    return SentBatch(head.ids, numbers, times, lanes, of, segments)
 
 
 def _require(fits: Any, what: str) -> None:
@@ -212,8 +212,8 @@ def _require(fits: Any, what: str) -> None:
         raise ValueError(what)
 
 
-def columns_of(names: Sequence[str], given: Sequence[Given | None]) -> dict[str, list[str | None]]:
-    """Values of the declared columns, by column; empty where no row has any."""
+def segments_of(names: Sequence[str], given: Sequence[Given | None]) -> dict[str, list[str | None]]:
+    """Values of the declared segments, by segment; empty where no row has any."""
     if all(one is None for one in given):
         return {}
     return {

@@ -37,7 +37,7 @@ class SeveralRows(NamedTuple):
 class Several(DeclaredClasses):
     """Adapter of a `MultiLabelCorrector`. A label is a row of 1, 0 and -1, as m bytes."""
 
-    columns: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
     sets: float | None = None
     makes_sets = True
     random_requests = 1.0
@@ -58,10 +58,10 @@ class Several(DeclaredClasses):
 
     # ---- rows
 
-    def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> SeveralRows:
+    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> SeveralRows:
         """Check the n rows of a call; P may be None."""
-        if columns:
-            raise ValueError(f"columns: {next(iter(columns))!r} was not declared; declared: ()")
+        if segments:
+            raise ValueError(f"segments: {next(iter(segments))!r} was not declared; declared: ()")
         if P is None:
             return SeveralRows(np.empty((0, self.corrector.m)))
         raw = self.corrector._rows_of(P)
@@ -96,7 +96,7 @@ class Several(DeclaredClasses):
         return blob[: 8 * self.corrector.m]
 
     def given(self, rows: SeveralRows, i: int) -> Given | None:
-        """Return None: no columns are declared."""
+        """Return None: no segments are declared."""
         return None
 
     def blank(self, n: int) -> Array:
@@ -150,7 +150,7 @@ class Several(DeclaredClasses):
     # ---- the corrector
 
     def corrected(
-        self, raw: Array, columns: Mapping[str, Sequence[Any]] | None
+        self, raw: Array, segments: Mapping[str, Sequence[Any]] | None
     ) -> tuple[Array, NDArray[np.float32], list[list[Any]]]:
         """Correct rows without learning: sent rows, receipts, labels decided on."""
         sent, receipts = self.corrector.correct_many(raw, receipt=True)

@@ -264,7 +264,7 @@ class Run:
                 if says.number >= 0:
                     one.row = P[says.number]
                     if says.given is not None:
-                        one.columns = dict(zip(columns, says.given, strict=True))
+                        one.segments = dict(zip(columns, says.given, strict=True))
                 if names:
                     one.model, one.version = names[i]
                 labels.append(one)
@@ -275,7 +275,7 @@ class Run:
             [messages.id_of(prediction.message, None) for prediction in predictions],
             rows,
             labels,
-            columns=table(columns, [one.given for one in predictions]) if columns else None,
+            segments=table(columns, [one.given for one in predictions]) if columns else None,
             lanes=lanes if names else None,
         )
         sent = messages.finished(found.rows)

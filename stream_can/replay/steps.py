@@ -332,7 +332,7 @@ class _Run:
                 ids,
                 events.rows[cut],
                 labels,
-                columns={name: values[cut] for name, values in self.columns.items()} or None,
+                segments={name: values[cut] for name, values in self.columns.items()} or None,
                 lanes=lanes,
                 explain=self.explain(events.truth[cut]),
             )

@@ -227,7 +227,7 @@ class LocalService(Service):
         now, learner, n = time.time(), self.learner, len(group.ids)
         first, columns = learner.next_number, group.columns
         found = learner.play(
-            group.ids, group.rows, columns=columns, lanes=group.names, times=[now] * n
+            group.ids, group.rows, segments=columns, lanes=group.names, times=[now] * n
         )
         sent = group.messages.finished(found.rows)
         out = group.write(sent, found.asked, found.sets)

@@ -108,7 +108,7 @@ def send(
                     P,
                     ids=batch.column("id").to_pylist(),
                     times=pc.fill_null(batch.column("time"), float("nan")).to_numpy(),
-                    columns=segments_of(given, mine.segments),
+                    segments=segments_of(given, mine.segments),
                 )
                 records = [Appended(to, 0, None, *one) for one in found.sent]
                 producer.append(records, SECONDS)

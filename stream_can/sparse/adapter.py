@@ -72,7 +72,7 @@ class Sparse:
     """Adapter of a `SparseCorrector`. A row is {class: probability}; a label is its number."""
 
     classes: tuple[Any, ...] = ()
-    columns: tuple[str, ...] = ()
+    segments: tuple[str, ...] = ()
     sets: float | None = None
     makes_sets = False
     random_requests = 0.5
@@ -130,10 +130,10 @@ class Sparse:
 
     # ---- rows
 
-    def rows(self, n: int, P: Any, columns: Mapping[str, Sequence[Any]] | None) -> Rows:
+    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> Rows:
         """Check the n rows of a call and number new names; P may be None."""
-        if columns:
-            raise ValueError(f"columns: {next(iter(columns))!r} was not declared; declared: ()")
+        if segments:
+            raise ValueError(f"segments: {next(iter(segments))!r} was not declared; declared: ()")
         given = [] if P is None else list(P)
         if len(given) != n:
             raise InvalidPrediction(f"{n} ids for {len(given)} rows")
@@ -181,7 +181,7 @@ class Sparse:
         return blob[: 4 * SparseBlob(blob).raw_words]
 
     def given(self, rows: Rows, i: int) -> Given | None:
-        """Return None: no columns are declared."""
+        """Return None: no segments are declared."""
         return None
 
     def blank(self, n: int) -> list[Any]:

@@ -658,7 +658,7 @@ def rows_of(
             lane = batch.lanes[batch.of[i]]
             time = next(count)
             latest = latest if math.isnan(time) else max(latest, time)
-            columns = {c: texts[i] for c, texts in batch.columns.items()} or None
+            columns = {c: texts[i] for c, texts in batch.segments.items()} or None
             p_, receipt = lane.raw[places[i]], lane.receipts[places[i]].copy()
             size = OVERHEAD + len(id or b"") + 16 * len(p_) + receipt.nbytes
             size += sum(len(text or "") for text in (columns or {}).values())

@@ -75,7 +75,9 @@ def test_a_state_corrects_as_its_correctors_do(broker: Served, more: dict[str, A
     names: Any = [("m", None), ("n", None), ("o", None)] * 2 if more else None
     columns: Any = {"carrier": ["AA", None, "DL"] * 2} if more else None
     for one in (state, read_state(state.to_bytes())):
-        found = one.correct(P, ids=[*"abcde", None], columns=columns, models=names, times=[1.0] * 6)
+        found = one.correct(
+            P, ids=[*"abcde", None], segments=columns, models=names, times=[1.0] * 6
+        )
         for i in range(6):
             corrector = one.corrector(*(names[i] if more else ()))
             row = {name: texts[i] for name, texts in (columns or {}).items()}
@@ -92,7 +94,7 @@ def test_a_state_corrects_as_its_correctors_do(broker: Served, more: dict[str, A
         assert dict(headers)["stream-can-state"] == b"%d" % stored.number
         assert "stream-can-next" not in dict(headers)
     in_parts = state.correct(
-        P, offsets=[3, 5, 6, 7, 9, 12], next=20, models=names, columns=columns, most_bytes=700
+        P, offsets=[3, 5, 6, 7, 9, 12], next=20, models=names, segments=columns, most_bytes=700
     ).sent
     assert len(in_parts) > 1
     nexts = [int(dict(headers)["stream-can-next"]) for _, headers in in_parts]

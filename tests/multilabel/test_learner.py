@@ -121,7 +121,7 @@ def test_equals_the_plain_one_in_any_order(data):
             for id, p in zip(ids, P, strict=True):
                 expected.append(plain.correct(id, p, lane, clock))
                 said.append(plain.said)
-            found = learner.correct_many(ids, P, model=lane[0], version=lane[1], times=[clock] * 3)
+            found = learner.process_many(ids, P, model=lane[0], version=lane[1], times=[clock] * 3)
             assert found.rows.tolist() == np.array(expected).tolist()
             assert [set(names) for names in found.sets] == said
             continue
@@ -148,7 +148,7 @@ def test_labels_as_people_write_them():
     bare = MultiLabelCorrector(LABELS)
     p = [0.7, 0.2, 0.4]
     _, receipt = bare.process_one(p, receipt=True)
-    learner.correct("id", p)
+    learner.process("id", p)
     assert learner.label("id", {"a": True, "c": False}) == "learned"
     bare.learn_one(p, [1, -1, 0], receipt=receipt)
     assert learner.label("id", ["a", "b"]) == "learned"  # of b alone nobody had said
@@ -167,8 +167,8 @@ def test_labels_as_people_write_them():
 
 
 def test_what_several_labels_do_not_have_is_refused():
-    with pytest.raises(ValueError, match="columns: 't' was not declared"):
-        Learner(MultiLabelCorrector(2)).correct(1, [0.1, 0.2], columns={"t": "x"})
+    with pytest.raises(ValueError, match="segments: 't' was not declared"):
+        Learner(MultiLabelCorrector(2)).process(1, [0.1, 0.2], segments={"t": "x"})
     data = Learner(MultiLabelCorrector(2)).to_bytes()
     with pytest.raises(SnapshotMismatch, match="2 labels, expected 3"):
         Learner.from_bytes(data, 3)

@@ -591,7 +591,7 @@ def test_each_model_and_version_has_a_corrector_of_its_own(tmp_path):
         model, version = names[rng.integers(1 + (i > 50) + (i > 120))]
         p = rng.dirichlet(np.ones(4)).tolist()
         lines.append({"id": i // 2, "probs": p, "model": model, "version": version or "0"})
-        row = learner.correct(b"%d" % (i // 2), p, model=model, version=version or "0")
+        row = learner.process(b"%d" % (i // 2), p, model=model, version=version or "0")
         expected.append(row.tolist())
         if i % 3 == 0:
             label, of = CLASSES[rng.integers(4)], {"model": model} if i % 2 else {}

@@ -45,7 +45,7 @@ def test_rows_and_labels_are_those_of_a_learner(tmp_path):
     lines, expected = [], []
     for i, p in enumerate(P):
         lines.append({"id": i, "scores": dict(zip(LABELS, p.tolist(), strict=True)), "n": i})
-        found = learner.correct_many([str(i).encode()], p[None])
+        found = learner.process_many([str(i).encode()], p[None])
         expected.append((found.rows[0].tolist(), found.sets[0]))
         for of in {max(i - 3, 0), max(i - 5, 0)}:
             lines.append({"id": of, "labels": some(Y, of + i % 2)})

@@ -42,7 +42,7 @@ def test_rows_and_labels_are_those_of_a_learner(tmp_path, cut):
     lines, expected = [], []
     for i, (row, line, label) in enumerate(stream()):
         lines.append(line)
-        expected.append(learner.correct(str(i).encode(), row))
+        expected.append(learner.process(str(i).encode(), row))
         if i >= 7:
             lines.append({"id": i - 7, "label": label})
             learner.label(str(i - 7).encode(), label)

@@ -38,7 +38,7 @@ def test_they_are_played_as_a_learner_would(delay, columns, sets):
     for i, p in enumerate(P):
         of = {"model": model[i], "version": version[i]}
         given = {"tenant": [tenant[i]]} if columns else None
-        found = learner.correct_many([i], p[None], columns=given, **of)
+        found = learner.process_many([i], p[None], segments=given, **of)
         expected.append(found.rows[0])
         inside.append(found.sets and set(found.sets[0]))
         if i >= delay:

@@ -59,7 +59,7 @@ def test_labels_on_lines_of_their_own_are_those_of_a_learner(tmp_path, seed):
     learner, lines, rows = Learner(MultiLabelCorrector(NAMES)), [], []
     for i, p in enumerate(P):
         lines.append({"id": i, "scores": p.tolist()})
-        rows.append(learner.correct(i, p))
+        rows.append(learner.process(i, p))
         # Those that come between two rows are learned in the order of their own rows.
         several = rng.integers(3) if i < len(P) - 1 else 0
         for at in sorted(rng.integers(max(0, i - 60), i + 1, several).tolist()):

@@ -32,7 +32,7 @@ def test_rows_and_labels_are_those_of_a_learner_and_a_kill_loses_none(tmp_path):
         if i in (20, 45):
             server.stop(signal.SIGKILL)
             server.start()
-        found = learner.correct_many([str(i).encode()], p[None])
+        found = learner.process_many([str(i).encode()], p[None])
         answer = server.correct({"id": i, "scores": dict(zip(LABELS, p.tolist(), strict=True))})
         assert list(answer["scores"].values()) == found.rows[0].tolist()
         assert answer["set"] == found.sets[0]

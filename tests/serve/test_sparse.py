@@ -31,7 +31,7 @@ def test_rows_and_labels_are_those_of_a_learner_and_a_kill_loses_none(tmp_path):
         if i in (20, 45):
             server.stop(signal.SIGKILL)
             server.start()
-        better = learner.correct(str(i).encode(), row)
+        better = learner.process(str(i).encode(), row)
         listed = [{"label": name, "score": p} for name, p in row.items()]
         answer = server.correct({"id": i, "probs": listed if i % 2 else row})
         probs = answer["probs"]

@@ -36,8 +36,8 @@ def give(learner, rng, n=20):
     for _ in range(n):
         model = "mn"[rng.integers(2)]
         id = [None, f"i{rng.integers(200)}"][int(rng.random() < 0.9)]
-        learner.correct(
-            id, rng.dirichlet(np.ones(3)), model=model, columns={"t": f"v{rng.integers(3)}"}
+        learner.process(
+            id, rng.dirichlet(np.ones(3)), model=model, segments={"t": f"v{rng.integers(3)}"}
         )
         learner.label(f"i{rng.integers(200)}", CLASSES[rng.integers(3)])
 
@@ -86,14 +86,14 @@ def test_a_state_may_leave_out_correctors_that_are_there(tmp_path):
     give(learner, rng)
     store.write(learner.take_events())
     store.write_state(learner.state(), learner.oldest, IDENTITY)
-    learner.correct("x", [0.2, 0.3, 0.5], model="m")
+    learner.process("x", [0.2, 0.3, 0.5], model="m")
     store.write(learner.take_events())
     store.write_state(learner.state(without=[("n", None)]), 0, IDENTITY)
     store.close()
     store, restarted = again(path)
     assert restarted.to_bytes() == learner.to_bytes()
     for model in ("k", "l"):  # those that were dropped are not kept
-        restarted.correct("x", [0.2, 0.3, 0.5], model=model)
+        restarted.process("x", [0.2, 0.3, 0.5], model=model)
     store.write_state(restarted.state(), 0, IDENTITY)
     assert len(store._db.execute("SELECT key FROM state").fetchall()) == 4
     store.close()

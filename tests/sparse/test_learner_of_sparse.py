@@ -42,7 +42,7 @@ def test_it_is_the_bare_corrector_with_a_memory(seed, data):
         what = data.draw(st.sampled_from(["row", "row", "label", "alone", "again", "snapshot"]))
         if what == "row":
             row, id = row_of(rng), f"id {rng.integers(8)}"
-            better = learner.correct(id, row)
+            better = learner.process(id, row)
             other, receipt = bare.process_one(row, receipt=True)
             assert better == other
             kept[id] = [row, other, receipt, None]
@@ -83,7 +83,7 @@ def test_many_at_once_are_one_by_one():
         for label in labels:
             if label.due == i:
                 one.label(label.id, label.label)
-        each.append(one.correct(i, row))
+        each.append(one.process(i, row))
     many.live[None, None].corrector.ids_of(one.live[None, None].corrector.names)
     found = many.play(range(60), rows, labels)
     assert found.rows == each
@@ -104,14 +104,14 @@ def test_a_label_brings_its_row_or_has_one_in_the_same_call():
     bare.learn_one(row, "class 5", receipt=receipt)
     names = learner.live[None, None].corrector.names
     assert sorted(names) == sorted(bare.names)
-    better, expected = learner.correct("b", row), bare.process_one(row)
+    better, expected = learner.process("b", row), bare.process_one(row)
     assert better.probabilities == pytest.approx(expected.probabilities)
     assert better.rest == pytest.approx(expected.rest)
 
 
 def test_the_raw_score_of_a_label_that_is_not_listed_is_its_share_of_what_is_left():
     learner = Learner(SparseCorrector(10))
-    learner.correct(1, {3: 0.5, 4: 0.2})
+    learner.process(1, {3: 0.5, 4: 0.2})
     learner.label(1, 7)
     raw, _ = learner.scores[None, None]
     assert raw.log_loss == pytest.approx(-math.log(0.3 / 8))
@@ -121,7 +121,7 @@ def test_the_raw_score_of_a_label_that_is_not_listed_is_its_share_of_what_is_lef
 def test_memory_is_bounded():
     learner, row = Learner(SparseCorrector("any", max_classes=20), recent_mb=0.05), {"a": 0.5}
     for i in range(300):
-        learner.correct(i, row)
+        learner.process(i, row)
     assert learner.bytes_kept <= 0.05 * 2**20
     assert 50 < learner.waiting < 110
     assert learner.label(0, "a") == "unknown"
@@ -130,17 +130,17 @@ def test_memory_is_bounded():
 
 def test_what_there_is_not_is_refused_and_nothing_has_changed():
     learner = Learner(SparseCorrector("any", max_classes=3))
-    learner.correct("a", {"x": 0.5})
+    learner.process("a", {"x": 0.5})
     before = learner.to_bytes()
     for call in (
-        lambda: learner.correct("b", {"x": 0.5}, model="m"),
+        lambda: learner.process("b", {"x": 0.5}, model="m"),
         lambda: learner.label("a", "x", version="v"),
-        lambda: learner.correct("b", {"x": 0.5}, columns={"tenant": "t"}),
+        lambda: learner.process("b", {"x": 0.5}, segments={"tenant": "t"}),
     ):
         with pytest.raises(ValueError, match=r"very many classes|not declared"):
             call()
     with pytest.raises(InvalidPrediction, match=r"row 1: probabilities sum to 1\.5"):
-        learner.correct_many(["b", "c"], [{"y": 0.5}, {"x": 1.5}])
+        learner.process_many(["b", "c"], [{"y": 0.5}, {"x": 1.5}])
     with pytest.raises(UnknownClass, match="label of 'a'"):
         learner.label("a", 7)
     assert learner.to_bytes() == before
@@ -151,7 +151,7 @@ def test_a_snapshot_that_was_changed_is_refused_or_goes_on(data):
     learner = Learner(SparseCorrector("any", max_classes=20))
     rng = np.random.default_rng(0)
     for i in range(6):
-        learner.correct(i, row_of(rng))
+        learner.process(i, row_of(rng))
     learner.label(2, "class 1")
     content, arrays = snapshot.decode(learner.to_bytes())
     head, rows = snapshot.decode(content["recent"])
@@ -179,7 +179,7 @@ def test_a_state_and_what_was_sent_behind_it_make_the_same_learner(seed, data):
     for step in range(data.draw(st.integers(1, 25))):
         what = data.draw(st.sampled_from(["row", "row", "label", "brings", "take", "state"]))
         if what == "row":
-            learner.correct(f"id {rng.integers(8)}", row_of(rng), time=float(step))
+            learner.process(f"id {rng.integers(8)}", row_of(rng), time=float(step))
         elif what == "label":
             learner.label(f"id {rng.integers(8)}", str(rng.choice(NAMES)))
         elif what == "brings":
