@@ -14,6 +14,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal
 
 import msgspec
@@ -52,6 +53,7 @@ from stream_can.kafka.state import (
 from stream_can.kafka.stored import newest_index, newest_state
 from stream_can.kafka.topics import topics_of
 from stream_can.learner import Learner, read_sent
+from stream_can.learner.order import BEHIND
 from stream_can.learner.sent import SentBatch, SentLane
 from stream_can.messages.fields import put
 from stream_can.messages.records import Header, Output, error_headers, headers_of
@@ -86,15 +88,23 @@ class Queue:
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[float, int, Any]] = deque()
-        """Time, number of rows, and record."""
-        self.latest = float("-inf")
+        """Time, NaN where unknown, number of rows, and record."""
         self.bytes = 0
+
+    @property
+    def time(self) -> float:
+        """When the first record is due, by the rule of :func:`stream_can.learner.order.steady`: a
+        clock that is ahead holds back none behind it. ``-inf`` where it has no time."""
+        first, *times = [time for time, _, _ in islice(self.waiting, 1 + BEHIND)]
+        if math.isnan(first):
+            return -math.inf
+        behind = sorted(time for time in times if not math.isnan(time))
+        return min(first, behind[(len(behind) - 1) // 2]) if behind else first
 
     def add(self, time: float, rows: int, record: Any) -> None:
         """Append a record."""
-        self.latest = max(self.latest, time)
         self.bytes += size_of(record)
-        self.waiting.append((self.latest, rows, record))
+        self.waiting.append((time, rows, record))
 
     def take(self) -> tuple[int, Any]:
         """Remove the first record; return its number of rows and the record."""
@@ -540,8 +550,10 @@ class Learns:
             queue = self._queues[topic, p]
             for record in records:
                 if topic != self.settings.sent_topic:
-                    # A clock that is ahead holds back no label behind it.
-                    queue.add(min(record.timestamp / 1000, time.time()), 0, record)
+                    # One that is ahead holds back none that comes behind it later.
+                    known = record.timestamp >= 0
+                    when = min(record.timestamp / 1000, time.time()) if known else math.nan
+                    queue.add(when, 0, record)
                     continue
                 batch = self._batch(record, learning.mark)
                 if batch is None:
@@ -550,11 +562,11 @@ class Learns:
                     self.foreign += 1
                     continue
                 self._rows += len(batch)
-                known = batch.times[~np.isnan(batch.times)]
-                when = float(np.median(known)) if len(known) else math.nan
+                times = batch.times[~np.isnan(batch.times)]
+                when = float(np.median(times)) if len(times) else math.nan
                 at = number_in(record.headers, NEXT_HEADER)
                 sent = SentRecord(record.offset, batch, size_of(record), at)
-                queue.add(-math.inf if math.isnan(when) else when, len(batch), sent)
+                queue.add(when, len(batch), sent)
         if newer:
             newest = newest_index(self.client.readers, self.state_topic)
             if newest is not None and newest[1].mark != learning.mark:
@@ -580,15 +592,9 @@ class Learns:
             )
         if learning.learner.held > SOFT_HELD and until < math.inf:
             return sent, {}, until
-        left = [self._queues[at].waiting for at in queues if at[0] == topic]
+        left = [queue for at, queue in queues.items() if at[0] == topic and queue.waiting]
         # Uncorrected rows of a backlog come soon, and a label belongs to all rows of its id.
-        last = min(
-            [
-                until + (0 if backlog else wait),
-                last,
-                *(waiting[0][0] for waiting in left if waiting),
-            ]
-        )
+        last = min([until + (0 if backlog else wait), last, *(queue.time for queue in left)])
         labels, _ = self._oldest({at for at in queues if at[0] != topic}, last)
         return sent, labels, until
 
@@ -598,7 +604,7 @@ class Learns:
         """Take records of some partitions of a topic up to a time; also return the time up to which
         none is missing."""
         found, rows, ready = dict[int, list[Any]](), 0, self._ready
-        heads = [(self._queues[place].waiting[0][0], place) for place in places]
+        heads = [(self._queues[place].time, place) for place in places]
         heapq.heapify(heads)
         while heads and rows < self._most:
             when, place = heapq.heappop(heads)
@@ -613,7 +619,7 @@ class Learns:
             self._rows -= n
             found.setdefault(place[1], []).append(record)
             if waiting:
-                heapq.heappush(heads, (waiting[0][0], place))
+                heapq.heappush(heads, (queue.time, place))
             elif self._reader is not None and self._reader.behind([place]):
                 return found, when  # the rest may be older than records of others
         return found, math.inf
