@@ -29,6 +29,7 @@ from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
 from stream_can.learner.kinds import hit_rate, total
 from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.order import BEHIND, steady
 
 __all__ = ["Backfill", "backfill"]
 
@@ -219,17 +220,21 @@ def _merged(
     readers: Readers, topics: Mapping[str, str | None],
     spans: Mapping[str, Mapping[int, tuple[int, int]]],
 ) -> Iterator[Any]:  # fmt: skip
-    """Merge the records of all partitions by time, each partition in its own order; at equal times
-    predictions come first."""
+    """Merge the records of all partitions by the times that count, see :func:`in_order`, each
+    partition in its own order; at equal times predictions come first."""
 
     def keyed(kind: int, topic: str, p: int, begin: int, end: int) -> Iterator[Any]:
-        latest, at = float("-inf"), begin
+        latest, at, records = float("-inf"), begin, list[Any]()
         while at < end:
-            stop = min(at + CHUNK, end)
-            for record in list(readers.read(topic, p, at, stop)):
-                latest = max(latest, record.timestamp)
+            at, start = min(at + CHUNK, end), at
+            records += readers.read(topic, p, start, at)
+            times = np.array([one.timestamp for one in records], float)
+            times[times < 0] = np.nan
+            n = len(records) if at == end else max(0, len(records) - BEHIND)
+            for record, counts in zip(records[:n], steady(times).tolist(), strict=False):
+                latest = max(latest, counts)  # NaN is never the larger one
                 yield latest, kind, p, record.offset, record
-            at = stop
+            records = records[n:]
 
     every = [
         keyed(kind == "labels", topics[kind] or "", p, *span)

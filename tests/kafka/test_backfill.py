@@ -10,7 +10,9 @@ import pytest
 
 from stream_can import Corrector
 from stream_can.kafka import DeniedError, UnreadableRecord
-from stream_can.kafka.backfill import backfill
+from stream_can.kafka.backfill import _merged, backfill
+from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.readers import Readers
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import (
     CLASSES,
@@ -24,6 +26,33 @@ from tests.kafka.streams import (
     state_of,
 )
 from tests.kafka.topics import produce, read
+
+
+def test_a_clock_that_is_ahead_holds_back_none_behind_it(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, all behind it in its partition were learned five minutes late."""
+    monkeypatch.setattr("stream_can.kafka.backfill.CHUNK", 30)
+    app = App(broker.bootstrap_servers)
+    topics = {kind: app.given[kind] for kind in ("input", "labels")}
+    rng, records = random.Random(0), []
+    for i in range(200):
+        key, value, truth = prediction(rng, i)
+        at, p = STAMP + 1000 * i, i % 2
+        ahead = 300_000 if i in (21, 58, 120) else 0  # in the middle, and at the end of a chunk
+        records.append((topics["input"], p, key, value, [], at + ahead))
+        records.append((topics["labels"], p, key, label(truth), [], at + 2500 + ahead))
+    produce(app.servers, records)
+    readers = Readers(Options(app.given["bootstrap_servers"], {}))
+    spans = {kind: readers.spans(topic) for kind, topic in topics.items()}
+    merged = [*_merged(readers, topics, spans)]
+    readers.close()
+    assert len(merged) == len(records)
+    latest = STAMP
+    for one in merged:
+        right = one.timestamp - (300_000 if one.key in (b"k21", b"k58", b"k120") else 0)
+        assert right > latest - 10_000  # 4 records of a partition
+        latest = max(latest, right)
 
 
 @pytest.mark.parametrize("segments", [[], ["note"]])
