@@ -17,6 +17,9 @@ BACKLOG_SECONDS = 10.0
 """Predictions older than this many seconds, by their own times, count as backlog."""
 ENDS_SECONDS = 10.0
 """Seconds after which known ends of partitions are asked for again."""
+TRIES, PAUSE_SECONDS = 5, 0.2
+"""How often an end before a learned offset is asked for: one whose leader was killed may be told to
+be older for a moment."""
 EVEN_SECONDS = 1.0
 """Partitions whose times differ by no more count as behind as far as they are, unasked."""
 
@@ -82,6 +85,23 @@ class Behind:
         some."""
         self._asked = 0.0
 
+    def within(self, inputs: Mapping[int, int]) -> dict[int, int]:
+        """Return these offsets, none beyond the end of its partition."""
+        for _ in range(TRIES):
+            ends = self._ends_beyond(inputs)
+            if all(at <= ends[p] for p, at in inputs.items()):
+                break
+            time.sleep(PAUSE_SECONDS)
+        return {p: min(at, ends[p]) for p, at in inputs.items()}
+
+    def _ends_beyond(self, inputs: Mapping[int, int]) -> Mapping[int, int]:
+        """Ends of partitions; asked for where those known are old, or before these offsets."""
+        now = time.monotonic()
+        old = now - self._asked > ENDS_SECONDS
+        if old or any(at > self._known.get(p, -1) for p, at in inputs.items()):
+            self._known, self._asked = self._ends(sorted({*self._known, *inputs})), now
+        return self._known
+
     def until(
         self, inputs: Mapping[int, int], times: Mapping[int, float], near: float = 0
     ) -> float:
@@ -101,10 +121,7 @@ class Behind:
         for p, at in inputs.items():
             if p not in self._moved or self._moved[p][0] != at:
                 self._moved[p] = at, now
-        old = now - self._asked > ENDS_SECONDS
-        if old or any(at >= self._known.get(p, 0) for p, at in inputs.items()):
-            self._known, self._asked = self._ends(list(inputs)), now
-        ends = self._known
+        ends = self._ends_beyond({p: at + 1 for p, at in inputs.items()})
         last = max((since for _, since in self._moved.values()), default=0.0)
         left = [
             p for p, at in inputs.items()

@@ -584,6 +584,7 @@ class Learns:
         if not queues:
             return {}, {}, math.inf
         sent, last = self._oldest({at for at in queues if at[0] == topic}, math.inf)
+        sent = {p: self._within_input(p, batches) for p, batches in sent.items()}
         until = math.inf
         if self.settings.labels is not None and self._input is not None:
             inputs, times = learning.after(sent)
@@ -597,6 +598,23 @@ class Learns:
         last = min([until + (0 if backlog else wait), last, *(queue.time for queue in left)])
         labels, _ = self._oldest({at for at in queues if at[0] != topic}, last)
         return sent, labels, until
+
+    def _within_input(self, p: int, batches: list[SentRecord]) -> list[SentRecord]:
+        """Cut what batches of a partition say of the input to what the input holds."""
+        if self._input is None:
+            return batches
+        latest = max((one.next for one in batches if one.next is not None), default=0)
+        end = self._input.within({p: latest})[p]
+        for one in batches:
+            if one.next is not None and one.next > end:
+                log.warning(
+                    "%s-%d offset %d: header %s: %d, but %s-%d ends at %d, which counts instead",
+                    self.settings.sent_topic, p, one.offset, NEXT_HEADER, one.next,
+                    self.settings.input, p, end,
+                )  # fmt: skip
+        return [
+            one if one.next is None else one._replace(next=min(one.next, end)) for one in batches
+        ]
 
     def _oldest(
         self, places: set[tuple[str, int]], last: float

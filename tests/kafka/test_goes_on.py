@@ -342,6 +342,31 @@ def test_batches_that_cannot_be_played_are_left_out(broker: Served) -> None:
     again.stop()
 
 
+def test_no_batch_says_more_of_the_input_than_it_holds(
+    broker: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before, what such a batch said counted: of an input that ended at 50, 10^12 were learned."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    fill(app, 50)
+    running = app.worker()
+    caught_up(app, running)
+    (first, *_) = (one for one in read(app.servers, f"{app.id}-sent", 0) if one.value)
+    row = read_sent(first.value).part(0, 1).to_bytes()
+    headers = [(MARK_HEADER, running.learning().mark.encode()), (NEXT_HEADER, b"%d" % 10**12)]
+    produce(app.servers, [(f"{app.id}-sent", 0, None, row, headers, STAMP)])
+    caught_up(app, running)
+    state = state_of(app)
+    assert state is not None
+    assert state.index.inputs == {0: 50}
+    assert f"header stream-can-next: {10**12}, but {app.id}-in-0 ends at 50" in caplog.text
+    fill(app, 50, seed=1, first=50)
+    caught_up(app, running)
+    state = state_of(app)
+    assert state is not None
+    assert state.index.inputs == {0: 100}
+    running.stop()
+
+
 @pytest.mark.parametrize("id", [1.5, True, ("a",), b"x" * 1025])
 def test_an_engine_refuses_odd_ids(broker: Served, id: Any) -> None:
     app = App(broker.bootstrap_servers, partitions=1)
