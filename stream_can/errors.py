@@ -22,6 +22,7 @@ StreamCANError
 │   │   ├── kafka.client.registry.RegistryDown  no schema registry answers
 │   │   └── kafka.schemas.RegistryAway      nor did one for as long as one waits
 │   ├── kafka.client.guards.RebuildError    make the client again
+│   │   └── kafka.client.guards.MadeAgain   a topic is another one of the same name
 │   ├── kafka.client.guards.FencedError     another process has this one's name
 │   ├── kafka.client.guards.DeniedError     no retry helps
 │   │   └── kafka.client.guards.NoRight     a right is missing

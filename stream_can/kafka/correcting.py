@@ -122,6 +122,8 @@ class Work:
         """Records committed by this process."""
         self._ids: dict[str, str] = {}
         """Id of the input that is being read."""
+        self._made_again = False
+        """Whether the input was deleted and made again since the last commit."""
         self._token: Any = None
         self._at: dict[int, int] = {}
         """Next offset to read of each assigned partition."""
@@ -181,7 +183,8 @@ class Work:
             self.check()  # partitions were added: other topics must follow
         self._left = [p for p in assignment.partitions if p >= self.known]
         self._looked = time.monotonic()
-        self._ids = self.client.topic_ids([self.settings.input])
+        before, self._ids = self._ids, self.client.topic_ids([self.settings.input])
+        self._made_again |= bool(before) and before != self._ids
         self.client.member.leave_alone(self._left)
         for partition in assignment.partitions:
             if partition in self._left:
@@ -208,12 +211,16 @@ class Work:
             return begin if s.start == "earliest" else end
         if at is None:
             wrong = f"the group has no offset there, though {learned} were learned"
+            if not self._made_again:
+                wrong += ": it has expired, or the topic was deleted and made again"
         elif at > end:
             wrong = f"the group is at {at}, and the topic ends at {end}"
         elif at < begin:
             wrong = f"records from {at} to {begin - 1} are gone"
         else:
             return at
+        if self._made_again:
+            wrong = f"the topic was deleted and made again: {wrong}"
         if not s.reset_offsets:
             raise DeniedError(
                 f"{where}: {wrong}; --reset-offsets goes on"
@@ -436,6 +443,7 @@ class Work:
         done = {p: self._tallies[p] for p in self._open}
         self.metrics.committed(done, time.monotonic() - begin, self._written)
         self.committed += self._handled
+        self._made_again = False
         self._open, self._handled, self._written = set(), 0, 0
 
     def close(self) -> None:

@@ -299,6 +299,8 @@ class Learns:
         for topic, at in ((s.sent_topic, learning.sent), (s.labels, learning.labels)):
             if topic is None or topic not in ids:  # the reader says that it does not exist
                 continue
+            made_again = learning.topics.get(topic, ids[topic]) != ids[topic]
+            why = "of the topic before, which was made again" if made_again else "not there"
             moved = learning.go_on_within(topic, ids[topic], at, readers.spans(topic))
             for p, was in moved.items():
                 any_moved = True
@@ -306,8 +308,8 @@ class Learns:
                     self.lost += at[p] - was
                     self.metrics.lost(at[p] - was)
                 log.warning(
-                    "%s-%d: offset %d, at which learning was, is not there; it goes on at %s",
-                    topic, p, was, at.get(p, "no offset: the partition is gone"),
+                    "%s-%d: offset %d, at which learning was, is %s; it goes on at %s",
+                    topic, p, was, why, at.get(p, "no offset: the partition is gone"),
                 )  # fmt: skip
             if moved and at is learning.sent and s.input:
                 learning.inputs |= readers.ends(s.input, [p for p in moved if p in at])

@@ -14,6 +14,7 @@ from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import (
     ClientError,
     FencedError,
+    MadeAgain,
     NoRight,
     RebuildError,
     RetryError,
@@ -153,7 +154,7 @@ class Loop:
                 log.warning("%s; trying again", error)
                 self.stopping.wait(0.2)
             except RebuildError as error:
-                if error.__cause__ is not None:
+                if error.__cause__ is not None or isinstance(error, MadeAgain):
                     self._explain()
                 log.warning("%s; beginning again at what is committed", error)
                 role.drop()
@@ -166,8 +167,9 @@ class Loop:
                 self.patience.until_joined(role.client.rejoin, role.client.rejoin)
 
     def _explain(self) -> None:
-        """Raise DeniedError where a deleted topic or a revoked right has caused an error whose own
-        text does not say so; missing topics are created where allowed.
+        """Raise DeniedError where a topic that was deleted, or made again otherwise, or a revoked
+        right has caused an error whose own text does not say so; missing topics are created where
+        allowed.
         """
         self.health.beat()
         for ask in (self.role.check, self.role.client.require_identity):

@@ -149,10 +149,10 @@ class Worker:
         try:
             loop.run()
         except StreamCANError as error:
-            log.error("learning ends here, correcting goes on: %s", error)
+            log.error("learning ends here: %s", error)
             self._fail(str(error))
         except Exception:
-            log.exception("learning ends here, correcting goes on: this is a bug")
+            log.exception("learning ends here: this is a bug")
             self._fail("a bug, which the log tells of")
 
     def _fail(self, why: str) -> None:

@@ -86,7 +86,7 @@ def revoke_right(chaos: Chaos) -> None:
             chaos.workers[name].wait()
             chaos.begin(name)
     if right in learners(app):
-        chaos.says(concerned, f"correcting goes on: {lacks(*right)}")
+        chaos.says(concerned, f"learning ends here: {lacks(*right)}")
         for name in concerned:
             chaos.workers[name].kill()
             chaos.workers[name].wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -15,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError
 
 from stream_can import Learner
 from stream_can.kafka import DeniedError
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
+from stream_can.kafka.client.guards import RetryError, errors_as
 from stream_can.kafka.correcting import Work
 from stream_can.kafka.engine import States
 from stream_can.kafka.learner import Queue
@@ -178,7 +181,7 @@ def test_predictions_that_retention_deleted_wait_no_more(broker: Served) -> None
 
 @pytest.mark.parametrize("kind", ["labels", "sent"])
 def test_a_topic_that_is_made_again_is_read_from_its_beginning(
-    own_broker: Broker, kind: str
+    own_broker: Broker, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Before, the new one was skipped up to the offset in the old one, without a word."""
     app = App(own_broker.bootstrap_servers)
@@ -198,6 +201,7 @@ def test_a_topic_that_is_made_again_is_read_from_its_beginning(
     again = app.worker()
     caught_up(app, again)
     assert again.corrector().n_labels == 160
+    assert re.search(rf"{app.id}-{kind}-0: .* which was made again; it goes on at 0", caplog.text)
     again.stop()
     assert app.verify(recorded=records.of()) == 160
     assert app.checked.lost["labels"] == (10 if kind == "labels" else 0)
@@ -277,6 +281,40 @@ def test_a_topic_that_is_made_again_between_two_polls(
     records.stop()
 
 
+def test_a_topic_that_is_made_again_otherwise_is_refused(
+    own_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two polls, too. Before, it was taken by the process that ran, and refused by the next
+    one."""
+    app = App(own_broker.bootstrap_servers)
+    topic = f"{app.id}-sent"
+    records = Records(app.servers, [topic])
+    fill(app, 100)
+    running = app.learner(), app.worker("1", learn=False)
+    caught_up(app, *running)
+    app.close()
+    running[1].stop()
+    goes_on = stands_still(monkeypatch, Assigned, "poll")
+    records.make_again(topic, {"retention.ms": "-1"}, 2)
+    produce(app.servers, [(topic, i % 2, None, b"", [], STAMP) for i in range(1000)])
+    lone(app, 10, lambda i: b"nobody's %d" % i)
+    goes_on.set()
+    says = r"message\.timestamp\.type=CreateTime; set it to LogAppendTime"
+    with pytest.raises(DeniedError, match=says):
+        running[0].join()
+    records.stop()
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("kind", [LogTruncationError, OffsetOutOfRangeError])
+def test_what_is_gone_is_named(kind: type[KafkaError]) -> None:
+    """Before, the client's own words were, with objects in them."""
+    says = "^what comes next in in-0, in-1 is not there any more: .*, or the topic was made again$"
+    error = kind({TopicPartition("in", 1): None, TopicPartition("in", 0): None})
+    with pytest.raises(RetryError, match=says), errors_as(RetryError):
+        raise error
+
+
 def test_an_input_that_is_made_again_between_two_polls(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,8 +331,12 @@ def test_an_input_that_is_made_again_between_two_polls(
     records.make_again(topic, {"retention.ms": "-1"}, 2)
     fill(app, 200, seed=1, first=100)
     goes_on.set()
-    with pytest.raises(DeniedError, match=r"offset there, though 50 were learned; --reset-offsets"):
+    says = r"made again: the group has no offset there, though 50 were learned; --reset-offsets"
+    with pytest.raises(DeniedError, match=says):
         running.join()
+    says = r"offset there, though 50 were learned: it has expired, or .* made again; --reset-off"
+    with pytest.raises(DeniedError, match=says):
+        app.worker().join()
     again = app.worker(reset_offsets=True)
     caught_up(app, again)
     assert again.corrector().n_labels == 300

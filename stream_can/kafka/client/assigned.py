@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka import TopicPartition
-from kafka import errors as kafka_errors
 
 from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.consumer import open_consumer
 from stream_can.kafka.client.ends import Ends
-from stream_can.kafka.client.guards import RebuildError, RetryError, close, errors_as
+from stream_can.kafka.client.guards import GONE, RebuildError, RetryError, close, errors_as
 from stream_can.kafka.client.options import Options
 
 __all__ = ["Assigned"]
@@ -58,8 +57,7 @@ class Assigned:
             with errors_as(RetryError):
                 found = self._consumer.poll(wait_ms)
         except RetryError as error:
-            gone = kafka_errors.OffsetOutOfRangeError, kafka_errors.LogTruncationError
-            if isinstance(error.__cause__, gone):
+            if isinstance(error.__cause__, GONE):
                 raise RebuildError(str(error)) from error
             raise
         return {(tp.topic, tp.partition): records for tp, records in found.items()}

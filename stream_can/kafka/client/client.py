@@ -13,7 +13,13 @@ from kafka import errors as kafka_errors
 
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.ended import last_ended
-from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError, errors_as
+from stream_can.kafka.client.guards import (
+    ClientError,
+    MadeAgain,
+    RebuildError,
+    RetryError,
+    errors_as,
+)
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
@@ -95,15 +101,15 @@ class Client:
         ------
         RetryError
             It is gone, or no broker answers.
-        RebuildError
-            It was made again.
+        MadeAgain
+            It was.
         """
         found = self.topic_ids(ids) if ids else {}
         for name, id in ids.items():
             if name not in found:
                 raise RetryError(f"the brokers do not know {name!r}")
             if found[name] != id:
-                raise RebuildError(f"topic {name!r} was deleted and made again")
+                raise MadeAgain(f"topic {name!r} was deleted and made again")
 
     def _close_admin(self) -> None:
         admin, self._admin = self._admin, None

@@ -3,6 +3,7 @@
 ClientError
 ├── RetryError    nothing happened; the same call may be made again
 ├── RebuildError  what the brokers hold is unknown: ``rebuild``, then restore from Kafka
+│   └── MadeAgain a topic is another one of the same name, and may be an unsuitable one
 ├── FencedError   another process works under the same transactional id or instance id
 └── DeniedError   no retry helps; the message says what to change
     └── NoRight   a right is missing, and the message may not say which
@@ -17,7 +18,7 @@ import concurrent.futures
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from kafka import errors as kafka_errors
@@ -40,6 +41,10 @@ class RebuildError(ClientError):
     """The brokers' content is unknown: rebuild the client, then restore from Kafka."""
 
 
+class MadeAgain(RebuildError):
+    """A topic was deleted and made again."""
+
+
 class FencedError(ClientError):
     """Another process uses the same transactional id or instance id."""
 
@@ -57,6 +62,21 @@ class DamagedBatch(kafka_errors.CorruptRecordError):  # type: ignore[misc]
 
     def __str__(self) -> str:
         return str(self.args[0])  # without kafka-python's number and name in front
+
+
+GONE = (kafka_errors.OffsetOutOfRangeError, kafka_errors.LogTruncationError)
+"""Errors that say that a consumer's next record is not there."""
+
+
+def _what_is_gone(error: Exception) -> str:
+    """Name the places of one of these errors, in the order of topics and partitions."""
+    of = [getattr(error, "divergent_offsets", None), *error.args]
+    places = {place for one in of if isinstance(one, Mapping) for place in one}
+    told = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(places))
+    return (
+        f"what comes next in {told or 'a topic'} is not there any more: it was deleted, brokers"
+        " lost it, or the topic was made again"
+    )
 
 
 def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
@@ -86,7 +106,7 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
                           e.KafkaConfigurationError, e.InvalidTransactionTimeoutError,
                           e.InvalidSessionTimeoutError, e.InvalidGroupIdError)):  # fmt: skip
         return DeniedError(text)
-    return otherwise(text)
+    return otherwise(_what_is_gone(error) if isinstance(error, GONE) else text)
 
 
 @contextlib.contextmanager

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition
-from kafka import errors as kafka_errors
 
 from stream_can.kafka.client.consumer import open_consumer
 from stream_can.kafka.client.guards import (
+    GONE,
     DeniedError,
     RebuildError,
     RetryError,
@@ -33,9 +33,6 @@ AWAY_SECONDS = 1.0
 """Seconds between two attempts while no broker answers."""
 MOST_BYTES = 32 << 20
 """Number of records read ahead of the loop."""
-
-
-GONE = (kafka_errors.OffsetOutOfRangeError, kafka_errors.LogTruncationError)
 
 
 class LogRecords(NamedTuple):
@@ -122,7 +119,7 @@ class LogReader:
                     self._poll(consumer, assignment)
             except RetryError as error:
                 if isinstance(error.__cause__, GONE):
-                    self._fail(RebuildError(f"{self.topic!r} was deleted under us: {error}"))
+                    self._fail(RebuildError(str(error)))
                 log.warning("topic %r: %s; trying again", self.topic, error)
                 close(consumer)
                 consumer, assignment = None, -1

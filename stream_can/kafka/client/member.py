@@ -15,6 +15,7 @@ from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.consumer import ends_of, open_consumer
 from stream_can.kafka.client.guards import (
+    GONE,
     ClientError,
     RebuildError,
     RetryError,
@@ -177,10 +178,7 @@ class Member:
             # Trap: with auto_offset_reset "none", poll raises between assignment and restore.
             if isinstance(error.__cause__, kafka_errors.NoOffsetForPartitionError):
                 return {}
-            if isinstance(
-                error.__cause__,
-                (kafka_errors.OffsetOutOfRangeError, kafka_errors.LogTruncationError),
-            ):
+            if isinstance(error.__cause__, GONE):
                 # Trap: within the poll that is assigned them it fetches at the committed offsets,
                 # which retention may have deleted; who takes over sees that, and goes on elsewhere.
                 if self._rebalanced.is_set():
