@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.messages.codecs.codec import ASKED, Codec, Prediction
-from stream_can.messages.codecs.json import UNREADABLE, JsonCodec
+from stream_can.messages.codecs.json import MANY, UNREADABLE, JsonCodec
 from stream_can.messages.columns import Columns, Given, header_bytes
+from stream_can.messages.counting import elements
 from stream_can.messages.fields import HEADER, Fields
 from stream_can.messages.forms import BadMessage, Forms, Largest
 from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
@@ -51,6 +52,10 @@ FEW = 16
 FINITE = np.array([[-1.0], [1.0]]) * np.finfo(np.float64).max
 
 _read_any = msgspec.json.Decoder().decode
+_Name = str | int | float | bool | None
+_read_flat = msgspec.json.Decoder(list[_Name] | dict[str, _Name] | _Name).decode
+LONG = 10_000
+"""Bytes of a label beyond which it is bounded before it is read."""
 
 
 class Formats(NamedTuple):
@@ -409,8 +414,12 @@ class Messages:
 
     def _class_of(self, text: Raw) -> Any:
         """Parse a label to `Label.index`; BadMessage, UnknownClass."""
+        long = len(bytes(text)) > LONG  # its names are counted before an object is made of each
+        most = self._m + MANY
+        if long and elements(text, most) > most:
+            raise BadMessage(f"{self.fields.label}: over {most:,} names")
         try:
-            label = _read_any(text)
+            label = (_read_flat if long else _read_any)(text)
         except UNREADABLE as error:
             raise BadMessage(f"{self.fields.label}: {error}") from None
         return self._index_of(label, text)

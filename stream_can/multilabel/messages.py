@@ -34,18 +34,21 @@ class MultiLabelMessages(Messages):
         if isinstance(label, dict):
             for name, has in label.items():
                 if has is not None and not isinstance(has, bool):
-                    raise BadMessage(f"{where}: {name!r} is {has!r}, expected true, false or null")
+                    raise BadMessage(
+                        f"{where}: {_shown(name)} is {_shown(has)}, expected true, false or null"
+                    )
         elif not isinstance(label, list):
             what = "null" if label is None else type(label).__name__
             raise BadMessage(f"{where}: {what}, expected a list of labels, or {{label: true}}")
         columns = []
         for name in label:
             if not isinstance(name, str | int | float):
-                raise BadMessage(f"{where}: {name!r}, expected the name of a label")
+                raise BadMessage(f"{where}: {_shown(name)}, expected the name of a label")
             try:
                 columns.append(self._index[name])
             except UnknownClass:
-                raise UnknownClass(f"{where}: {name!r} is none of the {self._m} labels") from None
+                why = f"{where}: {_shown(name)} is none of the {self._m} labels"
+                raise UnknownClass(why) from None
         names = [self.classes[k] for k in columns]
         if isinstance(label, list):
             return names
@@ -56,6 +59,11 @@ class MultiLabelMessages(Messages):
         """Stack parsed rows; also return faults, {row: reason}."""
         P = np.frombuffer(bytearray().join(rows)).reshape(-1, self._m)
         return P, _bad_scores(P, self.classes), 0
+
+
+def _shown(value: Any) -> str:
+    """What a label message says, cut as in other errors."""
+    return repr(value)[:80]
 
 
 def _bad_scores(P: NDArray[np.float64], labels: Sequence[Any]) -> dict[int, str]:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from stream_can import UnknownClass
 from stream_can.messages.messages import BadMessage, Fields, Messages
 from stream_can.messages.records import Record, error_headers
+from stream_can.multilabel.messages import MultiLabelMessages
 
 pytestmark = pytest.mark.fast
 
@@ -333,3 +334,23 @@ def test_probabilities_are_counted_before_they_are_made(write):
     assert peak < 2 * len(value) + 1_000_000
     with pytest.raises(BadMessage, match="4 probabilities for 3 classes"):
         messages.read(b'{"probs": [0, 0, 0, 0]}')
+
+
+@pytest.mark.parametrize("kind", [Messages, MultiLabelMessages])
+@pytest.mark.parametrize(("write", "why"), [
+    (lambda n: ["x"] * n, "label: over 10,003 names"),
+    (lambda n: {str(i): True for i in range(n)}, "label: over 10,003 names"),
+    (lambda n: [["x"] * n], "label: Expected .*, got `array`"),
+    (lambda n: ["x" * n], "label: .{,200}$"),
+])  # fmt: skip
+def test_names_of_a_label_are_counted_before_they_are_made(kind, write, why):
+    """Before, all of them were read, and then the first was refused; and its whole name said."""
+    messages, value = kind(["a", "b", "c"]), json.dumps({"label": write(300_000)}).encode()
+    tracemalloc.start()
+    with pytest.raises((BadMessage, UnknownClass), match=why):
+        messages.read_label(value)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5 * len(value) + 500_000
+    with pytest.raises((BadMessage, UnknownClass), match="label"):
+        messages.read_label(b'{"label": ["x", ["a"]]}')

@@ -40,7 +40,7 @@ OBJECT = '; put the list into one: {"id": ..., "probs": [...]}'
 NESTED = "; a list of rows: a message has one row, so give its first"
 """Advice for common outputs of classifiers."""
 MANY = 10_000
-"""Probabilities of a row beyond its classes that are read, to say how many there are."""
+"""Probabilities of a row, or names of a label, beyond its classes that are read."""
 
 
 class JsonCodec:
