@@ -144,6 +144,11 @@ class ReadLabels(NamedTuple):
     bad: Bad
 
 
+def too_long(id: bytes) -> BadMessage:
+    """The error of an id that no learner keeps."""
+    return BadMessage(f"id: {len(id):,} bytes, expected at most {LONGEST_ID:,}")
+
+
 class Reader:
     """Parses records of predictions and labels.
 
@@ -160,7 +165,7 @@ class Reader:
     max_bytes
         Maximum output size; a prediction whose output could exceed it is unreadable.
     needs_id
-        Whether a label without an id is unreadable.
+        Whether a label without an id is unreadable, and a prediction whose label can name none.
     rows
         Name of the kind of rows.
     numbering
@@ -303,6 +308,10 @@ class Reader:
             places = [places[i] for i in at]
             names = None if names is None else [names[i] for i in at]
         every = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        if self._needs_id:
+            long = zip(places, ids, strict=True)
+            bad += [(i, too_long(id)) for i, id in long if id is not None and len(id) > LONGEST_ID]
+            bad.sort(key=lambda one: one[0])
         ids = [None if id is None or len(id) > LONGEST_ID else id for id in ids]
         return ReadPredictions(
             places, reads, runs, ids, every, names, self._segments, off, empty
@@ -440,7 +449,7 @@ class Reader:
     def _late(self, says: Label, P: Array | None, name: Name, reads: Messages) -> LateLabel:
         """Convert a label for a learner, with its row from ``P`` where it carries one."""
         if says.id is not None and len(says.id) > LONGEST_ID:
-            raise BadMessage(f"id: {len(says.id):,} bytes, expected at most {LONGEST_ID:,}")
+            raise too_long(says.id)
         label = reads.label_of(says.index)
         late = LateLabel(says.id, label, model=name[0], version=name[1])
         if P is not None and says.number >= 0:

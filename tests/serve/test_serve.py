@@ -80,7 +80,8 @@ def test_a_bad_message_takes_nothing(tmp_path):
     """Each with its status, and words that name the field; what is beside it is not taken."""
     with Server(tmp_path) as server:
         server.correct({"id": 1, "probs": PROBS})
-        good = {"id": 1, "label": "cat"}
+        good, row = {"id": 1, "label": "cat"}, {"id": 2, "probs": PROBS}
+        long, too_long = {"id": "x" * 1025}, "id: 1,025 bytes, expected at most 1,024"
         for path, body, status, why in [
             ("/correct", "", 400, "no message"),
             ("/correct", "[]", 400, "no message"),
@@ -90,6 +91,9 @@ def test_a_bad_message_takes_nothing(tmp_path):
             ("/correct", "[" * 100_000, 400, "not JSON"),
             ("/correct", '{"id": 1}', 422, "no field 'probs'"),
             ("/correct", '{"probs": [0.5, 0.5]}', 422, "probs"),
+            ("/correct", json.dumps([row, row | long]), 422, f"message 2: {too_long}"),
+            ("/correct", json.dumps([row | long, 7]), 422, f"message 1: {too_long}; message 2: n"),
+            ("/labels", json.dumps(good | long), 422, too_long),
             ("/correct", '{"probs": [NaN, 0.5, 0.5]}', 422, "(byte 11)"),
             ("/correct", '{"probs": [1e999, 0, 0]}', 422, "probs"),
             ("/correct", '{"probs": [-1, 1, 1]}', 422, "probs"),
