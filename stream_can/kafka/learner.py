@@ -79,6 +79,8 @@ WAITING_BYTES = 64 << 20
 rows must not block the reading of those rows."""
 LAG_SECONDS = 5.0
 """Maximum age in seconds of the lag in /metrics."""
+MOST_TOLD = 10
+"""Records that are named in the log because they are not played as they are."""
 SOFT_HELD = 20_000
 """Maximum number of held labels; beyond it no labels are read while predictions are due."""
 
@@ -204,6 +206,8 @@ class Learns:
         """Knows what rows of the application are like."""
         self.left_out = 0
         """Number of sent batches that cannot be played."""
+        self._told = 0
+        """Number of records named, or not named, by `_tell`."""
         self.lost = 0
         """Number of offsets of sent batches and labels that retention deleted before they were
         learned."""
@@ -437,6 +441,8 @@ class Learns:
         """Decode a sent batch, its times capped at the record's; None where the record belongs to
         something else."""
         if header_of(record.headers, MARK_HEADER) != mark:
+            why = f"header {MARK_HEADER} is not that of this application; left out"
+            self._tell(record.partition, record.offset, why)
             return None
         try:
             batch = read_sent(record.value or b"")
@@ -447,15 +453,21 @@ class Learns:
         except SnapshotMismatch as error:
             self.left_out += 1
             self.metrics.left_out()
-            log.warning(
-                "%s-%d offset %d: %s; left out", record.topic, record.partition, record.offset,
-                error,
-            )  # fmt: skip
+            self._tell(record.partition, record.offset, f"{error}; left out")
             return None
         late = batch.times > record.timestamp / 1000
         if late.any():
             batch.times[late] = record.timestamp / 1000
         return batch
+
+    def _tell(self, partition: int, offset: int, why: str) -> None:
+        """Name a record among the sent batches that is not played as it is: of this process the
+        first few, since anybody with WRITE may send any number."""
+        self._told += 1
+        if self._told <= MOST_TOLD:
+            log.warning("%s-%d offset %d: %s", self.settings.sent_topic, partition, offset, why)
+        if self._told == MOST_TOLD:
+            log.warning("others like these are counted alone, see /metrics")
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -609,11 +621,8 @@ class Learns:
         end = self._input.within({p: latest})[p]
         for one in batches:
             if one.next is not None and one.next > end:
-                log.warning(
-                    "%s-%d offset %d: header %s: %d, but %s-%d ends at %d, which counts instead",
-                    self.settings.sent_topic, p, one.offset, NEXT_HEADER, one.next,
-                    self.settings.input, p, end,
-                )  # fmt: skip
+                says = f"header {NEXT_HEADER}: {one.next}, but {self.settings.input}-{p}"
+                self._tell(p, one.offset, f"{says} ends at {end}, which counts instead")
         return [
             one if one.next is None else one._replace(next=min(one.next, end)) for one in batches
         ]

@@ -345,8 +345,11 @@ def test_an_input_that_is_made_again_between_two_polls(
     records.stop()
 
 
-def test_batches_that_cannot_be_played_are_left_out(broker: Served) -> None:
-    """Before, one of an engine whose ids are floats ended every learner."""
+def test_batches_that_cannot_be_played_are_left_out(
+    broker: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before, one of an engine whose ids are floats ended every learner; and each was a log line,
+    of however many."""
     app = App(broker.bootstrap_servers, partitions=1)
     fill(app, 50)
     running = app.worker()
@@ -378,6 +381,8 @@ def test_batches_that_cannot_be_played_are_left_out(broker: Served) -> None:
     role = running.worker.learns
     assert role is not None
     assert role.left_out == len(wrong) + len(nexts)
+    assert len(re.findall(rf"{app.id}-sent-0 offset \d+: .*; left out", caplog.text)) == 10
+    assert caplog.text.count("others like these are counted alone, see /metrics") == 1
     running.stop()
     again = app.worker()
     assert again.learning().learner.waiting == 100
