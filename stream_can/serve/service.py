@@ -30,8 +30,8 @@ __all__ = [
 
 MOST_MESSAGES = 10_000
 """Maximum number of messages in a request."""
-MOST_SHOWN = 10
-"""Number of messages that a refusal names."""
+MOST_SHOWN, LONGEST_REASON = 10, 1000
+"""Number of messages that a refusal names, and of characters that it says of each."""
 
 Status = str
 """Outcome of a label."""
@@ -216,7 +216,9 @@ def records(topic: str, messages: Sequence[bytes], time_ms: int = 0) -> list[Rec
 def _refusal(bad: Sequence[tuple[int, object]], n: int) -> str:
     """Describe the bad messages of a request, counted from 1 as rows of files are."""
     if n == 1:
-        return str(bad[0][1])
-    shown = "; ".join(f"message {i + 1}: {why}" for i, why in bad[:MOST_SHOWN])
+        return str(bad[0][1])[:LONGEST_REASON]
+    shown = "; ".join(
+        f"message {i + 1}: {str(why)[:LONGEST_REASON]}" for i, why in bad[:MOST_SHOWN]
+    )
     more = f"; and {len(bad) - MOST_SHOWN} more" if len(bad) > MOST_SHOWN else ""
     return f"{shown}{more}"

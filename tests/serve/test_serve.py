@@ -108,6 +108,12 @@ def test_a_bad_message_takes_nothing(tmp_path):
             found, said = server.post(path, body)
             assert found == status, (body, said)
             assert why in said["error"], (body, said)
+        for path, one in (("/correct", {"probs": {"x" * 5000: 1}}), ("/labels", {})):
+            found, said = server.post(path, json.dumps([one] * 11))
+            assert found == 422
+            assert said["error"].endswith("; and 1 more")
+            assert said["error"].count("message ") == 10
+            assert len(said["error"]) < 11_000
         assert server.label(good) == ["learned"]
         status = server.client.get("/status.json").json()
         assert status["partitions"][0]["records"] - status["partitions"][0]["dead_letters"] <= 1
