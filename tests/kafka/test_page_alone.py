@@ -404,6 +404,40 @@ def send(app: App) -> Iterator[None]:
         yield
 
 
+def require_alarm_and_requests(
+    lane: dict[str, Any], raw: list[list[float]], ask: float | None
+) -> None:
+    """What snapshots inside a state hold is what the page says."""
+    head, arrays = opened(lane["alarm"])
+    assert head.keys() == {"alarm", "level", "n", "restarted", "looked", "episodes"}
+    shapes = {"sums": (16,), "starts": (-1,), "before": (-1, 16), "times": (-1,),
+              "fresh": (-1, 18), "reference": (2, 2), "bounds": (2,), "worse": (5,)}  # fmt: skip
+    assert arrays.keys() == shapes.keys()
+    n = len(arrays["starts"])
+    for name, shape in shapes.items():
+        found = arrays[name]
+        length = len(found) if name == "fresh" else n
+        assert found.shape == tuple(length if k < 0 else k for k in shape), name
+        assert found.dtype == (np.int64 if name == "starts" else np.float64)
+    assert head["n"] == raw[0][0]  # its labels are those that are scored
+    assert head["restarted"] <= head["looked"] <= head["n"]
+    for episode in head["episodes"]:
+        assert episode["since"] <= episode["noticed"] <= (episode["until"] or head["n"])
+    begun = head["restarted"]
+    assert len(arrays["fresh"]) == head["n"] - head["looked"]
+    assert arrays["fresh"][:, 0].tolist() == [*range(head["looked"] - begun, head["n"] - begun)]
+    if not begun:  # no episode: the sums are those of the scores
+        errors, loss = raw[0][0] - raw[0][1], arrays["sums"][2]
+        assert arrays["sums"][0] == errors
+        np.testing.assert_allclose(loss, raw[0][2], rtol=1e-9)
+    if ask:
+        head, arrays = opened(lane["asks"])
+        heads = {"label_requests", "budget", "random_share", "seed", "rows", "threshold"}
+        assert head.keys() == heads | {"distance"}
+        assert {name: of.dtype for name, of in arrays.items()} == {"used": "<f8", "asked": "<i8"}
+        assert head["budget"] == ask
+
+
 @pytest.mark.parametrize(
     "more", [{}, {"segments": ["place"], "sets": 0.9}, {"recent_mb": 0.1},
              {"model": "model", "version": "version"}, {"ask": 0.2, "sets": 0.9}],
@@ -425,6 +459,11 @@ def test_states_follow_as_the_page_says(broker: Served, more: dict[str, Any]) ->
         for name, sums in after.scores.items():  # of floats, whose order the page does not say
             np.testing.assert_allclose(found.scores[name], sums, rtol=1e-12)
         assert found._replace(scores=after.scores) == after
+    for one in states:
+        for by in ("inputs", "sent", "labels", "begun", "times"):
+            assert one.places[by].keys() <= {0, 1}, by  # no texts
+        for k, lane in enumerate(one.memory["lanes"]):
+            require_alarm_and_requests(lane, one.scores[f"raw.{k}"], app.given.get("ask"))
     assert after.memory["number"] == ROWS
     assert all(after.memory[what] for what in ("known", "held", "lone", "changed"))
     if app.given.get("model"):
