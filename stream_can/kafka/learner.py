@@ -615,10 +615,10 @@ class Learns:
 
     def _within_input(self, p: int, batches: list[SentRecord]) -> list[SentRecord]:
         """Cut what batches of a partition say of the input to what the input holds."""
-        if self._input is None:
+        nexts = [one.next for one in batches if one.next is not None]
+        if self._input is None or not nexts:
             return batches
-        latest = max((one.next for one in batches if one.next is not None), default=0)
-        end = self._input.within({p: latest})[p]
+        end = self._input.within({p: max(nexts)})[p]
         for one in batches:
             if one.next is not None and one.next > end:
                 says = f"header {NEXT_HEADER}: {one.next}, but {self.settings.input}-{p}"
