@@ -24,6 +24,9 @@ MOST_CLASSES = 2**24
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 
+MOST_SHOWN = 80
+"""Characters of a name in a message."""
+
 
 class ClassIndex(dict[Any, int]):
     """Maps labels to columns: ``index[label]``.
@@ -174,7 +177,10 @@ def class_name(name: Any) -> ClassName:
 
 
 def _shown(name: Any) -> str:
-    """A label for a message; Python formats no int of more than 4,300 digits."""
+    """A label for a message, not more than its beginning; Python formats no int of more than 4,300
+    digits."""
+    if isinstance(name, str | bytes) and len(name) > MOST_SHOWN:
+        return f"{name[:MOST_SHOWN]!r}..."
     try:
         return repr(name)
     except ValueError:

@@ -550,5 +550,5 @@ def test_another_wait_for_labels_is_in_force(broker: Served) -> None:
     again = app.worker(label_wait=120)
     wait("learns", lambda: again.worker.learns is not None and again.worker.learns.learning)
     state = again.learning().learner.state()
-    assert Learner.from_state(state, [], whole=False)._wait == 120
+    assert Learner.from_state(state, [], whole=False)._joining.wait == 120
     again.stop()

@@ -125,7 +125,7 @@ class Task:
             self.counts.corrected += made.corrected
             if made.sent is not None:
                 self.learner.play_sent(Events(made.sent, []))
-                self._tally.observed(len(made.sent), None, made.sent.columns or None, 0)
+                self._tally.observed(len(made.sent), None, made.sent.segments or None, 0)
         return result
 
     def _label(self, record: Any, result: Result) -> None:
