@@ -24,7 +24,7 @@ from stream_can.version import __version__
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fill import BLOCK, ROOT, public_names
+from fill import BLOCK, ROOT, parts_of, public_names
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,11 @@ def reference(module_name: str) -> str:
             said = constant_doc(name, thing)
             parts.append(f".. py:data:: {full_name}\n\n   {said}\n")
             continue
-        parts.append(f".. auto{kind}:: {full_name}\n")
+        option = ""
+        if mine := parts_of(thing) if inspect.isclass(thing) else []:
+            others = [base.__name__ for base in thing.__mro__[1:] if base not in mine]
+            option = f"   :inherited-members: {', '.join(others)}\n"
+        parts.append(f".. auto{kind}:: {full_name}\n{option}")
         warn_of_gaps(full_name, thing)
     return "```{eval-rst}\n" + "\n".join(parts) + "\n```"
 

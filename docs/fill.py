@@ -136,18 +136,22 @@ def names(module_name: str) -> str:
     return "\n".join([f"| `{module_name}` | |", "|---|---|", *rows])
 
 
-def members(thing: type) -> list[tuple[str, str]]:
-    """Public methods and properties of a class of ours, and of those in its room that it alone is
-    made of, as they stand there."""
-    found = []
+def parts_of(thing: type) -> list[type]:
+    """The classes of its room that a class alone is made of: its bases that are not public."""
     room = thing.__module__.rpartition(".")[0]
     public = vars(importlib.import_module(room)).get("__all__", ()) if room else ()
-    parts = [
+    return [
         base
         for base in thing.__mro__[1:]
         if base.__module__.rpartition(".")[0] == room and base.__name__ not in public
     ]
-    for name, member in [pair for part in (thing, *parts) for pair in vars(part).items()]:
+
+
+def members(thing: type) -> list[tuple[str, str]]:
+    """Public methods and properties of a class of ours, and of those in its room that it alone is
+    made of, as they stand there."""
+    found = []
+    for name, member in [pair for part in (thing, *parts_of(thing)) for pair in vars(part).items()]:
         if name.startswith("_") or not inspect.getdoc(getattr(thing, name, None)):
             continue
         if isinstance(member, property):
