@@ -47,7 +47,7 @@ own room and from floors below. On the last floor ``errors`` and ``version`` ser
 
 KINDS = ("dense", "multilabel", "sparse")
 PARTS = {
-    "": "learner", "about": "app", "adapter": "learner", "kind": "learner", "messages": "messages",
+    "": "learner", "about": "app", "adapter": "learner", "doubts": "replay", "kind": "learner", "messages": "messages",
     "outcomes": "learner", "page": "report", "replay": "replay", "result": "replay",
     "start": "app", "verdict": "replay",
 }  # fmt: skip

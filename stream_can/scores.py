@@ -219,6 +219,11 @@ class Scores:
         bins = self.reliability
         return float(np.nanmax(np.abs(bins.accuracy - bins.confidence))) if self.n else float("nan")
 
+    @property
+    def mean_confidence(self) -> float:
+        """Mean probability of the likeliest class; nan without rows."""
+        return self._mean(float(self._confidence.sum()))
+
     def summary(self) -> dict[str, float]:
         """All scores by name."""
         names = ("accuracy", "log_loss", "brier", "ece", "mce")

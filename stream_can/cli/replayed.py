@@ -12,7 +12,7 @@ from stream_can.column_scores import ColumnScores
 from stream_can.replay.beside import Beside
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
-from stream_can.replay.shown import ScoreTable, shown
+from stream_can.replay.shown import ScoreTable, judge, shown
 
 __all__ = ["show_replay"]
 
@@ -40,8 +40,10 @@ def show_replay(
     )
     if not result.raw.n:
         console.print(kind.NOTHING)
+        for doubt in result.doubts:
+            console.print(f"- {doubt}")
         return
-    found = kind.judge(result)
+    found = judge(result)
     console.print()
     console.print(found.use, style="bold")
     if found.gains:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.column_scores import outcomes
+from stream_can.dense.doubts import doubts
 from stream_can.learner import Learner
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.episodes import milliseconds
@@ -17,6 +18,10 @@ from stream_can.replay.worst import WorstStretch
 from stream_can.scores import Scores
 
 __all__ = ["DenseReplay", "Moment", "paths_of"]
+
+
+MOST_PAIRED = 1000
+"""Classes up to which predicted classes and labels are counted in pairs."""
 
 
 class Moment(NamedTuple):
@@ -65,6 +70,10 @@ class DenseReplay(Replay):
         """Rows of each class that were wrong before and are right after."""
         self.made_wrong = np.zeros(m, np.int64)
         """Rows of each class that were right before and are wrong after."""
+        self.pairs = np.zeros((m, m), np.int64) if m <= MOST_PAIRED else None
+        """Labelled rows by predicted class and label; None for more classes."""
+        self.all_descend = True
+        """Whether the probabilities of every row so far are in descending order."""
         self.worst = WorstStretch()
         """The stretch in which the output did worst compared to the raw rows."""
 
@@ -84,6 +93,11 @@ class DenseReplay(Replay):
         self.raw_classes.add(before.best, y)
         self.corrected_classes.add(after.best, y)
         m, was, now = len(self.raw_classes.rows), before.hits, after.hits
+        if self.pairs is not None:
+            pairs = np.bincount(before.best * m + y, minlength=m * m)
+            self.pairs += pairs.reshape(m, m)
+        if self.all_descend:
+            self.all_descend = bool((np.diff(step.rows, axis=1) <= 0).all())
         self.made_right += np.bincount(y[now & ~was], minlength=m)
         self.made_wrong += np.bincount(y[was & ~now], minlength=m)
         self.worst.add(step.first + np.flatnonzero(known), np.stack([was, now], axis=1))
@@ -118,6 +132,10 @@ class DenseReplay(Replay):
                 corrector.silent_classes,
             )
         )
+
+    def questions(self, recording: Any) -> list[str]:
+        """See :meth:`Replay.questions`."""
+        return doubts(self, recording)
 
     @property
     def mean_weights(self) -> dict[str, float]:

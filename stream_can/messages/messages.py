@@ -25,6 +25,7 @@ from stream_can.messages.columns import Columns, Given, header_bytes
 from stream_can.messages.counting import elements
 from stream_can.messages.fields import HEADER, Fields
 from stream_can.messages.forms import BadMessage, Forms, Largest
+from stream_can.messages.ids import id_of_json
 from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
 from stream_can.method.checks import all_fine, bad_rows, within
 from stream_can.method.classes import ClassIndex, json_name
@@ -453,24 +454,21 @@ class Messages:
 
     def id_of(self, message: Any, key: bytes | None, headers: Headers = ()) -> bytes | None:
         """Id of a prediction: the record's key, a header, or the text of the id field; None without
-        one."""
-        return key if self._by_key else self._id_in(self.predictions, message, headers)
+        one, or where it is a float that no label could name."""
+        try:
+            return key if self._by_key else self._id_in(self.predictions, message, headers)
+        except BadMessage:
+            return None
 
     def id_of_label(self, message: Any, key: bytes | None, headers: Headers = ()) -> bytes | None:
-        """:meth:`id_of` for a label's opened message."""
+        """:meth:`id_of` for a label's opened message; BadMessage where it is such a float."""
         return key if self._by_key else self._id_in(self.labels, message, headers)
 
     def _id_in(self, codec: Codec, message: Any, headers: Headers) -> bytes | None:
         if self._id_header is not None:
             return header_bytes(headers, self._id_header)
         text = codec.find(message, self._id_path)
-        if text is None:
-            return None
-        raw = bytes(text)
-        if raw[:1] == b'"':
-            name: str = _read_any(raw)
-            return name.encode()
-        return None if raw == b"null" else raw
+        return None if text is None else id_of_json(bytes(text))
 
 
 def messages_of(

@@ -262,7 +262,7 @@ static int read_object(const char *p, const char *end, const Span *names, Rows *
     return *p == '}' && to_text(p + 1, end) == end;
 }
 
-/* The text of an id as messages have it: a number, or what a string without escapes holds. Size -1 for null, -2 for
+/* The text of an id as messages have it: an integer, or what a string without escapes holds. Size -1 for null, -2 for
    others. */
 static Span id_of(Span value)
 {
@@ -275,6 +275,9 @@ static Span id_of(Span value)
         id.size = -1;
     } else if (*value.at != '-' && (*value.at < '0' || *value.at > '9')) {
         id.size = -2;
+    } else {
+        for (const char *p = value.at; p < value.at + value.size; p++)
+            if (*p == '.' || *p == 'e' || *p == 'E') id.size = -2; /* a float, which may be an integer's id */
     }
     return id;
 }

@@ -67,7 +67,8 @@ class ClassIndex(dict[Any, int]):
         often = Counter(numbers.values())
         # "1" and "1.0" as two classes: a number is ambiguous, only the text decides.
         self._numbers = {x: self[key] for key, x in numbers.items() if often[x] == 1}
-        self._by_column = written == "file" and not numbers
+        self.by_position = written == "file" and not numbers
+        """Whether integers are positions: no class is named by a number."""
 
     @cached_property
     def is_range(self) -> bool:
@@ -109,7 +110,7 @@ class ClassIndex(dict[Any, int]):
         elif not isinstance(label, int | float):
             return None
         column = self._numbers.get(label, self.get(json_name(label)))
-        if column is None and self._by_column and 0 <= label < len(self) and label == int(label):
+        if column is None and self.by_position and 0 <= label < len(self) and label == int(label):
             return int(label)
         return column
 

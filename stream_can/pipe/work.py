@@ -35,6 +35,8 @@ LABELS, PREDICTIONS = "labels", "predictions"
 MOST_MODELS = 1000
 """Maximum number of models and versions; more suggest that a wrong field is named."""
 
+MANY_LABELS = 100
+"""Labels from which on it is said at once that most of them find no prediction."""
 SECONDS, SHARE = 1.0, 0.1
 """Minimum time between saves, and maximum share of the time spent saving."""
 
@@ -116,7 +118,9 @@ class Run:
         self.covered = self.state.lines
         self.most = rows_at_once(self.messages.widest)
         self.first = self.line = 0 if skip else self.covered
-        self.told_of_both = self.told_of_sums = self.told_of_values = False
+        self.told_of_both = self.told_of_sums = self.told_of_values = self.told_of_ids = False
+        self.outcomes: Counter[str] = Counter()
+        """Outcomes of the labels of this run."""
         self.normalised = 0
         self.episodes: dict[Name, Episode] = dict(self.learner.episodes)
         fields = self.messages.fields
@@ -303,8 +307,22 @@ class Run:
         counts = self.state.counts
         counts.predictions += len(ids)
         for outcome, n in Counter(found.outcomes).items():
+            self.outcomes[outcome] += n
             setattr(counts, outcome, getattr(counts, outcome) + n)
+        if labels and self.outcomes.total() >= MANY_LABELS:
+            self.tell_of_ids()
         return found
+
+    def tell_of_ids(self) -> None:
+        """Say once that most labels of this run find no prediction."""
+        unknown, labels = self.outcomes["unknown"], self.outcomes.total()
+        if self.told_of_ids or unknown <= self.outcomes["learned"]:
+            return
+        self.told_of_ids = True
+        complain(
+            f"{unknown} of {labels} labels so far name no prediction before them: is"
+            f" {self.messages.fields.id!r} the field of the id in both?"
+        )
 
     def tell(self, taken: Sequence[tuple[int, bytes]], opened: Sequence[Opened]) -> None:
         """Report noteworthy things about the lines and the classifier on standard error."""
@@ -354,6 +372,7 @@ class Run:
     def finish(self) -> None:
         """Save what is unsaved, and report a summary."""
         self.saver.save()
+        self.tell_of_ids()
         if sys.stderr.isatty():
             counts = self.state.counts
             text = (

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream_can.errors import StreamCANError
 from stream_can.recording.cells import times_of
 from stream_can.recording.source import SourceFile
-from stream_can.recording.table import DATES, Batch, InvalidRecording, Times
+from stream_can.recording.table import DATES, Batch, InvalidRecording, LabelLines, Times
 
 try:
     import polars as pl
@@ -60,6 +60,7 @@ class FrameTable:
     """A csv, parquet or feather file."""
 
     labels_apart = False
+    label_lines = LabelLines()
 
     def __init__(self, source: SourceFile, form: str) -> None:
         self._path, self._name, self._form = source.path, source.name, form

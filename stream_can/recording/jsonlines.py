@@ -11,10 +11,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.messages.forms import BadMessage
+from stream_can.messages.ids import id_of_float
 from stream_can.messages.numbers import read_array
 from stream_can.recording.cells import times_of
 from stream_can.recording.source import SourceFile
-from stream_can.recording.table import Batch, InvalidRecording, Names, Times
+from stream_can.recording.table import Batch, InvalidRecording, LabelLines, Names, Times
 
 __all__ = ["JsonTable"]
 
@@ -54,10 +56,11 @@ class JsonTable:
         self._found: dict[int, list[tuple[Any, int]]] = {}
         """Row -> its labels, each with the number of rows before its line."""
         self.labels_apart = False
+        self.label_lines = LabelLines()
         # If the first prediction has no label, labels may be on lines of their own.
         if field(first, names.label) is None:
             self.rows = self._join()
-            self.labels_apart = bool(self._found)
+            self.labels_apart = bool(self._found) or self.label_lines.n > 0
         elif self._whole:
             self.rows = sum(1 for _ in self._objects())
         else:
@@ -121,20 +124,51 @@ class JsonTable:
 
         It is the latest row before the label with its id.
         """
-        rows = 0
-        latest: dict[Any, int] = {}
-        for row in self._objects():
-            key = field(row, self._names.id)
-            if isinstance(key, list | dict):
-                key = None
-            if not self._is_label(row):
+        rows = labels = unjoined = 0
+        first_unjoined, may_be_rows = "", False
+        latest: dict[str, int] = {}
+        for number, row in enumerate(self._objects(), 1):
+            is_label = self._is_label(row)
+            key = self._id(row, number if is_label else None)
+            if not is_label:
                 if key is not None:
                     latest[key] = rows
                 rows += 1
-            elif key in latest:
+                continue
+            labels += 1
+            may_be_rows |= key is None or any(
+                isinstance(cell, float | list | dict)
+                for name, cell in row.items()
+                if name not in (self._names.label, self._names.id)
+            )
+            if key in latest:
                 found = self._found.setdefault(latest[key], [])
                 found.append((field(row, self._names.label), rows))
+            else:
+                unjoined += 1
+                first_unjoined = first_unjoined or f"line {number}: {key!r}"
+        if self._found or not may_be_rows:
+            first_id = next(iter(latest), "")
+            self.label_lines = LabelLines(labels, unjoined, first_unjoined, first_id)
         return rows
+
+    def _id(self, row: dict[str, Any], line: int | None) -> str | None:
+        """The id of a row as text, or of the label on this line; None where it can join nothing.
+
+        Raises
+        ------
+        InvalidRecording
+            The id of a label is a float that stands for several ids, or for none.
+        """
+        id = field(row, self._names.id)
+        if id is None or isinstance(id, list | dict | bool):
+            return None
+        try:
+            return id_of_float(id) if isinstance(id, float) else str(id)
+        except BadMessage as error:
+            if line is None:
+                return None
+            raise InvalidRecording(f"{self._name}: line {line}: {error}") from None
 
     def cell(self, name: str) -> Any:
         return field(self.first, name)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stream_can.recording.pickled import read_objects
 from stream_can.recording.source import SourceFile
-from stream_can.recording.table import DATES, Batch, InvalidRecording, Names, Times
+from stream_can.recording.table import DATES, Batch, InvalidRecording, LabelLines, Names, Times
 
 __all__ = ["NpzTable"]
 
@@ -38,6 +38,7 @@ class NpzTable:
     """
 
     labels_apart = False
+    label_lines = LabelLines()
 
     def __init__(self, source: SourceFile, names: Names) -> None:
         self._name = source.name

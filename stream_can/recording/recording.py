@@ -22,10 +22,11 @@ from stream_can.recording.cells import rows_of
 from stream_can.recording.formats import open_table
 from stream_can.recording.layout import column_of_rows, find_layout, may_hold, no_column
 from stream_can.recording.source import open_source
-from stream_can.recording.table import DATES, InvalidRecording, Names, Table, Times
+from stream_can.recording.table import InvalidRecording, LabelLines, Names, Table
+from stream_can.recording.times import RowTimes
 
 __all__ = [
-    "Chunk", "InvalidRecording", "Labelled", "Recording", "Segments", "check_times", "given_by"
+    "Chunk", "InvalidRecording", "Labelled", "Recording", "Segments", "given_by"
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -141,9 +142,11 @@ class Recording:
         # The default name also matches `labels`.
         if label == "label" and label not in table.columns and "labels" in table.columns:
             self._label = "labels"
-        self._times = [] if time is None or label_time is None else [time, label_time]
+        self.times = RowTimes(
+            self.name, [] if time is None or label_time is None else [time, label_time]
+        )
         if probs == "probs" and not any(name.startswith(probs) for name in table.columns):
-            found = column_of_rows(table, [self._label, id, *self._times, *segments])
+            found = column_of_rows(table, [self._label, id, *self.times.names, *segments])
             if found is not None:
                 warnings.warn(
                     f"{self.name}: the probabilities are those of column {found!r}; --probs names"
@@ -167,12 +170,12 @@ class Recording:
             classes = stored.tolist()
         prefix = probs.partition("*")[0]
         values = [name for name in self.segments if not name.startswith(prefix)]
-        others = [self._label, id, *self._times, *values]
+        others = [self._label, id, *self.times.names, *values]
         self._columns, self._cells, names = find_layout(
             self.name, table, probs, classes, others, normalise
         )
         for name in self.segments:
-            if name in (self._label, *self._times, *self._columns):
+            if name in (self._label, *self.times.names, *self._columns):
                 raise InvalidRecording(
                     f"{self.name}: segments: {name!r} holds labels, times or probabilities"
                 )
@@ -182,41 +185,45 @@ class Recording:
         self.train_counts: NDArray[Any] | None = table.extra("train_counts")
         train = None if self.several or self.train_counts is None else laplace(self.train_counts)
         self._forms = Forms(self.classes, train, of_scores=self.several)
+        self.labels_are_positions = False
+        """Whether labels so far were integers beside classes with names."""
         self.normalised = 0
         """Number of rows divided by their sum so far."""
-        self.dates = False
-        """Whether times are dates (microseconds since 1970); known after the first chunk."""
 
     def _apart(self, table: Table) -> bool:
         """Whether labels are in columns under another name."""
         return False
 
     @property
+    def dates(self) -> bool:
+        """Whether times are dates (microseconds since 1970); known after the first chunk."""
+        return self.times.dates
+
+    @property
     def has_times(self) -> bool:
         """Whether labels have their own times, or lines of their own."""
-        return bool(self._times) or self.labels_apart
+        return bool(self.times.names) or self.labels_apart
 
     @property
     def labels_apart(self) -> bool:
         """Whether labels are on lines of their own."""
         return self._table.labels_apart
 
+    @property
+    def label_lines(self) -> LabelLines:
+        """These lines, and how many of them name a row."""
+        return self._table.label_lines
+
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """Iterate over checked rows in order, `size` at a time."""
-        first, last_time = 0, None
+        first = 0
+        self.times.begin()
         for probs, labels, times, cells, _ in self._table.batches(
-            self._columns, self._label, self._times, size, list(self.segments)
+            self._columns, self._label, self.times.names, size, list(self.segments)
         ):
             P = self._check(probs, first)
             y = self._columns_of(labels, first)
-            arrives = y >= 0
-            time = label_time = None
-            if times:
-                time, label_time = times[0].values, times[1].values
-                check_times(self.name, self._times, times, first, last_time)
-                self.dates = times[0].unit == DATES
-                arrives &= ~times[1].missing
-                last_time = time[-1]
+            time, label_time, arrives = self.times.take(times, first, y >= 0)
             yield Chunk(first, P, y, arrives, time, label_time, self._segments(cells, first))
             first += len(P)
 
@@ -293,6 +300,9 @@ class Recording:
         """Index of each label's class; -1 for none. Each name is looked up once."""
         try:
             columns = {label: self._index[label] for label in dict.fromkeys(labels)}
+            self.labels_are_positions |= self._index.by_position and any(
+                k >= 0 and label not in self._index for label, k in columns.items()
+            )
             return np.array([columns[label] for label in labels], np.int64)
         except (UnknownClass, TypeError):  # a list or an object cannot be a key
             for i, label in enumerate(labels):
@@ -301,32 +311,6 @@ class Recording:
                 except UnknownClass as error:
                     raise UnknownClass(f"{self.name}: row {first + i + 1}: label {error}") from None
             raise
-
-
-def check_times(
-    source: str, names: Sequence[str], times: Sequence[Times], first: int, before: Any
-) -> None:
-    """Check that every row has a time not earlier than the row before.
-
-    ``before`` is the last time of the previous chunk. Both columns must hold dates, or numbers.
-    """
-    time, label_time = times
-    if time.missing.any():
-        row = first + int(time.missing.argmax()) + 1
-        raise InvalidRecording(f"{source}: row {row}: {names[0]} is missing")
-    if time.unit != label_time.unit and not label_time.missing.all():
-        kinds = [part.unit or "numbers" for part in (time, label_time)]
-        raise InvalidRecording(
-            f"{source}: {names[0]} holds {kinds[0]}, {names[1]} holds {kinds[1]}"
-        )
-    values = time.values if before is None else np.append(before, time.values)
-    back = values[1:] < values[:-1]
-    if back.any():
-        row = first + int(back.argmax()) + (1 if before is not None else 2)
-        raise InvalidRecording(
-            f"{source}: row {row}: {names[0]} is earlier than in the row before; "
-            "sort the rows by it"
-        )
 
 
 def _way_out(row: Array) -> str:

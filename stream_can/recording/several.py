@@ -13,8 +13,8 @@ from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.method.classes import ClassIndex, preview
 from stream_can.multilabel.loop import outside
 from stream_can.recording.cells import parsed
-from stream_can.recording.recording import CHUNK, Recording, Segments, check_times
-from stream_can.recording.table import DATES, InvalidRecording, Table
+from stream_can.recording.recording import CHUNK, Recording, Segments
+from stream_can.recording.table import InvalidRecording, Table
 
 __all__ = ["MultiLabelChunk", "MultiLabelRecording"]
 
@@ -127,10 +127,11 @@ class MultiLabelRecording(Recording):
 
     def chunks(self, size: int = CHUNK) -> Iterator[MultiLabelChunk]:  # type: ignore[override]
         """Iterate over checked rows in order, at most `size` at a time."""
-        first, last_time, m = 0, None, len(self.classes)
+        first, m = 0, len(self.classes)
+        self.times.begin()
         label = self._each[0] if self._each else self._label
         for cells, labels, times, columns, more in self._table.batches(
-            self._columns, label, self._times, min(size, max(64, NUMBERS // m)),
+            self._columns, label, self.times.names, min(size, max(64, NUMBERS // m)),
             [*self._each, *self.segments],
         ):  # fmt: skip
             P = np.array(self._rows(cells, first), np.float64, order="C")
@@ -142,13 +143,7 @@ class MultiLabelRecording(Recording):
                 )
             each, texts = columns[: len(self._each)], columns[len(self._each) :]
             Y = self._by_column(each, first) if self._each else self._by_cell(labels, first)
-            comes, time, at = (Y >= 0).any(axis=1), None, None
-            if times:
-                check_times(self.name, self._times, times, first, last_time)
-                self.dates = times[0].unit == DATES
-                time, at = times[0].values, times[1].values
-                comes &= ~times[1].missing
-                last_time = time[-1]
+            time, at, comes = self.times.take(times, first, np.any(Y >= 0, axis=1))
             of = np.flatnonzero(comes)
             chunk = MultiLabelChunk(
                 first, P, Y, time, of + first, Y[of].copy(), None if at is None else at[of], 0,

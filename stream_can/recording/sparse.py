@@ -15,9 +15,10 @@ from stream_can.messages.forms import ListedForms
 from stream_can.recording.cells import probs_of
 from stream_can.recording.formats import open_table
 from stream_can.recording.layout import may_hold, no_column
-from stream_can.recording.recording import CHUNK, check_times
+from stream_can.recording.recording import CHUNK
 from stream_can.recording.source import open_source
-from stream_can.recording.table import DATES, InvalidRecording, Names
+from stream_can.recording.table import InvalidRecording, LabelLines, Names
+from stream_can.recording.times import RowTimes
 
 __all__ = ["SparseChunk", "SparseRecording"]
 
@@ -83,7 +84,9 @@ class SparseRecording:
         """Size in bytes, decompressed."""
         self._table = table = open_table(self._source, Names(probs, label, id))
         self._probs, self._label = probs, label
-        self._times = [] if time is None or label_time is None else [time, label_time]
+        self.times = RowTimes(
+            self.name, [] if time is None or label_time is None else [time, label_time]
+        )
         named = [("probs", probs), ("label", label), ("time", time), ("label_time", label_time)]
         for what, name in named:
             apart = what == "label" and table.labels_apart
@@ -91,35 +94,38 @@ class SparseRecording:
                 raise no_column(self.name, table, what, name)
         self.rows = table.rows
         self._forms = ListedForms(numbered=numbered)
-        self.dates = False
+
+    @property
+    def dates(self) -> bool:
         """Whether times are dates (microseconds since 1970); known after the first chunk."""
+        return self.times.dates
 
     @property
     def has_times(self) -> bool:
         """Whether labels have their own times, or lines of their own."""
-        return bool(self._times) or self._table.labels_apart
+        return bool(self.times.names) or self._table.labels_apart
 
     @property
     def labels_apart(self) -> bool:
         """Whether labels are on lines of their own."""
         return self._table.labels_apart
 
+    @property
+    def label_lines(self) -> LabelLines:
+        """These lines, and how many of them name a row."""
+        return self._table.label_lines
+
     def chunks(self, size: int = CHUNK) -> Iterator[SparseChunk]:
         """Iterate over the rows in order, at most ``size`` at a time."""
-        first, last_time = 0, None
+        first = 0
+        self.times.begin()
         for cells, labels, times, _, _ in self._table.batches(
-            [self._probs], self._label, self._times, size, []
+            [self._probs], self._label, self.times.names, size, []
         ):
             rows = [self._row(cell, first + i) for i, cell in enumerate(cells)]
             names = [self._class(label, first + i) for i, label in enumerate(labels)]
             arrives = np.array([name is not None for name in names], np.bool_)
-            time = label_time = None
-            if times:
-                check_times(self.name, self._times, times, first, last_time)
-                self.dates = times[0].unit == DATES
-                time, label_time = times[0].values, times[1].values
-                arrives &= ~times[1].missing
-                last_time = time[-1]
+            time, label_time, arrives = self.times.take(times, first, arrives)
             yield SparseChunk(first, rows, names, arrives, time, label_time)
             first += len(rows)
 

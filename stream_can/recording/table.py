@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["DATES", "Batch", "InvalidRecording", "Names", "Table", "Times"]
+__all__ = ["DATES", "Batch", "InvalidRecording", "LabelLines", "Names", "Table", "Times"]
 
 DATES = "dates"
 """Value of :attr:`Times.unit` where times are microseconds since 1970, not plain numbers."""
@@ -56,6 +56,19 @@ class Batch(NamedTuple):
     label, and number of rows before its line."""
 
 
+class LabelLines(NamedTuple):
+    """Labels on lines of their own."""
+
+    n: int = 0
+    """Number of such lines."""
+    unjoined: int = 0
+    """Number of those that name no row before them."""
+    first_unjoined: str = ""
+    """The first of these, for messages."""
+    first_id: str = ""
+    """The first id of a row."""
+
+
 class Table(Protocol):
     """A file as a table."""
 
@@ -65,6 +78,7 @@ class Table(Protocol):
     """Cells of the first row, as Python values."""
     labels_apart: bool
     """Whether labels are on lines of their own; batches then have the times of both."""
+    label_lines: LabelLines
 
     def cell(self, name: str) -> Any:
         """Cell of the first row in a column or nested field (``model.probs``); None where there is

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.recording.doubts import doubts_of_recording
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay.result import Replay
 from stream_can.replay.steps import ModelColumns, Step, learner_of, steps
@@ -101,5 +102,6 @@ class Player:
             raise
         result.dates |= recording.dates
         result.delay = "at their own time" if late is None else f"{late:,} rows late"
+        result.doubts = [*doubts_of_recording(recording), *result.questions(recording)]
         result.seconds = clock.perf_counter() - started
         return result

@@ -56,6 +56,8 @@ class Replay:
         """The stream step by step."""
         self.rows = 0
         self.seconds = 0.0
+        self.doubts: list[str] = []
+        """What looks as if columns, times or ids were joined wrongly; then there is no verdict."""
         self.rates: dict[float, Any] = {}
         """Scores at other label rates; filled by :func:`replay`."""
         self.asked_rates: dict[float, Any] = {}
@@ -126,6 +128,11 @@ class Replay:
     @abstractmethod
     def score(self, step: Step) -> None:
         """Score the rows of a step, and add its moment."""
+
+    def questions(self, recording: Any) -> list[str]:
+        """What about its rows and labels looks as if they were joined wrongly; empty without
+        any."""
+        return []
 
     @property
     def labelled(self) -> list[int]:

@@ -74,8 +74,12 @@ def judge(result: Replay) -> Verdict:
 
     A change counts beyond its 95 % interval, taken over 30 stretches of the stream (neighbouring
     rows are alike), and from 0.1 point of accuracy or 0.002 nats of log loss on; a loss must be
-    five times as large for advice against using it. Suspicious labels are mentioned first.
+    five times as large for advice against using it. Where rows and labels look as if they were
+    joined wrongly there is no verdict, but a question.
     """
+    if result.doubts:
+        first, *others = result.doubts
+        return Verdict(f"No verdict: {first}", "", tuple(others), False)
     return shown(result).judge(result)
 
 

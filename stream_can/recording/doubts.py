@@ -1,0 +1,33 @@
+"""Doubts: what about a recording looks as if its columns, times or ids were joined wrongly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["doubts_of_recording"]
+
+MANY_EARLY = 0.5
+"""Share of labels known before their prediction from which on times are doubted."""
+MANY_UNJOINED = 0.5
+"""Share of labels without a prediction from which on ids are doubted."""
+
+
+def doubts_of_recording(recording: Any) -> list[str]:
+    """Questions about the times and ids of a recording that was read to its end; empty without
+    any."""
+    doubts = []
+    times, lines = recording.times, recording.label_lines
+    if times.early > MANY_EARLY * times.labels:
+        doubts.append(
+            f"{times.early:,} of {times.labels:,} labels were known before their prediction was"
+            f" made ({times.first_early}). Are these seconds and milliseconds, or is a time zone"
+            " in one column alone? Give both columns in one unit and zone."
+        )
+    if lines.unjoined > MANY_UNJOINED * lines.n:
+        doubts.append(
+            f"{lines.unjoined:,} of {lines.n:,} lines with a label name no prediction before them"
+            f" ({lines.first_unjoined}; the first prediction has the id {lines.first_id!r})."
+            " Is it the right field? --id FIELD names another, and labels stand behind their"
+            " predictions."
+        )
+    return doubts

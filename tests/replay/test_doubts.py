@@ -1,0 +1,147 @@
+"""Rows and labels that look joined wrongly get a question, not a verdict; honest ones none."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+
+from stream_can import Corrector
+from stream_can.cli.main import main
+from stream_can.dense.doubts import renaming
+from stream_can.pipe.run import pipe
+from stream_can.replay import Recording, judge, replay
+from tests.replay.streams import stream
+
+pytestmark = pytest.mark.fast
+
+NAMES = ["bee", "ant", "cow", "dog"]
+P, Y = stream(600, sharpness=3.0, seed=5)
+
+
+def judged(path, *, delay=20, **options):
+    recording = Recording(path, **options)
+    corrector = Corrector(recording.classes)
+    return judge(replay(recording, corrector, label_delay=delay))
+
+
+def csv(path, header, rows):
+    path.write_text("\n".join([",".join(header), *(",".join(map(str, row)) for row in rows)]))
+    return path
+
+
+def labelled(labels, header=NAMES):
+    return [*header, "label"], [[*p, label] for p, label in zip(P, labels, strict=True)]
+
+
+def test_columns_in_another_order_are_questioned_and_the_way_out_is_right(tmp_path):
+    order = [2, 0, 3, 1]
+    exchanged = [NAMES[order.index(y)] for y in Y]
+    said = judged(csv(tmp_path / "a.csv", *labelled(exchanged)))
+    assert not said.deploy
+    assert said.use.startswith("No verdict: rows predicted as"), said.use
+    command = said.use.split("--classes '")[1].split("'")[0]
+    rows = [
+        json.dumps({"probs": p.tolist(), "label": y}) for p, y in zip(P, exchanged, strict=True)
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    said = judged(tmp_path / "a.jsonl", classes=NAMES)  # a list says nothing of names
+    assert said.use.startswith("No verdict")
+    assert "No verdict" not in judged(tmp_path / "a.jsonl", classes=json.loads(command)).use
+
+
+def test_codes_of_sorted_names_are_questioned_and_the_way_out_is_right(tmp_path):
+    codes = [sorted(NAMES).index(NAMES[y]) for y in Y]
+    path = csv(tmp_path / "a.csv", *labelled(codes))
+    said = judged(path)
+    assert said.use.startswith("No verdict"), said.use
+    command = said.use.split("--classes '")[1].split("'")[0]
+    assert json.loads(command) == sorted(NAMES)
+    assert "No verdict" not in judged(path, classes=sorted(NAMES)).use
+
+
+def test_rows_that_were_sorted_without_their_names_are_questioned(tmp_path):
+    rows = [{"probs": sorted(p, reverse=True), "label": int(y)} for p, y in zip(P, Y, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert "descend" in judged(tmp_path / "a.jsonl").use
+
+
+@pytest.mark.parametrize(("early", "questioned"), [(600, True), (3, False)])
+def test_labels_before_their_predictions_are_questioned(tmp_path, early, questioned):
+    header, rows = labelled([NAMES[y] for y in Y])
+    rows = [[*row, 1000 * i, 1000 * i + 5000 - 9000 * (i < early)] for i, row in enumerate(rows)]
+    path = csv(tmp_path / "a.csv", [*header, "ts", "known"], rows)
+    said = judged(path, delay=None, time="ts", label_time="known")
+    assert ("known before their prediction" in said.use) is questioned, said.use
+    if questioned:
+        assert "row 1: known -4000, ts 0" in said.use
+
+
+def lines(path, ids, label_ids):
+    rows = []
+    for i, p in enumerate(P):
+        rows.append({"id": ids(i), "probs": dict(zip(NAMES, p.tolist(), strict=True))})
+        if i >= 20:
+            rows.append({"id": label_ids(i - 20), "label": NAMES[Y[i - 20]]})
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return path
+
+
+def run(classes, path, **options):
+    assert pipe(classes, stdin=io.BytesIO(path.read_bytes()), stdout=io.BytesIO(), **options) == 0
+
+
+@pytest.mark.parametrize("label_ids", [int, float, str])
+def test_an_integer_its_text_and_an_equal_float_are_one_id(tmp_path, label_ids, capsys):
+    path = lines(tmp_path / "a.jsonl", int, label_ids)
+    recording = Recording(path)
+    assert sum(int((chunk.y >= 0).sum()) for chunk in recording.chunks()) == len(P) - 20
+    run(NAMES, path, state=tmp_path / "state")
+    assert main(["inspect", str(tmp_path / "state"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stream"]["counts"]["learned"] == len(P) - 20
+
+
+def test_ids_that_name_no_prediction_are_questioned(tmp_path, capsys):
+    said = judged(lines(tmp_path / "a.jsonl", int, lambda i: f"order-{i}"), delay=None)
+    assert "580 of 580 lines with a label name no prediction before them" in said.use
+    assert "the first prediction has the id '0'" in said.use
+    run(NAMES, tmp_path / "a.jsonl")
+    assert "580 of 580 labels so far name no prediction before them" in capsys.readouterr().err
+    some = lines(tmp_path / "b.jsonl", int, lambda i: f"order-{i}" if i % 50 == 0 else i)
+    assert "name no prediction" not in judged(some, delay=None).use
+
+
+def test_a_float_that_lost_digits_is_refused_by_name(tmp_path):
+    path = lines(tmp_path / "a.jsonl", lambda i: 2**60 + 3 * i, lambda i: float(2**60 + 3 * i))
+    with pytest.raises(ValueError, match=r"line 22: id: 1.15\d+e\+18 is a float"):
+        Recording(path)
+
+
+def pairs(best, y, m):
+    return np.bincount(best * m + y, minlength=m * m).reshape(m, m)
+
+
+def honest(rng):
+    """Predicted classes and labels of a random classifier under a class mix of its own."""
+    m, n = int(rng.choice([2, 3, 5, 10, 60, 150])), int(rng.choice([30, 100, 500, 3000]))
+    trained, mix = (rng.dirichlet(np.full(m, rng.choice([1.0, 2.0, 5.0]))) for _ in range(2))
+    y, places = rng.choice(m, n, p=mix), rng.normal(size=(m, 3))
+    alike = -((places[:, None] - places) ** 2).sum(2) * rng.choice([0, 0.3, 1])
+    evidence = rng.choice([0, 0.5, 2, 4]) * np.eye(m)[y] + alike[y] + rng.normal(0, 1, (n, m))
+    return (np.log(trained + 1e-9) + rng.choice([0.3, 1, 3]) * evidence).argmax(1), y, m
+
+
+def test_no_honest_stream_is_questioned():
+    rng = np.random.default_rng(3)
+    assert not any(renaming(pairs(*honest(rng))) for _ in range(1000))
+
+
+def test_exchanged_classes_are_found():
+    rng = np.random.default_rng(4)
+    for m in (2, 4, 20, 100):
+        y = rng.integers(0, m, 100 + 40 * m)
+        best = np.where(rng.random(len(y)) < 0.6, y, rng.integers(0, m, len(y)))
+        names = np.roll(np.arange(m), 1)
+        found = renaming(pairs(names[best], y, m))
+        assert found is not None
+        assert (found.of[names] == np.arange(m)).mean() > 0.8
