@@ -81,6 +81,7 @@ cdef double SPARE = 5.0
 cdef double MOVING_PRIOR = 0.02         # pi of the row that follows the class mix,
 cdef double PLAIN_PRIOR = 0.01          # of the tempered one where the mix is not stale,
 cdef double RAW_PRIOR = 0.5             # and of the row as it came
+cdef double LEAST_SHARE = 1e-290        # of the rows but raw, below which they are nothing
 cdef double FEW_LATE = 20               # so many rows and labels tell whether a mix is stale,
 cdef double FRESH_BELOW = 8             # which is not believed in from here on,
 cdef double FRESH_RANGE = 4             # and wholly so much below
@@ -977,34 +978,43 @@ cdef class Model:
         shrink(of.guarded[1], fresh, back, self.m)
 
     cdef double mix_sent(self, double *out) noexcept nogil:
-        """Mix the rows of :meth:`sent_row`, and calibrate the result; return the share of the row
-        as it came in what is sent, which is not in what is calibrated."""
+        """Mix the rows of :meth:`sent_row` but the row as it came, and calibrate the result; return
+        their share in what is sent.
+
+        It is summed, and not what is left beside the row as it came: where that has nearly all,
+        nothing of a difference is right."""
         cdef Second *of = &self.second
-        cdef double share = 0, raw
+        cdef double share = 0, others = of.final[0] + of.final[1] + of.final[2], w
         cdef int i
         mix_three(self.anchor_row(), of.final[0], self.sent_row(1), of.final[1],
                   self.sent_row(2), of.final[2], out, self.m)
         for i in range(3, of.n_without):
             if i != of.raw:
                 add_weighed(self.sent_row(i), of.final[i], out, self.m)
+                others += of.final[i]
         if of.n > 1:
             share = self.share()
             scale(out, 1 - share, self.m)
+            others *= 1 - share
             for i in range(of.n_without, of.n_sent - 1):
-                add_weighed(self.sent_row(i), share * of.final[i], out, self.m)
-        raw = 0 if of.raw == 0 else (1 - share) * of.final[of.raw]
-        if 0 < raw < 1:
-            scale(out, 1 / (1 - raw), self.m)
-        elif raw >= 1:
-            memcpy(out, of.came, self.m * sizeof(double))
+                w = share * of.final[i]
+                add_weighed(self.sent_row(i), w, out, self.m)
+                others += w
+        others = min(others, 1.0)
+        if of.raw != 0:
+            if others > LEAST_SHARE:
+                scale(out, 1 / others, self.m)
+            else:
+                others = 0
+                memcpy(out, of.came, self.m * sizeof(double))
         calibrate(&self.top, out, self.m)
-        return min(raw, 1.0)
+        return others
 
     cdef void send(self, double *out, float *receipt) noexcept nogil:
         """Compute the output row; write its rows to the receipt, where not NULL."""
         cdef Py_ssize_t i, m = self.m
         cdef int last = self.n_sent - 1
-        cdef double by, raw, share
+        cdef double by, others, share
         if m == 1 or not self.guarded:
             if m == 1:
                 out[0] = 1  # the weights need not sum to 1 to the last bit
@@ -1022,7 +1032,7 @@ cdef class Model:
                 self.temper(&self.second.of[i])
         self.second.came = self.row.p
         self.guard_mixtures(self.freshness())
-        raw = self.mix_sent(out)
+        others = self.mix_sent(out)
         if receipt != NULL:
             for i in range(last):
                 to_single(self.sent_row(i), receipt + i * m, m)
@@ -1030,14 +1040,14 @@ cdef class Model:
             receipt[last * m + self.top.best] = <float>self.top.v
             receipt[self.n_sent * m] = self.top.top
         share = self.second.final[last]
-        if raw == 0:
+        if self.second.raw == 0:
             take_share(&self.top, share, out, m)
         else:  # of what is sent a part is raw, of which none was calibrated
-            by = 1 - (1 - share) * raw
+            by = share + (1 - share) * others
             if by > 0:
                 take_share(&self.top, share / by, out, m)
             scale(out, by, m)
-            add_weighed(self.second.came, (1 - share) * raw, out, m)
+            add_weighed(self.second.came, (1 - share) * (1 - others), out, m)
         by = self.trust(self.row.best)
         if by < 1:
             shrink(out, by, self.fallback(), m)
