@@ -722,6 +722,10 @@ class Oracle:
             return 0.0
         if self.differ == 0 and self.agree - self.top > 5:
             return 0.0
+        unheard = self.B[~self.heard & (self.B > 5)].sum()
+        most = 0.4 if self.heard.sum() > 1 else 0.0
+        if self.n_j.sum() < 0.9 * self.N_j.sum() and unheard > most * self.N_B:
+            return 0.0
         return min(1.0, 4 * (self.n_j[j] + 1) / (self.expected()[j] + 1))
 
     @property

@@ -129,6 +129,11 @@ def _reasons(result: DenseReplay, *, good: bool, bad: bool) -> list[str]:
         f"Of the ways to correct, {best} had most weight:"
         f" {100 * weights[best]:.0f} % over the whole stream."
     )
+    if (follows := result.corrector.follows_mix) is not None:
+        reasons.append(
+            f"{100 * follows:.0f} % of what was fitted to the validation rows follows the class mix"
+            " of late rows; the rest stays as it was fitted."
+        )
     few, asked = result.rates.get(0.05), result.asked_rates.get(0.05)
     gain = result.raw.log_loss - result.corrected.log_loss
     if few is not None and result.learner.ask is None and good and gain > NATS:

@@ -78,6 +78,8 @@ cdef double[2] LIMITS = [MOST_LOG_B, MOST_T]
 cdef double MOST_ODDS = 1.5             # of the rows with columns against those without
 # Of the sum of what comes back before agreement alone is held to be a choice.
 cdef double SPARE = 5.0
+cdef double MOST_UNHEARD = 0.4          # of labelled rows, for classes that had no label; it counts
+cdef double MOST_LABELLED = 0.9         # where fewer rows have labels
 cdef double MOVING_PRIOR = 0.02         # pi of the row that follows the class mix,
 cdef double PLAIN_PRIOR = 0.01          # of the tempered one where the mix is not stale,
 cdef double RAW_PRIOR = 0.5             # and of the row as it came
@@ -933,8 +935,21 @@ cdef class Model:
         cdef double N = self.mean[self.m]
         if one_sided(agree, sure, differ, agree - sure, SPARE):
             return 0.0  # only corrections come back, or only confirmations
+        if self.guards.n_unheard > 0 and n < MOST_LABELLED * N and self.unheard_share() > (
+            MOST_UNHEARD if self.guards.n_unheard < self.m - 1 else 0
+        ):
+            return 0.0  # labels come of some classes alone
         return trusted(self.guards.labelled[j],
                        n * self.guards.predicted[j] / N if N > 0 else 0.0)
+
+    cdef double unheard_share(self) noexcept nogil:
+        """What the last labelled rows gave to classes of which, by that, labels would have come."""
+        cdef Py_ssize_t k
+        cdef double total = 0
+        for k in range(self.m):
+            if self.guards.heard[k] != 1 and self.late.labels[k] > SPARE:
+                total += self.late.labels[k]
+        return total / self.late.labels[self.m] if total > 0 else 0.0
 
     cdef const double *sent_row(self, int i) noexcept nogil:
         """Compute one of the rows of the output, except the calibrated one."""

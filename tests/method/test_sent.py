@@ -1,4 +1,4 @@
-"""What is sent is a probability vector, whatever the weights of its rows."""
+"""What is sent is a probability vector, and no worse where labels come of one class alone."""
 
 import numpy as np
 import pytest
@@ -22,3 +22,30 @@ def test_rows_are_whole_where_the_row_as_it_came_has_nearly_all():
         corrector.learn_one(p, 1, receipt=receipt)
     weights = corrector.final_weights
     assert weights["raw"] + weights["calibrated"] > 1 - 1e-9
+
+
+@pytest.mark.parametrize("m", [2, 5])
+@pytest.mark.parametrize("fit", [False, True])
+def test_labels_of_one_class_alone_move_nothing(m, fit):
+    """Confirmed frauds alone took a good classifier of two classes from 95 to 11 % of right rows,
+    and it saw itself helping."""
+    rng = np.random.default_rng(7)
+    mix = np.array([0.95, *[0.05 / (m - 1)] * (m - 1)])
+    y = rng.choice(m, 6000, p=mix)
+    logits = np.log(mix) + 2 * np.eye(m)[y] + rng.normal(0, 1, (6000, m))
+    P = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    corrector = Corrector(m, train_counts=1000 * mix)
+    if fit:
+        corrector.fit(P[:1000], y[:1000])
+    sent, waiting = np.empty_like(P), []
+    for t in range(1000, 6000):
+        sent[t], receipt = corrector.process_one(P[t], receipt=True)
+        if y[t] == 1:
+            waiting.append((t, receipt))
+        if waiting and waiting[0][0] < t - 100:
+            of, receipt = waiting.pop(0)
+            corrector.learn_one(P[of], 1, receipt=receipt)
+    right = [(rows.argmax(1) == y)[1000:].mean() for rows in (P, sent)]
+    assert right[1] > right[0] - 0.005
+    assert corrector.n_labels > 40
+    assert corrector.coverage == 0
