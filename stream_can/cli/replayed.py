@@ -38,6 +38,8 @@ def show_replay(
         + (f" (label rate {label_rate:g})" if label_rate < 1 else "")
         + f"; {result.rows / max(result.seconds, 1e-9):,.0f} rows/s"
     )
+    if result.read_as:
+        console.print(result.read_as)
     if not result.raw.n:
         console.print(kind.NOTHING)
         for doubt in result.doubts:

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream_can.errors import StreamCANError
 from stream_can.recording.cells import times_of
 from stream_can.recording.source import SourceFile
-from stream_can.recording.table import DATES, Batch, InvalidRecording, LabelLines, Times
+from stream_can.recording.table import DATES, HEAD, Batch, InvalidRecording, LabelLines, Times
 
 try:
     import polars as pl
@@ -29,6 +29,8 @@ __all__ = ["FrameTable"]
 
 DAMAGED = pl.exceptions.PolarsError, pl.exceptions.PanicException
 """What polars raises where a file cannot be read; a panic is no Exception."""
+JUDGED = 1000
+"""Number of rows by which the types of a csv file's columns are judged."""
 _quiet = threading.Lock()
 
 
@@ -64,35 +66,54 @@ class FrameTable:
 
     def __init__(self, source: SourceFile, form: str) -> None:
         self._path, self._name, self._form = source.path, source.name, form
-        self._separator, self._decimal_comma = _dialect(source.start) if form == "csv" else ("", 0)
+        self._dialect = _dialect(source.start) if form == "csv" else {}
         try:
             with _without_panics():
-                scan = self._scan({})
-                self.columns = scan.collect_schema().names()
-                self.rows = int(scan.select(pl.len()).collect().item())
-                first = scan.head(1).collect()
+                if form == "csv":
+                    start = self._start().head(HEAD)
+                else:
+                    start = self._scan().head(HEAD).collect()
+                self._schema, self.columns = start.schema, start.columns
+                self.rows = int(self._scan().select(pl.len()).collect().item())
             if self.rows == 0:
                 raise InvalidRecording(f"{self._name}: no rows, only the header")
-            for name in scan.collect_schema():
+            for name in self.columns:
                 base, duplicated, _ = name.rpartition("_duplicated_")  # the name that polars gives
-                if form == "csv" and duplicated and base in scan.collect_schema():
+                if form == "csv" and duplicated and base in self.columns:
                     raise InvalidRecording(f"{self._name}: two columns have the header {base!r}")
-            self.first = first.row(0, named=True)
+            self.head = start.rows(named=True)
+            self.first = self.head[0]
         except (*DAMAGED, OSError) as error:
-            raise InvalidRecording(f"{self._name}: not a readable {form} file: {error}") from None
+            reason = _reason(error)
+            raise InvalidRecording(f"{self._name}: not a readable {form} file: {reason}") from None
 
-    def _scan(self, types: dict[str, Any]) -> pl.LazyFrame:
+    def _start(self) -> pl.DataFrame:
+        """The first rows of a csv file, each column of the type that they have."""
+        options: dict[str, Any] = {"n_rows": JUDGED, **self._dialect}
+        try:
+            return pl.read_csv(
+                self._path, try_parse_dates=True, infer_schema_length=JUDGED, **options
+            )
+        except pl.exceptions.ComputeError:  # it parses more rows, which may be of other types
+            start = pl.read_csv(self._path, infer_schema=False, **options)
+            numbers = start.select(pl.all().cast(pl.Float64, strict=False))
+            return start.with_columns(
+                column
+                for column in numbers
+                if column.null_count() == start[column.name].null_count()
+            )
+
+    def _scan(self, types: Mapping[str, Any] | None = None) -> pl.LazyFrame:
+        """The file; of csv with these types of columns, and the others as text."""
         if self._form == "parquet":
             return pl.scan_parquet(self._path)
         if self._form == "feather":
             return pl.scan_ipc(self._path)
         return pl.scan_csv(
             self._path,
-            schema_overrides=types,
-            try_parse_dates=True,
-            infer_schema_length=1000,
-            separator=self._separator,
-            decimal_comma=bool(self._decimal_comma),
+            schema_overrides={**dict.fromkeys(self.columns, pl.String), **(types or {})},
+            infer_schema_length=JUDGED,
+            **self._dialect,
         )
 
     def cell(self, name: str) -> Any:
@@ -119,10 +140,11 @@ class FrameTable:
         """See `Table.batches`; reads only the needed columns."""
         # A label that looks like a number in the first rows may be a word further down, and so may
         # a value of a column. Where the first rows look like fractions, numbers are compared.
-        types: dict[str, Any] = {label: pl.String} | dict.fromkeys(segments, pl.String)
-        schema = self._scan({}).collect_schema() if segments else {}
+        schema = self._schema
         fractions = {name for name in segments if name in schema and schema[name].is_float()}
-        if len(probs) > 1:
+        types: dict[str, Any] = {name: schema[name] for name in times if name in schema}
+        types |= dict.fromkeys([label, *segments], pl.String)
+        if len(probs) > 1 or (probs[0] in schema and schema[probs[0]].is_numeric()):
             types |= dict.fromkeys(probs, pl.Float64)
         first = 0
         names = dict.fromkeys([*probs, label, *times, *segments])
@@ -148,8 +170,7 @@ class FrameTable:
                 )
                 first += len(part)
         except DAMAGED as error:
-            reason = str(error).splitlines()[0]
-            raise InvalidRecording(f"{self._name}: after row {first}: {reason}") from None
+            raise InvalidRecording(f"{self._name}: after row {first}: {_reason(error)}") from None
 
     def _probs(
         self, part: pl.DataFrame, probs: list[str], first: int
@@ -201,10 +222,30 @@ def _number(cell: Any) -> Any:
         return cell
 
 
-def _dialect(start: bytes) -> tuple[str, bool]:
-    """Detect a CSV file's separator and decimal commas from its first lines."""
-    header, _, rest = start.decode(errors="replace").partition("\n")
-    plain = re.sub(r'"[^"]*"', "", header)
-    separator = max(",;\t|", key=plain.count)
-    second = rest.partition("\n")[0]
-    return separator, separator == ";" and bool(re.search(r"(^|;)-?\d*,\d+(;|\r?$)", second))
+def _dialect(start: bytes) -> dict[str, Any]:
+    """Options of polars for a CSV file, by its first lines: the separator, decimal commas, and
+    lines before the header."""
+    lines = start.decode(errors="replace").removeprefix("\ufeff").splitlines() or [""]
+    options: dict[str, Any] = {}
+    if separator := re.fullmatch(r"sep=(.)", lines[0]):  # as Excel writes it
+        options["skip_lines"] = 1
+        lines = lines[1:] or [""]
+    plain = [re.sub(r'"[^"]*"', "", line) for line in lines]
+    uncommented = [line for line in plain if not line.startswith("#")] or [""]
+    header = uncommented[0]
+    found = separator[1] if separator else max(",;\t|", key=header.count)
+    if plain[0].startswith("#") and plain[0].count(found) != header.count(found):
+        options["comment_prefix"] = "#"
+    else:
+        uncommented = plain
+    second = uncommented[1] if len(uncommented) > 1 else ""
+    comma = found == ";" and bool(re.search(r"(^|;)-?\d*,\d+(;|\r?$)", second))
+    return options | {"separator": found, "decimal_comma": comma}
+
+
+def _reason(error: BaseException) -> str:
+    """What polars says of a file, without its options, which nobody can set here."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if "more fields than defined" in reason:
+        return "a line has more fields than the header"
+    return re.sub(r";? *(try |consider |you might want to ).*", "", reason, flags=re.IGNORECASE)

@@ -16,7 +16,7 @@ from stream_can.messages.ids import id_of_float
 from stream_can.messages.numbers import read_array
 from stream_can.recording.cells import times_of
 from stream_can.recording.source import SourceFile
-from stream_can.recording.table import Batch, InvalidRecording, LabelLines, Names, Times
+from stream_can.recording.table import HEAD, Batch, InvalidRecording, LabelLines, Names, Times
 
 __all__ = ["JsonTable"]
 
@@ -45,13 +45,13 @@ class JsonTable:
         self._decode: Decode = _decode
         if bytes(next(self._lines(), (0, b""))[1]).lstrip()[:1] == b"[":
             self._decode = self._array
-        rows = self._objects()
-        first = next((row for row in rows if not self._is_label(row)), None)
-        if first is None:  # the labels are then beside probabilities under another name
-            first = next(self._objects(), None)
-        if first is None:
+        rows = (row for row in self._objects() if not self._is_label(row))
+        self.head = list(islice(rows, HEAD))
+        if not self.head:  # the labels are then beside probabilities under another name
+            self.head = list(islice(self._objects(), HEAD))
+        if not self.head:
             raise InvalidRecording(f"{self._name}: no rows")
-        self.first = first
+        self.first = first = self.head[0]
         self.columns = list(first)
         self._found: dict[int, list[tuple[Any, int]]] = {}
         """Row -> its labels, each with the number of rows before its line."""

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple, TypeGuard
 
 from stream_can.method.rows import TOLERANCE, Normalise
 from stream_can.recording.cells import classes_of, parsed
+from stream_can.recording.evidence import INDEX, SEPARATORS, ColumnGroup, best_group, in_order
 from stream_can.recording.table import InvalidRecording, Table
 
 __all__ = ["Layout", "column_of_rows", "find_layout", "may_hold", "no_column"]
-
-SEPARATORS = "_./: -"
 
 
 class Layout(NamedTuple):
@@ -24,13 +23,14 @@ class Layout(NamedTuple):
     classes: list[Any]
 
 
-INDEX = ("", "index", "Unnamed: 0", "id", "pred", "prediction", "predicted", "y_pred")
-"""Names of numeric columns that are never probabilities."""
 BEST_ALONE = (
     "the first row has the best class alone, and all are needed: a pipeline of transformers gives"
     " them with top_k=None"
 )
-LABELS = ("target", "truth", "y", "y_true", "true", "actual", "class", "gold", "ground_truth")
+LABELS = (
+    "label", "labels", "target", "truth", "y", "y_true", "true", "actual", "class", "gold",
+    "ground_truth",
+)  # fmt: skip
 """Other common names of label columns."""
 
 
@@ -47,8 +47,8 @@ def find_layout(
     1. One column ``probs``, or a nested field, whose cells hold whole rows.
     2. Columns that begin with ``probs``, one per class; or that match the pattern.
     3. Columns named like the classes, where these are given.
-    4. For the default name only: columns whose numbers in the first row sum to 1; or to 100, where
-       all rows are divided by their sum.
+    4. For the default name only: columns whose numbers in nearly all of the first rows sum to 1; or
+       to 100, where all rows are divided by their sum. See `best_group`.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def find_layout(
                 f"{name}: column {probs!r} holds neither lists nor objects; "
                 "name the beginning of the class columns or the column of lists"
             )
-        known = list(found if classes is None else classes)
+        known = list(_sorted(found, parsed(cell)) if classes is None else classes)
         if isinstance(found, range) and len(found) != len(known):
             raise _count(name, len(found), known)
         return Layout([probs], True, known)
@@ -92,7 +92,8 @@ def find_layout(
         inner = [column.removesuffix(suffix) for column in columns]
         named = dict(zip(_class_names(inner, prefix), columns, strict=True))
         if classes is None:
-            return Layout(columns, False, list(named))
+            order = in_order(list(named))
+            return Layout([columns[k] for k in order], False, [list(named)[k] for k in order])
         if len(classes) != len(columns):
             raise _count(name, len(columns), classes)
         if {str(c) for c in classes} == named.keys():  # the file's order may differ
@@ -102,10 +103,35 @@ def find_layout(
         return Layout([str(c) for c in classes], False, list(classes))
     if classes is None and probs == "probs":
         for total in (1.0, 100.0) if normalise == "always" else (1.0,):
-            if columns := _that_sum_to(total, table, free):
-                return Layout(columns, False, _named_by(columns, table.first.get(others[0])))
+            group = best_group(table.head, free, others[0], total)
+            if isinstance(group, list):
+                ways = [
+                    f"{', '.join(one.columns[:4])} (--probs {_pattern(one)!r})" for one in group
+                ]
+                raise InvalidRecording(
+                    f"{name}: the probabilities could be {' or '.join(ways[:3])}; which are they?"
+                )
+            if group is not None:
+                order = in_order(group.names)
+                columns = [group.columns[k] for k in order]
+                return Layout(columns, False, [group.names[k] for k in order])
     error = str(no_column(name, table, "probs", probs))
     raise InvalidRecording(f"{error}. {_way_out(table, free, others[0])}")
+
+
+def _sorted(classes: list[Any] | range, cell: Any) -> list[Any] | range:
+    """Classes that a row names: a list of them is in the order of its scores, so that theirs is by
+    their numbers, or as they are spelled; an object keeps its own but for numbers."""
+    if isinstance(classes, range):
+        return classes
+    names = sorted(classes, key=str) if isinstance(cell, list) else classes
+    return [names[k] for k in in_order(names)]
+
+
+def _pattern(group: ColumnGroup) -> str:
+    """The option that chooses a group."""
+    prefix, suffix = _around(group.columns)
+    return f"{prefix}*{suffix}"
 
 
 def column_of_rows(table: Table, others: Sequence[str]) -> str | None:
@@ -211,13 +237,6 @@ def _common(texts: Sequence[str]) -> str:
     return "".join(letters[0] for letters in same)
 
 
-def _named_by(columns: list[str], label: Any) -> list[str]:
-    """Classes of columns: prob_cat is the class cat if the first label says so."""
-    prefix, suffix = _around(columns)
-    inner = [column.removeprefix(prefix).removesuffix(suffix) for column in columns]
-    return inner if str(label) in inner and str(label) not in columns else columns
-
-
 def _class_names(columns: list[str], prefix: str) -> list[str]:
     """Names after the prefix, without separators common to all."""
     rests = [column.removeprefix(prefix) for column in columns]
@@ -229,17 +248,6 @@ def _class_names(columns: list[str], prefix: str) -> list[str]:
 def _is_class(rest: str, prefix: str) -> bool:
     """Whether the rest of a column's name is a class: probs_cat and probs1, but not probability."""
     return bool(rest) and (prefix[-1:] in SEPARATORS or rest[0] in SEPARATORS or rest[0].isdigit())
-
-
-def _that_sum_to(wanted: float, table: Table, free: list[str]) -> list[str]:
-    """Columns named by classes: those whose numbers in the first row sum up as wanted."""
-    columns = [
-        column
-        for column in free
-        if column not in INDEX and _is_number(p := table.first.get(column, -1)) and 0 <= p <= wanted
-    ]
-    total = sum(table.first[column] for column in columns)
-    return columns if len(columns) > 1 and _near(total, wanted, len(columns)) else []
 
 
 def _count(name: str, found: int, classes: Sequence[Any]) -> InvalidRecording:

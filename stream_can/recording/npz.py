@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from stream_can.recording.pickled import read_objects
 from stream_can.recording.source import SourceFile
-from stream_can.recording.table import DATES, Batch, InvalidRecording, LabelLines, Names, Times
+from stream_can.recording.table import (
+    DATES,
+    HEAD,
+    Batch,
+    InvalidRecording,
+    LabelLines,
+    Names,
+    Times,
+)
 
 __all__ = ["NpzTable"]
 
@@ -72,11 +80,15 @@ class NpzTable:
                 f"{self._name}: no rows; expected an array `{names.probs}` of shape (n, m)"
             )
         self.columns = [name for name, shape in shapes.items() if shape[:1] == (self.rows,)]
-        self.first = {
-            name: next(self._pieces(name, 1))[0].tolist()
+        cells = {
+            name: next(self._pieces(name, HEAD)).tolist()
             for name in self.columns
             if not self._heads[name][2].hasobject
         }
+        self.head = [
+            dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)
+        ]
+        self.first = self.head[0] if self.head else {}
 
     @contextmanager
     def _open(self, name: str) -> Iterator[tuple[IO[bytes], tuple[int, ...], bool, np.dtype[Any]]]:

@@ -195,6 +195,19 @@ class Recording:
         return False
 
     @property
+    def read_as(self) -> str:
+        """Which columns were taken for what."""
+        names, n = [str(name) for name in self._columns], len(self.classes)
+        columns = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"
+        if len(names) == 2:
+            columns = ", ".join(names)
+        classes = ", ".join(map(str, self.classes[:4])) + (", ..." if n > 4 else "")
+        return (
+            f"probabilities: {columns} ({n} {'labels' if self.several else 'classes'}: {classes});"
+            f" labels: {self._label}"
+        )
+
+    @property
     def dates(self) -> bool:
         """Whether times are dates (microseconds since 1970); known after the first chunk."""
         return self.times.dates

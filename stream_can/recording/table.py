@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["DATES", "Batch", "InvalidRecording", "LabelLines", "Names", "Table", "Times"]
+__all__ = ["DATES", "HEAD", "Batch", "InvalidRecording", "LabelLines", "Names", "Table", "Times"]
+
+HEAD = 500
+"""Number of rows by which it is judged what the columns hold."""
 
 DATES = "dates"
 """Value of :attr:`Times.unit` where times are microseconds since 1970, not plain numbers."""
@@ -74,8 +77,10 @@ class Table(Protocol):
 
     columns: list[str]
     rows: int
+    head: list[dict[str, Any]]
+    """Cells of the first rows, as Python values."""
     first: dict[str, Any]
-    """Cells of the first row, as Python values."""
+    """Those of the first row."""
     labels_apart: bool
     """Whether labels are on lines of their own; batches then have the times of both."""
     label_lines: LabelLines

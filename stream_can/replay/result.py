@@ -56,6 +56,8 @@ class Replay:
         """The stream step by step."""
         self.rows = 0
         self.seconds = 0.0
+        self.read_as = ""
+        """Which columns of the recording were taken for what."""
         self.doubts: list[str] = []
         """What looks as if columns, times or ids were joined wrongly; then there is no verdict."""
         self.rates: dict[float, Any] = {}

@@ -36,7 +36,29 @@ PERCENTAGES = "text,cat,dog,label\nx,62.5,37.5,cat\ny,10,90,dog\n"
 SCORES = "id,cat,dog,label\n1,-0.58,1.2,cat\n2,2.1,-1,dog\n"
 SUFFIX = "id,P(OK) [%],P(bad one) [%],label\n1,60,40,OK\n2,30,70,bad one\n"
 
+TEN = ",".join(f"p_{k}" for k in (0, 1, 10, *range(2, 10)))
+
 FOUND = [
+    ("what stands around a label", "a.csv", "x,P (kind=a),P (kind=b),kind\n.2,.4,.6,a\n",
+     {"label": "kind"}, ["a", "b"], None),
+    ("a pattern beside a number", "a.csv", "P(a),P(b),x,label\n.4,.6,.2,a\n", {}, ["a", "b"], None),
+    ("a flag beside columns", "a.csv", "p_a,p_b,flag,label\n.4,.6,1,a\n", {}, ["a", "b"], None),
+    ("a class that is 0 at first", "a.csv", "predict,p0,p1,label\n0,.9,.1,0\n1,.2,.8,1\n", {},
+     ["0", "1"], None),
+    ("an index that is 0 at first", "a.csv", "n,cat,dog,label\n0,.9,.1,cat\n7,.2,.8,dog\n", {},
+     ["cat", "dog"], None),
+    ("numbers in order", "a.csv", f"{TEN},label\n{','.join(['.5', '.5', *['0'] * 9])},10\n", {},
+     [str(k) for k in range(11)], None),
+    ("numbered names in a list by score", "a.jsonl", lines({"probs": [
+        {"label": "LABEL_2", "score": 0.5}, {"label": "LABEL_0", "score": 0.3},
+        {"label": "LABEL_1", "score": 0.2}], "label": 2}), {},
+     ["LABEL_0", "LABEL_1", "LABEL_2"], None),
+    ("another type in a column that nobody uses", "a.csv",
+     "amount,cat,dog,label\n" + "12,.5,.5,cat\n" * 1500 + "1.5,.5,.5,cat\n", {}, ["cat", "dog"],
+     None),
+    ("a line for Excel", "a.csv", "sep=;\ncat;dog;label\n.5;.5;cat\n", {}, ["cat", "dog"], None),
+    ("a comment first", "a.csv", "# by x\ncat,dog,label\n.5,.5,cat\n", {}, ["cat", "dog"], None),
+    ("a header with a hash", "a.csv", "#n,cat,dog,label\n3,.5,.5,cat\n", {}, ["cat", "dog"], None),
     ("percentages", "a.csv", PERCENTAGES, {"normalise": "always"}, ["cat", "dog"], None),
     ("a pattern", "a.csv", SUFFIX, {"probs": "P(*) [%]", "normalise": "always"}, ["OK", "bad one"],
      None),
@@ -67,8 +89,6 @@ REFUSED = [
      f"row 1: probabilities sum to 100, expected 1 (within 0.001); {PERCENT}"),
     ("a suffix", "a.csv", SUFFIX, {},
      "sum to 100: percentages? Add --probs 'P(*) [%]' --normalise always"),
-    ("a prefix that is cut", "a.csv", "P(a),P(b),x,label\n.4,.6,.2,a\n", {},
-     "Which of P(a), P(b), x are probabilities? --classes NAME,NAME,... or --probs"),
     ("logits", "a.csv", SCORES, {}, f"Columns cat, dog are below 0 or above 1: {LOGITS}"),
     ("logits by name", "a.csv", SCORES, {"classes": ["cat", "dog"]},
      f"row 1: the probability of class 'cat' is -0.58; {LOGITS}"),
@@ -96,8 +116,8 @@ REFUSED = [
     ("the best class and its score", "a.csv", "pred,score,label\n1,.8,1\n", {},
      "the probabilities of all classes are needed: a column for each class, or one column of lists;"
      " or --probs 'score', if that is the second of two classes"),
-    ("a flag beside columns that sum to 1", "a.csv", "p_a,p_b,flag,label\n.4,.6,1,a\n", {},
-     "Columns p_a, p_b sum to 1: add --probs 'p_'"),
+    ("two that fit", "a.csv", "p_a,p_b,q_a,q_b,label\n.4,.6,.3,.7,a\n", {},
+     "could be p_a, p_b (--probs 'p_*') or q_a, q_b (--probs 'q_*'); which are they?"),
     ("labels of another name", "a.csv", "cat,dog,y_true\n.25,.75,cat\n", {}, "Add --label y_true?"),
     ("no labels", "a.csv", "cat,dog\n.25,.75\n", {}, "no column 'label' for label"),
     ("an unknown label", "a.csv", "cat,dog,label\n.25,.75,cow\n", {},

@@ -1,0 +1,165 @@
+"""Evidence: which columns are the probabilities, judged by many rows and their labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.method.rows import TOLERANCE
+
+__all__ = ["ColumnGroup", "best_group", "in_order"]
+
+INDEX = ("", "index", "Unnamed: 0", "id", "pred", "prediction", "predicted", "y_pred")
+"""Names of numeric columns that are never probabilities."""
+SEPARATORS = "_./: -"
+ENOUGH = 0.9
+"""Share of the rows that must be probabilities."""
+MOST_TRIED = 300
+"""Maximum number of label values by which columns are looked for."""
+
+
+class ColumnGroup(NamedTuple):
+    """Columns of one class each, and the names of the classes."""
+
+    columns: list[str]
+    names: list[str]
+    sums: float
+    """Share of the rows that sum to 1."""
+    named: float
+    """Share of the labels that name one of the classes."""
+
+
+def in_order(names: Sequence[Any]) -> list[int]:
+    """Places of names in order: by their trailing numbers where they differ in these alone, as
+    p_0, p_10, p_2; otherwise as they are."""
+    found = [re.fullmatch(r"(.*?)(\d+)", str(name)) for name in names]
+    parts = [match for match in found if match is not None]
+    places = list(range(len(names)))
+    if len(parts) < len(names) or len({match[1] for match in parts}) > 1:
+        return places
+    return sorted(places, key=lambda k: int(parts[k][2]))
+
+
+def best_group(
+    rows: Sequence[dict[str, Any]], free: Sequence[str], label: str, total: float
+) -> ColumnGroup | list[ColumnGroup] | None:
+    """Find the columns whose numbers sum up to ``total``, in nearly all rows; those that are as
+    good; None where there are none.
+
+    Columns are tried together that share what stands before and behind the value of a label, or
+    before their last word or number; and all that are nowhere above ``total``.
+
+    Parameters
+    ----------
+    rows
+        The first rows of a file.
+    free
+        Columns without another meaning.
+    label
+        The column of the labels.
+    """
+    numeric, X = _numbers(rows, [name for name in free if name not in INDEX])
+    labels = [_text(row[label]) for row in rows if row.get(label) is not None]
+    small = [numeric[k] for k in np.flatnonzero(np.nanmax(X, axis=0) <= total).tolist()]
+    tried = dict[tuple[str, ...], ColumnGroup]()
+    for columns in (*_patterns(numeric, dict.fromkeys(labels)), small):
+        if len(columns) > 1 and (key := tuple(columns)) not in tried:
+            X_of = X[:, [numeric.index(name) for name in columns]]
+            tried[key] = _judged(columns, X_of, labels, total)
+    good = [group for group in tried.values() if group.sums >= ENOUGH]
+    if not good:
+        return None
+    most = max((group.named, len(group.columns)) for group in good)[0]
+    best = [group for group in good if group.named == most]
+    whole = max(best, key=lambda group: len(group.columns))
+    others = [group for group in best if not {*group.columns} <= {*whole.columns}]
+    return [whole, *others] if others else whole
+
+
+def _numbers(
+    rows: Sequence[dict[str, Any]], free: Iterable[str]
+) -> tuple[list[str], NDArray[np.float64]]:
+    """The columns that hold numbers alone, and these, NaN where one is missing."""
+    columns, values = list[str](), list[list[float]]()
+    for name in free:
+        cells = [row.get(name) for row in rows]
+        if any(
+            isinstance(cell, bool) or not isinstance(cell, int | float | None) for cell in cells
+        ):
+            continue
+        numbers = [np.nan if cell is None else float(cell) for cell in cells]
+        if not np.isnan(numbers).all() and min(numbers) >= 0:
+            columns.append(name)
+            values.append(numbers)
+    return columns, np.array(values, np.float64).reshape(len(columns), len(rows)).T
+
+
+def _patterns(columns: list[str], labels: Iterable[str]) -> Iterable[list[str]]:
+    """Columns that may belong together by their names."""
+    around = dict[tuple[str, str], None]()
+    for value in [*labels][:MOST_TRIED]:
+        for name in columns:
+            if value and value in name:
+                before, _, behind = name.partition(value)
+                around[before, behind] = None
+    for before, behind in around:
+        if before or behind:
+            yield [
+                name
+                for name in columns
+                if len(name) > len(before) + len(behind)
+                and name.startswith(before)
+                and name.endswith(behind)
+            ]
+    for name_of in (_stem, _words):
+        groups = dict[str, list[str]]()
+        for name in columns:
+            if head := name_of(name):
+                groups.setdefault(head, []).append(name)
+        yield from groups.values()
+    yield [name for name in columns if name in {*labels}]
+
+
+def _stem(name: str) -> str:
+    """A name without its trailing number; empty where it has none."""
+    bare = name.rstrip("0123456789")
+    return bare if bare != name else ""
+
+
+def _words(name: str) -> str:
+    """A name up to its last word."""
+    return name[: 1 + max(name.rfind(separator) for separator in SEPARATORS)]
+
+
+def _judged(
+    columns: list[str], X: NDArray[np.float64], labels: Sequence[str], total: float
+) -> ColumnGroup:
+    known = ~np.isnan(X).any(axis=1)
+    near = np.abs(X.sum(axis=1) - total) <= total * max(TOLERANCE, 0.005 * len(columns))
+    sums = float((near & known).sum() / max(known.sum(), 1))
+    prefix = _common(columns)
+    inner = [name[len(prefix) :] for name in columns]
+    suffix = _common([name[::-1] for name in inner])[::-1]
+    inner = [name[: len(name) - len(suffix)] for name in inner]
+    spelled = [columns, inner, [name.lstrip(SEPARATORS) for name in inner]]
+    unique = [names for names in spelled if len({*names}) == len(columns) and "" not in names]
+    named = [sum(text in {*names} for text in labels) / max(len(labels), 1) for names in unique]
+    best = max(range(len(unique)), key=lambda k: (named[k], -k))
+    return ColumnGroup(columns, unique[best], sums, named[best])
+
+
+def _common(texts: Sequence[str]) -> str:
+    """Common beginning of all texts."""
+    first, last = min(texts), max(texts)
+    n = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:n]
+
+
+def _text(label: Any) -> str:
+    """A label as a column's name writes it."""
+    whole = isinstance(label, float) and label.is_integer()
+    return str(int(label) if whole else label)
