@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -52,6 +53,7 @@ class JsonTable:
         if not self.head:
             raise InvalidRecording(f"{self._name}: no rows")
         self.first = first = self.head[0]
+        _refuse_columns(self._name, self.head)
         self.columns = list(first)
         self._found: dict[int, list[tuple[Any, int]]] = {}
         """Row -> its labels, each with the number of rows before its line."""
@@ -104,7 +106,8 @@ class JsonTable:
             try:
                 row = decode(line)
             except _UNREADABLE as error:
-                raise InvalidRecording(f"{self._name}: line {number}: {error}") from None
+                hint = _hint(bytes(line), number)
+                raise InvalidRecording(f"{self._name}: line {number}: {error}{hint}") from None
             yield row
 
     def _is_label(self, row: dict[str, Any]) -> bool:
@@ -275,3 +278,25 @@ def field(row: dict[str, Any], name: str) -> Any:
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
+
+
+def _hint(line: bytes, number: int) -> str:
+    """What a line that is no JSON may be, and how to make it one."""
+    text = line.strip()
+    if (number == 1 and text in (b"{", b"[{")) or text.endswith((b"{", b"[", b",")):
+        return "; does an object stand on several lines? One a line: jq -c . FILE"
+    if re.search(rb"[:\[,]\s*-?(NaN|Infinity)", line):
+        return "; NaN and Infinity are no JSON: write null"
+    return ""
+
+
+def _refuse_columns(name: str, rows: list[dict[str, Any]]) -> None:
+    """InvalidRecording where the only row is a table by columns, as pandas writes by default."""
+    cells = list(rows[0].values())
+    if len(rows) > 1 or len(cells) < 2 or not all(isinstance(cell, dict) for cell in cells):
+        return
+    if cells[0] and all(cell.keys() == cells[0].keys() for cell in cells) and "0" in cells[0]:
+        raise InvalidRecording(
+            f"{name}: a table by columns, as pandas writes it by default; by rows:"
+            " df.to_json(path, orient='records', lines=True)"
+        )

@@ -279,9 +279,17 @@ def no_column(name: str, table: Table, what: str, wanted: str) -> InvalidRecordi
         text += ". The first line holds numbers: a header is missing"
     elif what == "label" and (other := [c for c in table.columns if c.lower() in LABELS]):
         text += f". Add --label {other[0]}?"
+    elif wanted in {c.strip() for c in table.columns}:
+        text += ". There are blanks around names; without them: sed 's/ *, */,/g' FILE"
+    elif texts := [c for c in table.columns if _is_json_text(table.first.get(c))]:
+        text += f". {texts[0]!r} holds JSON as text: jq -c '.{texts[0]} | fromjson' FILE"
     elif what == "label" and len(table.columns) == 1:
         text += ", and labels are needed beside them"
     return InvalidRecording(text)
+
+
+def _is_json_text(cell: Any) -> bool:
+    return isinstance(cell, str) and cell.startswith("{") and isinstance(parsed(cell), dict)
 
 
 def _are_values(names: Sequence[str]) -> bool:

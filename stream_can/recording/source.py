@@ -1,10 +1,11 @@
-"""Open a recording as a plain file: standard input, compressed files and Avro container files are
-copied to a temporary one."""
+"""Open a recording as a plain file: standard input, compressed files, Avro container files, Arrow
+streams and folders of parts are copied to a temporary one."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import math
 import os
@@ -27,6 +28,8 @@ __all__ = ["SourceFile", "open_source"]
 PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 CONTAINER = b"Obj\x01"
 """First bytes of an Avro object container file."""
+ARROW_STREAM = b"\xff\xff\xff\xff"
+"""First bytes of an Arrow stream, as Hugging Face's datasets are stored."""
 SUFFIXES = (".gz", ".bz2", ".xz")
 START = 4096
 CHUNK = 1 << 20
@@ -56,6 +59,8 @@ def open_source(path: str | Path) -> SourceFile:
     """Open a file by name, or standard input for ``-``; decompress it."""
     if str(path) == "-":
         source = _copy(sys.stdin.buffer, "standard input", "")
+    elif Path(path).is_dir():
+        source = _joined(Path(path))
     else:
         path = Path(path)
         source = SourceFile(path, str(path), path.suffix.lower(), _start(path))
@@ -69,6 +74,8 @@ def open_source(path: str | Path) -> SourceFile:
             raise InvalidRecording(f"{source.name}: cannot be unpacked: {error}") from None
     if source.start.startswith(CONTAINER) and source.suffix in ("", ".avro"):
         source = _lines_of(source)
+    if source.start.startswith(ARROW_STREAM):
+        source = _tables_of([source.path], source.name, ".arrow")
     if not source.start.strip():
         raise InvalidRecording(f"{source.name}: the file is empty")
     return source
@@ -159,6 +166,52 @@ def _lines_of(source: SourceFile) -> SourceFile:
         if not records:
             raise InvalidRecording(f"{source.name}: no records, only the schema")
     return lines.source(".jsonl")
+
+
+def _joined(folder: Path) -> SourceFile:
+    """Join the parts that a folder holds, as Spark and others write them, in the order of their
+    names; names that begin with _ or . are no parts."""
+    parts = sorted(path for path in folder.iterdir() if path.name[0] not in "_.")
+    suffixes = {path.suffix.lower() for path in parts}
+    if len(suffixes) != 1 or not suffixes <= {".parquet", ".arrow", ".jsonl", ".json", ".ndjson"}:
+        found = ", ".join(sorted(suffixes)) or "nothing"
+        raise InvalidRecording(
+            f"{folder}: a folder with {found}, expected parts of one sort: .parquet, .arrow, .jsonl"
+        )
+    (suffix,) = suffixes
+    if suffix in (".parquet", ".arrow"):
+        return _tables_of(parts, str(folder), suffix)
+    spool = _Spool(str(folder))
+    for part in parts:
+        with part.open("rb") as file:
+            while data := file.read(CHUNK):
+                spool.write(data)
+    return spool.source(".jsonl")
+
+
+def _tables_of(parts: list[Path], name: str, suffix: str) -> SourceFile:
+    """Copy parquet files, or Arrow streams and files, to one parquet file."""
+    try:
+        import polars as pl
+    except ImportError:
+        text = "parquet and Arrow are read by polars: pip install 'stream_can[report]'"
+        raise StreamCANError(text) from None
+    spool = _Spool(name)
+    try:
+        if suffix == ".parquet":
+            frame = pl.concat([pl.read_parquet(part) for part in parts])
+        else:
+            streams = [_start(part).startswith(ARROW_STREAM) for part in parts]
+            frame = pl.concat([
+                pl.read_ipc_stream(part) if stream else pl.read_ipc(part)
+                for part, stream in zip(parts, streams, strict=True)
+            ])  # fmt: skip
+        with io.BytesIO() as table:
+            frame.write_parquet(table)
+            spool.write(table.getvalue())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise InvalidRecording(f"{name}: cannot be read: {str(error).splitlines()[0]}") from None
+    return spool.source(".parquet")
 
 
 def _most_of(source: SourceFile) -> int:

@@ -65,7 +65,7 @@ def test_what_is_wrong_with_a_line_is_said_by_msgspec(line, tmp_path):
         msgspec.json.decode(line, type=dict)
     with pytest.raises(InvalidRecording) as said:
         rows(tmp_path / "a.jsonl", line)
-    assert str(said.value) == f"{tmp_path / 'a.jsonl'}: line 2: {known.value}"
+    assert str(said.value).startswith(f"{tmp_path / 'a.jsonl'}: line 2: {known.value}")
 
 
 @pytest.mark.parametrize(

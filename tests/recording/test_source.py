@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import polars as pl
 import pytest
 
 from stream_can.recording import source
@@ -83,3 +84,31 @@ def test_a_copy_has_no_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert [*folder.iterdir()] == []
     assert recording.rows == 300_000
     assert sum(len(chunk.y) for chunk in recording.chunks()) == 300_000
+
+
+def frame(first: int) -> pl.DataFrame:
+    rows = [[0.25, 0.75], [0.5, 0.5]]
+    return pl.DataFrame({"n": [first, first + 1], "probs": rows, "label": [1, 0]})
+
+
+def test_a_folder_of_parts_is_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+    """As Spark writes it."""
+    folder = tmp_path / "written"
+    folder.mkdir()
+    (folder / "_SUCCESS").touch()
+    for k in (1, 0):
+        frame(2 * k).write_parquet(folder / f"part-{k:05}.parquet")
+        frame(2 * k).write_ipc_stream(tmp_path / f"data-{k}.arrow")
+    recording = Recording(folder, segments=["n"])
+    (chunk,) = recording.chunks()
+    assert chunk.segments is not None
+    assert chunk.segments["n"].tolist() == ["0", "1", "2", "3"]
+    (stream,) = Recording(tmp_path / "data-0.arrow").chunks()
+    assert stream.y.tolist() == [1, 0]
+    (folder / "notes.csv").touch()
+    with pytest.raises(InvalidRecording, match=r"a folder with .csv, .parquet, expected parts of"):
+        Recording(folder)
+    (tmp_path / "lines").mkdir()
+    for k in (0, 1):
+        (tmp_path / "lines" / f"{k}.jsonl").write_text('{"probs": [0.5, 0.5], "label": 1}\n')
+    assert Recording(tmp_path / "lines").rows == 2
