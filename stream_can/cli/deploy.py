@@ -29,6 +29,7 @@ def deployment(
     ask: float | None = None,
     recorded: Path | None = None,
     labelled: bool = False,
+    numbered: str | None = None,
     command: str = "stream-can replay ...",
 ) -> dict[str, str]:
     """Commands for the pipe, a server and a Kafka worker, and Python code.
@@ -49,6 +50,9 @@ def deployment(
         The recording; the pipe can read it where it is JSON lines.
     labelled
         Whether its lines carry their labels.
+    numbered
+        Field of the labels, where they are numbers of classes that have names, which lines for a
+        pipe must not be.
     command
         That of the replay.
 
@@ -75,7 +79,12 @@ def deployment(
     lines = recorded if recorded is not None and is_lines(recorded) else None
     resume = f"stream-can pipe {shlex.join([*made, *read, '--state', str(kept)])}"
     words = shlex.join([*made, *read, *both, "--state", str(kept)])
-    found["pipe"] = f"stream-can pipe {words} < {shlex.quote(str(lines or 'lines.jsonl'))}"
+    source = shlex.quote(str(lines or "lines.jsonl"))
+    found["pipe"] = f"stream-can pipe {words} < {source}"
+    if numbered is not None and not deployed.unwritable:
+        named = shlex.quote(named_labels(numbered))
+        names = shlex.quote(json.dumps(list(deployed.classes), ensure_ascii=False))
+        found["pipe"] = f"jq -c --argjson names {names} {named} {source} | stream-can pipe {words}"
     begins = deployed.serves
     if state is not None and deployed.serves_state:
         begins = {"classes_from_file": state}
@@ -98,6 +107,12 @@ def deployment(
         found["next"] = f"save the recording to a file, and replay that with --state {state}"
     found["python"] = deployed.python(state)
     return found
+
+
+def named_labels(field: str) -> str:
+    """A program of jq that puts the name of a class in the place of its number."""
+    place = "." + "".join(f"[{json.dumps(part)}]" for part in field.split("."))
+    return f"if {place} == null then . else {place} |= $names[.] end"
 
 
 def next_command(pipe: str, serve: str, first: str | None = None) -> str:

@@ -320,6 +320,7 @@ def replay_command(
         ask=ask,
         recorded=file,
         labelled=is_lines(file) and not recording.labels_apart,
+        numbered=recording.label if getattr(recording, "labels_are_positions", False) else None,
         command=COMMAND_LINE.get(),
     )
     if report is not None:

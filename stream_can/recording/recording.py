@@ -195,6 +195,11 @@ class Recording:
         return False
 
     @property
+    def label(self) -> str:
+        """The column of the labels."""
+        return self._label
+
+    @property
     def read_as(self) -> str:
         """Which columns were taken for what."""
         names, n = [str(name) for name in self._columns], len(self.classes)
@@ -204,7 +209,7 @@ class Recording:
         classes = ", ".join(map(str, self.classes[:4])) + (", ..." if n > 4 else "")
         return (
             f"probabilities: {columns} ({n} {'labels' if self.several else 'classes'}: {classes});"
-            f" labels: {self._label}"
+            f" labels: {self._label}{' (numbers of classes)' * self.labels_are_positions}"
         )
 
     @property

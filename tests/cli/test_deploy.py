@@ -276,3 +276,16 @@ def test_standard_input_cannot_be_replayed_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ways = deployment(dense(["a", "b"], {}), fitted=True, recorded=Path("-"))
     assert ways["next"].startswith("save the recording to a file, and replay that with --state")
+
+
+def test_labels_that_are_numbers_get_the_names_that_a_pipe_takes():
+    ways = deployment(
+        dense(["a", "b"], {}), recorded=Path("a.jsonl"), labelled=True, numbered="model.label"
+    )
+    program = 'if .["model"]["label"] == null then . else .["model"]["label"] |= $names[.] end'
+    first, second = ways["pipe"].split(" | stream-can pipe ")
+    assert shlex.split(first) == [
+        "jq", "-c", "--argjson", "names", '["a", "b"]', program, "a.jsonl"
+    ]  # fmt: skip
+    assert second == "--classes a,b --labelled --state corrector.state"
+    assert ways["next"] == ways["pipe"]
