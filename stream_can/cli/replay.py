@@ -206,6 +206,8 @@ def replay_command(
         form = {"normalise": normalise, "segments": columns}
         more = {"segments": [*columns, *models], "time": time, "label_time": label_time}
         recording = shown.open_recording(file, classes, places, form | more)
+        if label_rate == 0 and ask is None and label_delay is None and not recording.has_times:
+            label_delay = 0  # no label comes
         check_arrival(recording, label_delay)
         check_labels(label_delay, label_rate)
         asks = None if ask is None else asking_for(recording, ask)

@@ -14,7 +14,9 @@ import numpy as np
 
 from stream_can.errors import UnknownClass
 
-__all__ = ["ClassIndex", "class_name", "class_names", "json_name", "preview"]
+__all__ = [
+    "ClassIndex", "class_name", "class_names", "json_name", "preview", "trailing_numbers",
+]  # fmt: skip
 
 ClassName = str | int | float | bool
 """Types of a class's name."""
@@ -22,6 +24,7 @@ ClassName = str | int | float | bool
 MOST_CLASSES = 2**24
 """More is a mistake, and would only fail when memory is exhausted."""
 
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})", re.DOTALL)
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 
 MOST_SHOWN = 80
@@ -38,7 +41,8 @@ class ClassIndex(dict[Any, int]):
     written
         Notation of labels. "exact": the class itself. "json": as in JSON; the class 1 is also "1"
         and 1.0, True is "true". "file": also as file formats change it, "1.0" or "True"; a column
-        number where no class is named by a number; and -1 is a missing label.
+        number where no class is named by a number; and -1 is a missing label. In both, of classes
+        named LABEL_0, LABEL_1, ... the number alone.
 
     Raises
     ------
@@ -67,7 +71,9 @@ class ClassIndex(dict[Any, int]):
         often = Counter(numbers.values())
         # "1" and "1.0" as two classes: a number is ambiguous, only the text decides.
         self._numbers = {x: self[key] for key, x in numbers.items() if often[x] == 1}
-        self.by_position = written == "file" and not numbers
+        if not numbers and (ends := trailing_numbers(keys)) is not None:
+            self._numbers = {float(end): k for k, end in enumerate(ends)}
+        self.by_position = written == "file" and not self._numbers
         """Whether integers are positions: no class is named by a number."""
 
     @cached_property
@@ -113,6 +119,17 @@ class ClassIndex(dict[Any, int]):
         if column is None and self.by_position and 0 <= label < len(self) and label == int(label):
             return int(label)
         return column
+
+
+def trailing_numbers(names: Sequence[str]) -> list[int] | None:
+    """The numbers at the ends of names that differ in these alone, as LABEL_0, LABEL_1; None for
+    other names."""
+    found = [_NUMBERED.fullmatch(name) for name in names]
+    parts = [match for match in found if match is not None]
+    if len(parts) < len(names) or len({match[1] for match in parts}) > 1:
+        return None
+    numbers = [int(match[2]) for match in parts]
+    return numbers if len({*numbers}) == len(numbers) else None
 
 
 def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:

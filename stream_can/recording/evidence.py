@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.method.classes import trailing_numbers
 from stream_can.method.rows import TOLERANCE
 
 __all__ = ["ColumnGroup", "best_group", "in_order"]
@@ -36,12 +36,9 @@ class ColumnGroup(NamedTuple):
 def in_order(names: Sequence[Any]) -> list[int]:
     """Places of names in order: by their trailing numbers where they differ in these alone, as
     p_0, p_10, p_2; otherwise as they are."""
-    found = [re.fullmatch(r"(.*?)(\d+)", str(name)) for name in names]
-    parts = [match for match in found if match is not None]
     places = list(range(len(names)))
-    if len(parts) < len(names) or len({match[1] for match in parts}) > 1:
-        return places
-    return sorted(places, key=lambda k: int(parts[k][2]))
+    numbers = trailing_numbers([str(name) for name in names])
+    return places if numbers is None else sorted(places, key=numbers.__getitem__)
 
 
 def best_group(

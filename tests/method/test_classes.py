@@ -60,3 +60,16 @@ def test_two_classes_of_one_name_are_refused():
         ClassIndex(["a", "b", "a"])
     with pytest.raises(ValueError, match="two are '1' in JSON"):
         ClassIndex([1, "1"], "json")
+
+
+def test_of_names_that_end_in_numbers_the_number_is_the_class():
+    """As of Hugging Face's models whose classes have no names of their own."""
+    for written in ("json", "file"):
+        index = ClassIndex(["LABEL_1", "LABEL_3", "LABEL_2"], written)
+        assert [index[n] for n in (1, 2, 3.0)] == [0, 2, 1]
+        with pytest.raises(UnknownClass):
+            index[0]
+    with pytest.raises(UnknownClass):
+        ClassIndex(["LABEL_1", "cat"], "json")[1]
+    with pytest.raises(UnknownClass):
+        ClassIndex(["LABEL_1", "LABEL_2"])[1]
