@@ -255,7 +255,9 @@ def test_a_class_may_be_written_in_more_ways_than_are_remembered(tmp_path: Path)
     """All in one batch, and the first of them again at its end."""
     texts = ["1", *("1." + "0" * k for k in range(1, 300)), "1"]
     lines = [f'{{"id":{i},"label":{text}}}'.encode() for i, text in enumerate(texts)]
-    assert played(lines, state=tmp_path / "state") == (b"", "")
+    sent, said = played(lines, state=tmp_path / "state")
+    assert sent == b""
+    assert "301 of 301 labels so far name no prediction before them" in said
     learner = PipeState.from_bytes((tmp_path / "state").read_bytes()).learner
     assert learner.live[None, None].corrector.n_labels == len(texts)
 
