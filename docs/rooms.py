@@ -47,9 +47,9 @@ own room and from floors below. On the last floor ``errors`` and ``version`` ser
 
 KINDS = ("dense", "multilabel", "sparse")
 PARTS = {
-    "": "learner", "about": "app", "adapter": "learner", "doubts": "replay", "kind": "learner", "messages": "messages",
-    "outcomes": "learner", "page": "report", "replay": "replay", "result": "replay",
-    "start": "app", "verdict": "replay",
+    "": "learner", "about": "app", "adapter": "learner", "doubts": "replay", "kind": "learner",
+    "messages": "messages", "outcomes": "learner", "page": "report", "replay": "replay",
+    "result": "replay", "start": "app", "verdict": "replay",
 }  # fmt: skip
 """Parts of a kind of rows by the name of the module, and the room on whose floor they are."""
 
