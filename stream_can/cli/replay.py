@@ -322,7 +322,7 @@ def replay_command(
         ask=ask,
         recorded=file,
         labelled=is_lines(file) and not recording.labels_apart,
-        numbered=recording.label if getattr(recording, "labels_are_positions", False) else None,
+        numbered=recording.label if recording.labels_are_positions else None,
         command=COMMAND_LINE.get(),
     )
     if report is not None:

@@ -90,7 +90,7 @@ def _exchanged(result: Any, recording: Any) -> list[str]:
     ]
     more = f", and so on for {len(moved) - NAMED:,} more" if len(moved) > NAMED else ""
     n = result.raw.n
-    by_position = getattr(recording, "labels_are_positions", False)
+    by_position = recording.labels_are_positions
     other = np.argsort(found.of) if by_position else found.of
     command = json.dumps([names[k] for k in other.tolist()], ensure_ascii=False)
     options = f" --classes '{command}' says so." if len(names) <= 50 and "'" not in command else ""

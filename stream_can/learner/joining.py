@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from stream_can.errors import UnknownClass
-from stream_can.learner.kinds import Given, Id, Kind, News
+from stream_can.learner.kinds import Given, Id, Kind, News, for_one_row
 from stream_can.learner.lane import ONLY, Call, Lane, Name, Taught
 from stream_can.learner.lanes import is_of
 from stream_can.learner.late import CheckedLabel, Held, HeldLabels, LateLabel, LoneLabels
@@ -57,8 +57,7 @@ class LabelJoining:
                 )
             row = given = None
             if late.row is not None:
-                segments = late.segments and {name: [v] for name, v in late.segments.items()}
-                rows = like.rows(1, like.row(late.row), segments)
+                rows = like.rows(1, like.row(late.row), for_one_row(late.segments))
                 row, given = like.raw(rows, 0), like.given(rows, 0)
             due = late.due
             checked.append(CheckedLabel(late, y, row, given, like.held(y)))

@@ -27,6 +27,7 @@ __all__ = [
     "Reason",
     "Recent",
     "Unscored",
+    "for_one_row",
     "hit_rate",
     "total",
 ]  # fmt: skip
@@ -228,6 +229,11 @@ class Kind(Protocol):
 
     def successor(self) -> Kind:
         """The adapter with which a new version of the classifier starts."""
+
+
+def for_one_row(segments: Mapping[str, Any] | None) -> dict[str, list[Any]] | None:
+    """Segments of one row as those of a call."""
+    return None if segments is None else {name: [value] for name, value in segments.items()}
 
 
 def total(scores: Mapping[Any, tuple[Any, Any]]) -> tuple[Any, Any]:

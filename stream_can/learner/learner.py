@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.learner.joining import LabelJoining, Outcome
-from stream_can.learner.kinds import Id
-from stream_can.learner.lane import ONLY, Lane, Name
+from stream_can.learner.kinds import Id, for_one_row
+from stream_can.learner.lane import Lane, Name
 from stream_can.learner.lanes import Lanes, adapter_of
 from stream_can.learner.late import LateLabel
 from stream_can.learner.memory import LearnerMemory
@@ -141,6 +141,7 @@ class Learner(Persistence):
 
     # ---- predictions
 
+    @one_at_a_time
     def process(
         self,
         id: Id | None,
@@ -177,11 +178,12 @@ class Learner(Persistence):
             The row, the segments or the id are invalid; nothing has changed.
         """
         name = (model, version)
-        of_one = None if segments is None else {name: [value] for name, value in segments.items()}
         rows = self._memory.lanes.kind_of(name).row(p)
-        row: Array = self._play([id], rows, (), of_one, name, [time]).rows[0]
+        played = self._playing.play([id], rows, (), for_one_row(segments), name, [time])
+        row: Array = played.rows[0]
         return row
 
+    @one_at_a_time
     def process_many(
         self,
         ids: Iterable[Id | None],
@@ -196,10 +198,11 @@ class Learner(Persistence):
 
         All rows are checked before the first is processed. ``segments`` is {segment: n values}.
         """
-        return self._play(list(ids), P, (), segments, (model, version), times)
+        return self._playing.play(list(ids), P, (), segments, (model, version), times)
 
     # ---- labels
 
+    @one_at_a_time
     def label(
         self,
         id: Id | None,
@@ -241,8 +244,9 @@ class Learner(Persistence):
         late = LateLabel(
             id, label, row=row, segments=given, model=model, version=version, time=time
         )  # fmt: skip
-        return self._play([], None, [late]).outcomes[0]
+        return self._playing.play([], None, [late]).outcomes[0]
 
+    @one_at_a_time
     def label_many(
         self,
         ids: Iterable[Id | None],
@@ -262,10 +266,11 @@ class Learner(Persistence):
             LateLabel(id, y, model=model, version=version, time=time)
             for id, y, time in zip(names, ys, whens, strict=True)
         ]
-        return self._play([], None, late_labels).outcomes
+        return self._playing.play([], None, late_labels).outcomes
 
     # ---- both
 
+    @one_at_a_time
     def play(
         self,
         ids: Iterable[Id | None],
@@ -298,17 +303,4 @@ class Learner(Persistence):
         InvalidPrediction, UnknownClass, ValueError, TypeError
             As for those; nothing has changed.
         """
-        return self._play(list(ids), P, labels, segments, lanes, times, explain=explain)
-
-    @one_at_a_time
-    def _play(
-        self,
-        ids: list[Id | None],
-        P: Any,
-        labels: Sequence[LateLabel] = (),
-        segments: Mapping[str, Sequence[Any]] | None = None,
-        names: Sequence[Name] | Name | None = ONLY,
-        times: Sequence[float | None] | None = None,
-        explain: Any = None,
-    ) -> Corrected:
-        return self._playing.play(ids, P, labels, segments, names, times, explain=explain)
+        return self._playing.play(list(ids), P, labels, segments, lanes, times, explain=explain)

@@ -111,8 +111,8 @@ class FrameTable:
             return pl.scan_ipc(self._path)
         return pl.scan_csv(
             self._path,
-            schema_overrides={**dict.fromkeys(self.columns, pl.String), **(types or {})},
-            infer_schema_length=JUDGED,
+            schema_overrides=types,
+            infer_schema=False,
             **self._dialect,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,10 @@ from numpy.typing import NDArray
 from stream_can.method.classes import trailing_numbers
 from stream_can.method.rows import TOLERANCE
 
-__all__ = ["ColumnGroup", "best_group", "in_order"]
+__all__ = [
+    "INDEX", "SEPARATORS", "ColumnGroup", "around", "best_group", "in_order", "near_total",
+    "up_to_last_word",
+]  # fmt: skip
 
 INDEX = ("", "index", "Unnamed: 0", "id", "pred", "prediction", "predicted", "y_pred")
 """Names of numeric columns that are never probabilities."""
@@ -41,6 +45,29 @@ def in_order(names: Sequence[Any]) -> list[int]:
     return places if numbers is None else sorted(places, key=numbers.__getitem__)
 
 
+def near_total(sums: Any, total: float, n: int) -> Any:
+    """Whether sums of n possibly rounded numbers are as wanted. All rows are checked later."""
+    return abs(sums - total) <= total * max(TOLERANCE, 0.005 * n)
+
+
+def up_to_last_word(name: str) -> str:
+    """A column's name up to its last word."""
+    return name[: 1 + max(name.rfind(separator) for separator in SEPARATORS)]
+
+
+def around(columns: Sequence[str]) -> tuple[str, str]:
+    """Common prefix and suffix of all names."""
+    prefix = _common(columns)
+    rest = [column.removeprefix(prefix)[::-1] for column in columns]
+    return prefix, _common(rest)[::-1]
+
+
+def _common(texts: Sequence[str]) -> str:
+    """Common prefix of all texts."""
+    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
+    return "".join(letters[0] for letters in same)
+
+
 def best_group(
     rows: Sequence[dict[str, Any]], free: Sequence[str], label: str, total: float
 ) -> ColumnGroup | list[ColumnGroup] | None:
@@ -62,11 +89,11 @@ def best_group(
     numeric, X = _numbers(rows, [name for name in free if name not in INDEX])
     labels = [_text(row[label]) for row in rows if row.get(label) is not None]
     small = [numeric[k] for k in np.flatnonzero(np.nanmax(X, axis=0) <= total).tolist()]
+    places = {name: k for k, name in enumerate(numeric)}
     tried = dict[tuple[str, ...], ColumnGroup]()
     for columns in (*_patterns(numeric, dict.fromkeys(labels)), small):
         if len(columns) > 1 and (key := tuple(columns)) not in tried:
-            X_of = X[:, [numeric.index(name) for name in columns]]
-            tried[key] = _judged(columns, X_of, labels, total)
+            tried[key] = _judged(columns, X[:, [places[name] for name in columns]], labels, total)
     good = [group for group in tried.values() if group.sums >= ENOUGH]
     if not good:
         return None
@@ -112,13 +139,14 @@ def _patterns(columns: list[str], labels: Iterable[str]) -> Iterable[list[str]]:
                 and name.startswith(before)
                 and name.endswith(behind)
             ]
-    for name_of in (_stem, _words):
+    for name_of in (_stem, up_to_last_word):
         groups = dict[str, list[str]]()
         for name in columns:
             if head := name_of(name):
                 groups.setdefault(head, []).append(name)
         yield from groups.values()
-    yield [name for name in columns if name in {*labels}]
+    known = {*labels}
+    yield [name for name in columns if name in known]
 
 
 def _stem(name: str) -> str:
@@ -127,33 +155,19 @@ def _stem(name: str) -> str:
     return bare if bare != name else ""
 
 
-def _words(name: str) -> str:
-    """A name up to its last word."""
-    return name[: 1 + max(name.rfind(separator) for separator in SEPARATORS)]
-
-
 def _judged(
     columns: list[str], X: NDArray[np.float64], labels: Sequence[str], total: float
 ) -> ColumnGroup:
     known = ~np.isnan(X).any(axis=1)
-    near = np.abs(X.sum(axis=1) - total) <= total * max(TOLERANCE, 0.005 * len(columns))
+    near = near_total(X.sum(axis=1), total, len(columns))
     sums = float((near & known).sum() / max(known.sum(), 1))
-    prefix = _common(columns)
-    inner = [name[len(prefix) :] for name in columns]
-    suffix = _common([name[::-1] for name in inner])[::-1]
-    inner = [name[: len(name) - len(suffix)] for name in inner]
+    prefix, suffix = around(columns)
+    inner = [name[len(prefix) : len(name) - len(suffix)] for name in columns]
     spelled = [columns, inner, [name.lstrip(SEPARATORS) for name in inner]]
     unique = [names for names in spelled if len({*names}) == len(columns) and "" not in names]
-    named = [sum(text in {*names} for text in labels) / max(len(labels), 1) for names in unique]
+    named = [sum(map({*names}.__contains__, labels)) / max(len(labels), 1) for names in unique]
     best = max(range(len(unique)), key=lambda k: (named[k], -k))
     return ColumnGroup(columns, unique[best], sums, named[best])
-
-
-def _common(texts: Sequence[str]) -> str:
-    """Common beginning of all texts."""
-    first, last = min(texts), max(texts)
-    n = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
-    return first[:n]
 
 
 def _text(label: Any) -> str:

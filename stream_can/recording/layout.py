@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Any, NamedTuple, TypeGuard
 
-from stream_can.method.rows import TOLERANCE, Normalise
+from stream_can.method.rows import Normalise
 from stream_can.recording.cells import classes_of, parsed
-from stream_can.recording.evidence import INDEX, SEPARATORS, ColumnGroup, best_group, in_order
+from stream_can.recording.evidence import (
+    INDEX,
+    SEPARATORS,
+    ColumnGroup,
+    around,
+    best_group,
+    in_order,
+    near_total,
+    up_to_last_word,
+)
 from stream_can.recording.table import InvalidRecording, Table
 
 __all__ = ["Layout", "column_of_rows", "find_layout", "may_hold", "no_column"]
@@ -92,8 +100,7 @@ def find_layout(
         inner = [column.removesuffix(suffix) for column in columns]
         named = dict(zip(_class_names(inner, prefix), columns, strict=True))
         if classes is None:
-            order = in_order(list(named))
-            return Layout([columns[k] for k in order], False, [list(named)[k] for k in order])
+            return _by_number(columns, list(named))
         if len(classes) != len(columns):
             raise _count(name, len(columns), classes)
         if {str(c) for c in classes} == named.keys():  # the file's order may differ
@@ -112,11 +119,15 @@ def find_layout(
                     f"{name}: the probabilities could be {' or '.join(ways[:3])}; which are they?"
                 )
             if group is not None:
-                order = in_order(group.names)
-                columns = [group.columns[k] for k in order]
-                return Layout(columns, False, [group.names[k] for k in order])
+                return _by_number(group.columns, group.names)
     error = str(no_column(name, table, "probs", probs))
     raise InvalidRecording(f"{error}. {_way_out(table, free, others[0])}")
+
+
+def _by_number(columns: Sequence[str], names: Sequence[str]) -> Layout:
+    """Columns of one class each, in the order of the numbers of their classes."""
+    order = in_order(names)
+    return Layout([columns[k] for k in order], False, [names[k] for k in order])
 
 
 def _sorted(classes: list[Any] | range, cell: Any) -> list[Any] | range:
@@ -130,7 +141,7 @@ def _sorted(classes: list[Any] | range, cell: Any) -> list[Any] | range:
 
 def _pattern(group: ColumnGroup) -> str:
     """The option that chooses a group."""
-    prefix, suffix = _around(group.columns)
+    prefix, suffix = around(group.columns)
     return f"{prefix}*{suffix}"
 
 
@@ -146,7 +157,7 @@ def column_of_rows(table: Table, others: Sequence[str]) -> str | None:
         if column not in others
         and (numbers := _numbers_in(table.first.get(column)))
         and min(numbers) >= 0
-        and _near(sum(numbers), 1.0, len(numbers))
+        and near_total(sum(numbers), 1.0, len(numbers))
     ]
     return found[0] if len(found) == 1 else None
 
@@ -179,11 +190,6 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _near(total: float, wanted: float, n: int) -> bool:
-    """Whether the sum of n possibly rounded numbers is as wanted. All rows are checked later."""
-    return abs(total - wanted) <= wanted * max(TOLERANCE, 0.005 * n)
-
-
 def _way_out(table: Table, free: Sequence[str], label: str) -> str:
     """Suggest options, judging by the first row."""
     for column in free:
@@ -200,41 +206,23 @@ def _way_out(table: Table, free: Sequence[str], label: str) -> str:
                 needed += f"; or --probs {column!r}, if that is the second of two classes"
         return needed
     first, total = ", ".join(numbers), sum(numbers.values())
-    for prefix in dict.fromkeys(column[: _cut(column)] for column in numbers):
+    for prefix in dict.fromkeys(map(up_to_last_word, numbers)):
         group = [column for column in numbers if prefix and column.startswith(prefix)]
-        whole = _near(sum(numbers[column] for column in group), 1.0, len(group))
+        whole = near_total(sum(numbers[column] for column in group), 1.0, len(group))
         if 1 < len(group) < len(numbers) and whole:
             return f"Columns {', '.join(group)} sum to 1: add --probs {prefix!r}"
-    prefix, suffix = _around(list(numbers))
+    prefix, suffix = around(list(numbers))
     named = f" --probs '{prefix}*{suffix}'" if prefix or suffix else ""
     if min(numbers.values()) < 0:
         return (
             f"Columns {first} are below 0 or above 1: logits? Make them probabilities first:"
             " scipy.special.softmax(logits, axis=1)"
         )
-    if _near(total, 100.0, len(numbers)):
+    if near_total(total, 100.0, len(numbers)):
         return f"Columns {first} sum to 100: percentages? Add{named} --normalise always"
-    if _near(total, 1.0, len(numbers)) and named:
+    if near_total(total, 1.0, len(numbers)) and named:
         return f"Columns {first} sum to 1: add{named}"
     return f"Which of {first} are probabilities? --classes NAME,NAME,... or --probs 'before*behind'"
-
-
-def _cut(column: str) -> int:
-    """Start of the last word of a column's name."""
-    return 1 + max(column.rfind(separator) for separator in SEPARATORS)
-
-
-def _around(columns: Sequence[str]) -> tuple[str, str]:
-    """Common prefix and suffix of all names."""
-    prefix = _common(columns)
-    rest = [column.removeprefix(prefix)[::-1] for column in columns]
-    return prefix, _common(rest)[::-1]
-
-
-def _common(texts: Sequence[str]) -> str:
-    """Common prefix of all texts."""
-    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
-    return "".join(letters[0] for letters in same)
 
 
 def _class_names(columns: list[str], prefix: str) -> list[str]:

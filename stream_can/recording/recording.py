@@ -18,11 +18,12 @@ from stream_can.method.normalise import divided
 from stream_can.method.prior import laplace
 from stream_can.method.rows import Normalise, as_float64
 from stream_can.method.segments import column_names, text_of, texts_of
+from stream_can.recording.arrivals import LabelArrivals
 from stream_can.recording.cells import rows_of
 from stream_can.recording.formats import open_table
 from stream_can.recording.layout import column_of_rows, find_layout, may_hold, no_column
 from stream_can.recording.source import open_source
-from stream_can.recording.table import InvalidRecording, LabelLines, Names, Table
+from stream_can.recording.table import InvalidRecording, Names, Table
 from stream_can.recording.times import RowTimes
 
 __all__ = [
@@ -69,7 +70,7 @@ class Labelled(NamedTuple):
     segments: Segments | None
 
 
-class Recording:
+class Recording(LabelArrivals):
     """Predictions in the order they were made, and the labels that became known later.
 
     Parameters
@@ -185,19 +186,12 @@ class Recording:
         self.train_counts: NDArray[Any] | None = table.extra("train_counts")
         train = None if self.several or self.train_counts is None else laplace(self.train_counts)
         self._forms = Forms(self.classes, train, of_scores=self.several)
-        self.labels_are_positions = False
-        """Whether labels so far were integers beside classes with names."""
         self.normalised = 0
         """Number of rows divided by their sum so far."""
 
     def _apart(self, table: Table) -> bool:
         """Whether labels are in columns under another name."""
         return False
-
-    @property
-    def label(self) -> str:
-        """The column of the labels."""
-        return self._label
 
     @property
     def read_as(self) -> str:
@@ -211,26 +205,6 @@ class Recording:
             f"probabilities: {columns} ({n} {'labels' if self.several else 'classes'}: {classes});"
             f" labels: {self._label}{' (numbers of classes)' * self.labels_are_positions}"
         )
-
-    @property
-    def dates(self) -> bool:
-        """Whether times are dates (microseconds since 1970); known after the first chunk."""
-        return self.times.dates
-
-    @property
-    def has_times(self) -> bool:
-        """Whether labels have their own times, or lines of their own."""
-        return bool(self.times.names) or self.labels_apart
-
-    @property
-    def labels_apart(self) -> bool:
-        """Whether labels are on lines of their own."""
-        return self._table.labels_apart
-
-    @property
-    def label_lines(self) -> LabelLines:
-        """These lines, and how many of them name a row."""
-        return self._table.label_lines
 
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """Iterate over checked rows in order, `size` at a time."""

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
 from stream_can.messages.forms import ListedForms
+from stream_can.recording.arrivals import LabelArrivals
 from stream_can.recording.cells import probs_of
 from stream_can.recording.formats import open_table
 from stream_can.recording.layout import may_hold, no_column
 from stream_can.recording.recording import CHUNK
 from stream_can.recording.source import open_source
-from stream_can.recording.table import InvalidRecording, LabelLines, Names
+from stream_can.recording.table import InvalidRecording, Names
 from stream_can.recording.times import RowTimes
 
 __all__ = ["SparseChunk", "SparseRecording"]
@@ -40,7 +41,7 @@ class SparseChunk(NamedTuple):
     """Time at which each label is known."""
 
 
-class SparseRecording:
+class SparseRecording(LabelArrivals):
     """Predictions that list the likeliest of very many classes, in order, with labels.
 
     Parameters
@@ -94,26 +95,6 @@ class SparseRecording:
                 raise no_column(self.name, table, what, name)
         self.rows = table.rows
         self._forms = ListedForms(numbered=numbered)
-
-    @property
-    def dates(self) -> bool:
-        """Whether times are dates (microseconds since 1970); known after the first chunk."""
-        return self.times.dates
-
-    @property
-    def has_times(self) -> bool:
-        """Whether labels have their own times, or lines of their own."""
-        return bool(self.times.names) or self._table.labels_apart
-
-    @property
-    def labels_apart(self) -> bool:
-        """Whether labels are on lines of their own."""
-        return self._table.labels_apart
-
-    @property
-    def label_lines(self) -> LabelLines:
-        """These lines, and how many of them name a row."""
-        return self._table.label_lines
 
     def chunks(self, size: int = CHUNK) -> Iterator[SparseChunk]:
         """Iterate over the rows in order, at most ``size`` at a time."""

@@ -102,7 +102,7 @@ class Player:
             raise
         result.dates |= recording.dates
         result.delay = "at their own time" if late is None else f"{late:,} rows late"
-        result.read_as = getattr(recording, "read_as", "")
+        result.read_as = recording.read_as
         result.doubts = [*doubts_of_recording(recording), *result.questions(recording)]
         result.seconds = clock.perf_counter() - started
         return result
