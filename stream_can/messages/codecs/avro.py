@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
 from stream_can.messages.codecs.codec import ASKED
-from stream_can.messages.codecs.framing import GUID_HEADER, Key, Schemas, SchemaText, shown
+from stream_can.messages.codecs.framing import Key, SchemaCodec, SchemaText, shown
 from stream_can.messages.codecs.walk import (
     Kind,
     Walker,
@@ -439,31 +439,17 @@ class AvroOpened(msgspec.Struct, gc=False):
     spans: Any
 
 
-class AvroCodec:
-    """Avro records whose schemas come from a registry or a file.
+class AvroCodec(SchemaCodec):
+    """Avro records whose schemas come from a registry or a file; parameters as for
+    `SchemaCodec`."""
 
-    Parameters
-    ----------
-    schemas
-        Source of schemas, which also registers those of answers.
-    probs
-        Path of the probabilities.
-    raw
-        Field for the raw probabilities; empty: none.
-    asks
-        Whether answers carry label requests.
-    """
+    kind = "AVRO"
 
-    dropped = frozenset({GUID_HEADER})
-
-    def __init__(
-        self, schemas: Schemas, probs: str = "probs", raw: str = "probs_raw", *, asks: bool = False
-    ) -> None:
-        self.schemas, self._probs, self._raw, self._asks = schemas, probs.split("."), raw, asks
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
         self._slots: dict[Path, int] = {}
         self._schema_of: dict[Key, SchemaText] = {}
         self._programs: dict[Key, Program | AvroSchemaError] = {}
-        self._heads: dict[Key, bytes] = {}
 
     def _slot(self, path: Sequence[str]) -> int:
         """Number of a path; a new one makes schemas compile again."""
@@ -489,22 +475,13 @@ class AvroCodec:
             raise AvroSchemaError(f"schema {shown(key)}: {program}")
         return program
 
-    def key(self, value: bytes, headers: Headers) -> Key | None:
-        """Return number, GUID or fingerprint of the schema."""
-        return self.schemas.key(value, headers)[0]
-
     def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
         """Look up the schema, once."""
-        key, _ = self.schemas.key(value, headers)
-        self._program(key)
-        if answered:
-            self._head(key)
+        self._program(self.schemas.key(value, headers)[0])
+        super().prepare(value, headers, answered=answered)
 
-    def answer(self, schema: SchemaText) -> SchemaText:
-        """Append the added fields."""
-        if schema.kind != "AVRO":
-            raise AvroSchemaError(f"of kind {schema.kind}, expected AVRO")
-        return output_schema(schema, self._probs, self._raw, asks=self._asks)
+    def _answer(self, schema: SchemaText) -> SchemaText:
+        return output_schema(schema, **self._added)
 
     def open(self, value: bytes, headers: Headers = ()) -> AvroOpened:
         """Walk a record."""
@@ -553,17 +530,6 @@ class AvroCodec:
         if answered:
             self._head(message.key)
         return found
-
-    def _head(self, key: Key) -> bytes:
-        """Prefix of answers to records of a schema."""
-        head = self._heads.get(key)
-        if head is None:
-            try:
-                made = self.answer(self._schema_of[key])
-            except AvroSchemaError as error:
-                raise AvroSchemaError(f"schema {shown(key)}: {error}") from None
-            head = self._heads[key] = self.schemas.head(made)
-        return head
 
     def row(self, original: AvroFound, forms: Forms, where: str) -> tuple[Row, Form | None]:
         """Numbers of the four shapes, or a single number."""
@@ -620,10 +586,6 @@ class AvroCodec:
         given = self._given(found)
         return [one.label for one in given] if isinstance(given, list) else list(given)
 
-    def raw_path(self, path: Sequence[str], raw: str) -> list[str]:
-        """At the end of the record: nested types may be used in several places."""
-        return [raw]
-
     def write_all(
         self,
         predictions: Sequence[Prediction],
@@ -663,7 +625,7 @@ class AvroCodec:
             fastavro.schemaless_writer(record, texts, given)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadMessage(f"a label of the newest schema: {error}") from None
-        return head + record.getvalue()[len(first) :]
+        return bytes(head + record.getvalue()[len(first) :])
 
 
 def in_union(schema: SchemaText) -> tuple[list[Any], bytes]:

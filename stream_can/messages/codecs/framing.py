@@ -8,8 +8,9 @@ encoding, without a registry
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from uuid import UUID
 
 from stream_can.messages.columns import header_bytes
@@ -18,7 +19,7 @@ from stream_can.messages.forms import BadMessage
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers
 
-__all__ = ["GUID_HEADER", "Key", "SchemaText", "Schemas", "key_of", "shown"]
+__all__ = ["GUID_HEADER", "Key", "SchemaCodec", "SchemaText", "Schemas", "key_of", "shown"]
 
 GUID_HEADER = "__value_schema_id"
 HEAD, GUID = 5, 17
@@ -65,6 +66,76 @@ class Schemas(Protocol):
         BadMessage
             It is refused; the text quotes the registry.
         """
+
+
+class SchemaCodec(ABC):
+    """Base of the codecs whose messages name their schema, from which that of answers is made.
+
+    Parameters
+    ----------
+    schemas
+        Source of schemas, which also registers those of answers; None where messages name none.
+    probs
+        Path of the probabilities.
+    raw
+        Field for the raw probabilities; empty: none.
+    asks
+        Whether answers carry label requests.
+    """
+
+    dropped = frozenset({GUID_HEADER})
+    kind: ClassVar[str]
+    """Kind of its schemas, as a registry calls it."""
+    _indexes = b""
+    """What stands between the schema's number and the content."""
+
+    def __init__(
+        self,
+        schemas: Schemas | None,
+        probs: str = "probs",
+        raw: str = "probs_raw",
+        *,
+        asks: bool = False,
+    ) -> None:
+        self.schemas: Any = schemas
+        self._raw, self._asks = raw, asks
+        self._added: Any = {"probs": probs.split("."), "raw": raw, "asks": asks}
+        self._heads: dict[Key | None, bytes] = {None: b""}
+
+    def key(self, value: bytes, headers: Headers) -> Key | None:
+        """Return number, GUID or fingerprint of the schema."""
+        return None if self.schemas is None else self.schemas.key(value, headers)[0]
+
+    def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
+        """Look up the schema of a message that is answered; others need none."""
+        if answered:
+            self._head(self.key(value, headers))
+
+    def answer(self, schema: SchemaText) -> SchemaText:
+        """Add the fields of answers; BadMessage where there can be none."""
+        if schema.kind != self.kind:
+            raise BadMessage(f"of kind {schema.kind}, expected {self.kind}")
+        return self._answer(schema)
+
+    @abstractmethod
+    def _answer(self, schema: SchemaText) -> SchemaText: ...
+
+    def raw_path(self, path: Sequence[str], raw: str) -> list[str]:
+        """At the end of the message: nested types may be used in several places."""
+        return [raw]
+
+    def _head(self, key: Key | None) -> bytes:
+        """Prefix of answers to messages of a schema."""
+        head = self._heads.get(key)
+        if head is None:
+            assert key is not None
+            schema = self.schemas.schema(key)
+            try:
+                made = self.answer(schema)
+            except BadMessage as error:
+                raise type(error)(f"schema {shown(key)}: {error}") from None
+            head = self._heads[key] = self.schemas.head(made) + self._indexes
+        return head
 
 
 def key_of(value: bytes, headers: Headers) -> tuple[Key, int]:

@@ -16,7 +16,7 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.messages.codecs.codec import ASKED
-from stream_can.messages.codecs.framing import GUID_HEADER, Key, Schemas, SchemaText, shown
+from stream_can.messages.codecs.framing import Key, SchemaCodec, SchemaText
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.forms import BadMessage
 
@@ -33,43 +33,14 @@ class Framed(dict[str, Any]):
     key: Key
 
 
-class JsonSchemaCodec(JsonCodec):
-    """JSON objects whose schemas come from a registry.
+class JsonSchemaCodec(SchemaCodec, JsonCodec):
+    """JSON objects whose schemas come from a registry; parameters as for `SchemaCodec`."""
 
-    Parameters
-    ----------
-    schemas
-        Source of schemas, which also registers those of answers.
-    probs
-        Path of the probabilities.
-    raw
-        Field for the raw probabilities; empty: none.
-    asks
-        Whether answers carry label requests.
-    """
+    kind = "JSON"
+    raw_path = JsonCodec.raw_path
 
-    dropped = frozenset({GUID_HEADER})
-
-    def __init__(
-        self, schemas: Schemas, probs: str = "probs", raw: str = "probs_raw", *, asks: bool = False
-    ) -> None:
-        self.schemas, self._probs, self._raw, self._asks = schemas, probs.split("."), raw, asks
-        self._heads: dict[Key, bytes] = {}
-
-    def key(self, value: bytes, headers: Headers) -> Key | None:
-        """Return number or GUID of the schema."""
-        return self.schemas.key(value, headers)[0]
-
-    def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
-        """Look up the schema of a message that is answered; others need none."""
-        if answered:
-            self._head(self.schemas.key(value, headers)[0])
-
-    def answer(self, schema: SchemaText) -> SchemaText:
-        """Add the new properties."""
-        if schema.kind != "JSON":
-            raise BadMessage(f"of kind {schema.kind}, expected JSON")
-        return output_schema(schema, self._probs, self._raw, asks=self._asks)
+    def _answer(self, schema: SchemaText) -> SchemaText:
+        return output_schema(schema, **self._added)
 
     def open(self, value: bytes, headers: Headers = ()) -> Framed:
         """Fields of the object after the prefix."""
@@ -85,17 +56,6 @@ class JsonSchemaCodec(JsonCodec):
             assert isinstance(message, Framed)
             self._head(message.key)
         return found
-
-    def _head(self, key: Key) -> bytes:
-        head = self._heads.get(key)
-        if head is None:
-            schema = self.schemas.schema(key)
-            try:
-                made = self.answer(schema)
-            except BadMessage as error:
-                raise BadMessage(f"schema {shown(key)}: {error}") from None
-            head = self._heads[key] = self.schemas.head(made)
-        return head
 
     def write_all(
         self,
@@ -117,7 +77,7 @@ class JsonSchemaCodec(JsonCodec):
 
     def write_label(self, values: dict[str, Any]) -> bytes:
         """An object of the values, preceded by the number of the newest schema."""
-        return self.schemas.newest()[0] + super().write_label(values)
+        return bytes(self.schemas.newest()[0] + super().write_label(values))
 
 
 def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool) -> SchemaText:

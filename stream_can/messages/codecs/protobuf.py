@@ -29,7 +29,14 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.errors import UnknownClass
 from stream_can.messages.codecs.codec import ASKED
-from stream_can.messages.codecs.framing import GUID, GUID_HEADER, Key, Schemas, SchemaText, shown
+from stream_can.messages.codecs.framing import (
+    GUID,
+    GUID_HEADER,
+    Key,
+    SchemaCodec,
+    Schemas,
+    SchemaText,
+)
 from stream_can.messages.codecs.proto_shapes import (
     INTEGERS,
     Entries,
@@ -83,7 +90,7 @@ class Opened(msgspec.Struct, gc=False):
     message: Any
 
 
-class ProtobufCodec:
+class ProtobufCodec(SchemaCodec):
     """Messages of one type of a descriptor set, with or without a schema prefix.
 
     The schema that the registry has for a prefix is not compared with the descriptor set; only the
@@ -97,12 +104,8 @@ class ProtobufCodec:
         A FileDescriptorSet, as ``protoc --include_imports -o`` writes it, or its path.
     message
         Full name of the message type.
-    probs
-        Path of the probabilities.
-    raw
-        Field for the raw probabilities; empty: none.
-    asks
-        Whether answers carry label requests.
+    probs, raw, asks
+        As for `SchemaCodec`.
     first_field
         Number of the first added field.
 
@@ -112,26 +115,23 @@ class ProtobufCodec:
         As for :func:`output_types`, or the file cannot be read.
     """
 
-    dropped = frozenset({GUID_HEADER})
+    kind = "PROTOBUF"
 
     def __init__(
         self,
         schemas: Schemas | None,
         descriptor: bytes | str | PathLike[str],
         message: str,
-        probs: str = "probs",
-        raw: str = "probs_raw",
-        *,
-        asks: bool = False,
+        *fields: str,
         first_field: int = 20001,
+        **options: Any,
     ) -> None:
-        self.schemas, self._name, self._raw, self._asks = schemas, message, raw, asks
+        super().__init__(schemas, *fields, **options)
+        self._name = message
         path = None if isinstance(descriptor, bytes) else fspath(descriptor)
         try:
             data = descriptor if isinstance(descriptor, bytes) else snapshot.read(descriptor)
-            self._types = output_types(
-                data, message, probs.split("."), raw, asks=asks, first_field=first_field
-            )
+            self._types = output_types(data, message, **self._added, first_field=first_field)
         except OSError as error:
             raise ValueError(f"protobuf_descriptor: {path}: {error.strerror}") from None
         except ValueError as error:
@@ -140,22 +140,10 @@ class ProtobufCodec:
         self._make, self._top = self._types.make, self._types.make.DESCRIPTOR
         self._indexes = _written(self._types.indexes)
         self._places: dict[tuple[str, ...], Place | None] = {}
-        self._heads: dict[Key | None, bytes] = {None: b""}
 
-    def key(self, value: bytes, headers: Headers) -> Key | None:
-        """Return number or GUID of the schema."""
-        return None if self.schemas is None else self.schemas.key(value, headers)[0]
-
-    def prepare(self, value: bytes, headers: Headers, *, answered: bool) -> None:
-        """Look up the schema of a message that is answered; others need none."""
-        if answered:
-            self._head(self.key(value, headers))
-
-    def answer(self, schema: SchemaText) -> SchemaText:
+    def _answer(self, schema: SchemaText) -> SchemaText:
         """The descriptor set's file with the added fields, written like the schema: as .proto text,
         or a descriptor in base64. Its imports are the schema's."""
-        if schema.kind != "PROTOBUF":
-            raise BadMessage(f"of kind {schema.kind}, expected PROTOBUF")
         try:
             base64.b64decode(schema.text, validate=True)
         except ValueError:
@@ -252,20 +240,6 @@ class ProtobufCodec:
                 getattr(top, self._raw).MergeFrom(found.value)
         return found
 
-    def _head(self, key: Key | None) -> bytes:
-        """Prefix of answers to messages of a schema."""
-        head = self._heads.get(key)
-        if head is None:
-            assert self.schemas is not None
-            assert key is not None
-            schema = self.schemas.schema(key)
-            try:
-                made = self.answer(schema)
-            except BadMessage as error:
-                raise BadMessage(f"schema {shown(key)}: {error}") from None
-            head = self._heads[key] = self.schemas.head(made) + self._indexes
-        return head
-
     def row(self, original: Found, forms: Forms, where: str) -> tuple[Row, Form | None]:
         """Numbers of the shapes."""
         shape = original.place.shape
@@ -294,10 +268,6 @@ class ProtobufCodec:
             return None
         given = _given(found)
         return [one.label for one in given] if isinstance(given, list) else list(given)
-
-    def raw_path(self, path: Sequence[str], raw: str) -> list[str]:
-        """At the top: nested types may be used in several places."""
-        return [raw]
 
     def write_all(
         self,
