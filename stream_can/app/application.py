@@ -195,6 +195,11 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
             raise ValueError(f"{name}: {value!r} may only hold letters, digits, '.', '_', '-'")
 
     @property
+    def has_sets(self) -> bool:
+        """Whether answers have prediction sets, or the labels decided on."""
+        return self.sets is not None or row_kind(self.rows).several_labels
+
+    @property
     def needs_classes(self) -> bool:
         """Whether nothing else defines the classes."""
         return not self.has_lanes and row_kind(self.rows).declares_classes

@@ -100,11 +100,11 @@ def formats(settings: Settings) -> Formats:
             password=s.schema_registry_password,
             ca=s.schema_registry_ca,
         )
-    fields = {"probs": s.probs, "raw": s.raw, "asks": False}
+    fields: dict[str, Any] = {"probs": s.fields.probs, "raw": s.fields.raw, "sets": s.has_sets}
     predictions = _codec(s, s.format, registry, s.subject, s.protobuf_message, fields)
     own = s.protobuf_label_message
     if own not in (None, s.protobuf_message):  # labels have no probabilities and no outputs
-        fields = {"probs": s.probs, "raw": "", "asks": False}
+        fields = {"probs": s.fields.probs, "raw": ""}
     message = own or s.protobuf_message
     labels = _codec(s, s.formats[1], registry, f"{s.labels}-value", message, fields)
     return Formats(predictions, labels)

@@ -155,8 +155,6 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
         for name, kind in OWN_TOPICS.items():
             if not getattr(self, name):
                 force_setattr(self, name, f"{self.application_id}-{kind}")
-        if self.sets is not None and self.format != "json":
-            raise ValueError(f'sets: needs format = "json", it is {self.format!r}')
         if self.ask is not None and self.labels is None:
             raise ValueError("ask: needs labels, the topic that the answers come in")
         own = [getattr(self, name) for name in OWN_TOPICS]

@@ -129,8 +129,6 @@ def pipe(
                 raise ValueError(f"save_every: {save_every}, expected at least 1")
             if ask is not None and labelled:
                 raise ValueError("ask: the lines carry their own labels")
-            if format == "avro" and settings.get("sets") is not None:
-                raise ValueError("sets: needs the format json")
             refuse_others(kind, "pipe", settings | {
                 "validation": validation, "model": fields.model, "version": fields.version,
                 f"format {format}": format != "json",
@@ -140,15 +138,15 @@ def pipe(
             container, formats = None, JSON
             if format == "avro":
                 container = open_container(source, stop)
-                codec = avro_codec(container, fields, asks=ask is not None)
-                formats = Formats(codec, codec)
             elif format != "json":
                 raise ValueError(f"format: {format!r}, expected 'json' or 'avro'")
             stack.enter_context(locked(path))
             kept = open_state(path, classes, settings, recent_mb, ask, validation, kind)
-            if container is not None and kept.learner.sets is not None:
-                raise ValueError("sets: needs the format json")
             learner = kept.learner
+            if container is not None:
+                sets = learner.sets is not None or kind.several_labels
+                codec = avro_codec(container, fields, asks=ask is not None, sets=sets)
+                formats = Formats(codec, codec)
             messages = messages_of(
                 rows, learner.classes, fields, learner.train_prior, learner.segments, formats,
                 numbering=learner.numbering,
@@ -194,10 +192,10 @@ def open_container(source: BinaryIO, stop: Stop) -> Any:
     return Container(source, stop)
 
 
-def avro_codec(container: Any, fields: Fields, *, asks: bool) -> Codec:
+def avro_codec(container: Any, fields: Fields, **added: bool) -> Codec:
     """Create the codec of a container's records; BadMessage where they cannot be answered."""
     from stream_can.messages.codecs.avro import AvroCodec
 
-    codec = AvroCodec(container, fields.probs, fields.raw, asks=asks)
+    codec = AvroCodec(container, fields.probs, fields.raw, **added)
     container.head(codec.answer(container.schema(0)))
     return codec

@@ -128,7 +128,7 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
             fields[name] = {"type": ["string", "integer"]}, True
     for name in s.segments or ():
         fields[name] = {"type": ["string", "number", "boolean", "null"]}, False
-    if s.sets is not None or kind.several_labels:  # in answers
+    if s.has_sets:  # in answers
         fields[SET] = {"type": "array", "items": {"type": ["string", "number"]}}, False
     if not kind.declares_classes:
         above = s.fields.probs.rpartition(".")

@@ -149,6 +149,27 @@ def test_the_largest_of_a_map_and_of_entries() -> None:
         assert (found["probs"], found["probs_raw"]) == (best, some)
 
 
+def test_sets_are_arrays_of_names() -> None:
+    """Null without one; an application without sets has no field for them."""
+    schema = record_of(field("id", "long"), field("probs", SHAPES["doubles"][0]))
+    schemas, messages, value, prediction = opened(schema, {"id": 7, "probs": ROW}, sets=True)
+    for names, want in ((["dog", 3], ["dog", "3"]), (["é"], ["é"]), ([], []), (None, None)):
+        prediction.set = names
+        answer = messages.write(prediction, np.array(NEW))
+        found = decoded(schemas.text(answer), answer[5:])
+        assert found == {"id": 7, "probs": NEW, "probs_raw": ROW, "set": want}
+        assert decoded(schemas.text(answer), answer[5:], schema) == {"id": 7, "probs": NEW}
+    before = decoded(json.dumps(schema), value[5:], json.loads(schemas.text(answer)))
+    assert (before["probs"], before["set"]) == (ROW, None)
+    schemas, messages, _, prediction = opened(schema, {"id": 7, "probs": ROW})
+    prediction.set = ["dog"]  # by a state of another process that has the setting
+    answer = messages.write(prediction, np.array(NEW))
+    assert decoded(schemas.text(answer), answer[5:]) == {"id": 7, "probs": NEW, "probs_raw": ROW}
+    taken = record_of(field("probs", SHAPES["doubles"][0]), field("set", "string"))
+    with pytest.raises(BadMessage, match=r"schema 1: it has a field 'set', which is ours$"):
+        opened(taken, {"probs": ROW, "set": "x"}, sets=True)
+
+
 # ---- everything else of the record
 
 primitives = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -22,15 +23,17 @@ NUMBERS = {"type": "array", "items": {"type": "number"}}
 CLOSED = {"type": "object", "additionalProperties": False}
 
 
-def made(schema: Any, probs: str = "probs", raw: str = "probs_raw", *, asks: bool = False) -> Any:
+def made(schema: Any, probs: str = "probs", raw: str = "probs_raw", **added: bool) -> Any:
     text = SchemaText("JSON", json.dumps(schema))
-    return json.loads(output_schema(text, probs.split("."), raw, asks=asks).text)
+    return json.loads(output_schema(text, probs.split("."), raw, **added).text)
 
 
 def test_the_added_fields_are_properties_of_the_answer() -> None:
     schema = CLOSED | {"properties": {"id": {"type": "integer"}, "probs": NUMBERS}}
-    more = {"probs_raw": NUMBERS, "ask": {"type": "string"}}
-    assert made(schema, asks=True) == schema | {"properties": schema["properties"] | more}
+    names = {"type": "array", "items": {"type": ["string", "number"]}}
+    more = {"probs_raw": NUMBERS, "ask": {"type": "string"}, "set": names}
+    want = schema | {"properties": schema["properties"] | more}
+    assert made(schema, asks=True, sets=True) == want
     assert made(schema, raw="") == schema
     inner = CLOSED | {"properties": {"probs": NUMBERS}}
     nested = CLOSED | {"properties": {"model": inner}}
@@ -50,6 +53,20 @@ def test_the_added_fields_are_properties_of_the_answer() -> None:
 )  # fmt: skip
 def test_a_schema_that_says_nothing_of_the_probabilities(schema: Any) -> None:
     assert "ask" not in json.dumps(made(schema, "model.probs"))
+
+
+def test_sets_are_only_in_answers_whose_schema_has_them() -> None:
+    schemas = InMemory()
+    schema = CLOSED | {"properties": {"probs": NUMBERS}}
+    for sets in (True, False):
+        codec = JsonSchemaCodec(schemas, sets=sets)
+        messages = Messages(["a", 2], formats=Formats(codec, codec))
+        prediction = messages.read(schemas.add(schema, "JSON") + b'{"probs": [0.4, 0.6]}')
+        prediction.set = [2, "a"]
+        answer = messages.write(prediction, np.array([0.25, 0.75]))
+        found = json.loads(bytes(codec.show(answer)))
+        jsonschema.validate(found, json.loads(schemas.text(answer)))
+        assert found.get("set") == ([2, "a"] if sets else None)
 
 
 def test_messages() -> None:

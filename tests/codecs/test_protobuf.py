@@ -482,6 +482,8 @@ def test_the_answers_schema_is_kept_as_the_inputs() -> None:
     made = codec.answer(given_text)
     assert made[2:] == given_text[2:]
     assert "  map<string, double> probs_raw = 20001;\n  optional string ask = 20002;" in made.text
+    with_sets = ProtobufCodec(None, set_of(file), "p.M", sets=True).answer(given_text)
+    assert "probs_raw = 20001;\n  repeated string set = 20003;" in with_sets.text
     other = codec.answer(text_of(file))
     kept = File.FromString(base64.b64decode(other.text))
     names = [one.name for one in kept.message_type[-1].nested_type]
@@ -492,6 +494,30 @@ def test_the_answers_schema_is_kept_as_the_inputs() -> None:
     assert kept == file
     with pytest.raises(BadMessage, match="of kind AVRO, expected PROTOBUF"):
         codec.answer(SchemaText("AVRO", "{}"))
+
+
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+def test_sets_are_repeated_strings(syntax: str) -> None:
+    file, schemas = message_file(syntax, "doubles"), InMemory()
+    codec = ProtobufCodec(schemas, set_of(file), "p.M", sets=True)
+    messages = Messages(CLASSES, formats=Formats(codec, codec))
+    head = schemas.head(text_of(file))
+    head += bytes([2, 2 * [m.name for m in file.message_type].index("M")])
+    make = types_of(file)("p.M")
+    prediction = messages.read(head + make(probs=ROW, id="x").SerializeToString())
+    for names, want in ((["dog", 3], ["dog", "3"]), ([], []), (None, [])):
+        prediction.set = names
+        answer = messages.write(prediction, np.array(NEW))
+        found = registered(schemas, answer).FromString(answer[7:])
+        assert (list(found.probs), list(found.set), found.id) == (NEW, want, "x")
+        assert list(make.FromString(answer[7:]).probs) == NEW
+    codec = ProtobufCodec(schemas, set_of(file), "p.M")  # by a state of another process
+    messages = Messages(CLASSES, formats=Formats(codec, codec))
+    prediction = messages.read(head + make(probs=ROW).SerializeToString())
+    prediction.set = ["dog"]
+    found = registered(schemas, answer := messages.write(prediction, np.array(NEW)))
+    assert "set" not in found.DESCRIPTOR.fields_by_name
+    assert list(found.FromString(answer[7:]).probs) == NEW
 
 
 def test_types_of_other_files() -> None:
@@ -774,6 +800,8 @@ STRING_AT = {"type": STRING, "label": ONE}
         ({"field": [{"name": "probs_raw", "number": 50, **STRING_AT}]},
          "has a field 'probs_raw', which is ours; give raw another name"),
         ({"field": [{"name": "ask", "number": 50, **STRING_AT}]}, "has a field 'ask', which"),
+        ({"field": [{"name": "set", "number": 50, **STRING_AT}]}, "has a field 'set', which is"),
+        ({"field": [{"name": "other", "number": 20003, **STRING_AT}]}, "number 20003 of an added"),
         ({"field": [{"name": "probsRaw", "number": 50, **STRING_AT}]},
          "has a field 'probsRaw', which JSON calls as it does our 'probs_raw'; give raw another"),
         ({"reserved_name": ["probs_raw"]}, "has a reserved name 'probs_raw', which is ours; give"),
@@ -796,7 +824,7 @@ STRING_AT = {"type": STRING, "label": ONE}
 )  # fmt: skip
 def test_a_name_or_number_that_is_taken_is_refused(parts: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=r"^protobuf_descriptor: message p\.M") as error:
-        ProtobufCodec(None, set_of(changed(**parts)), "p.M", asks=True)
+        ProtobufCodec(None, set_of(changed(**parts)), "p.M", asks=True, sets=True)
     assert says in str(error.value)
 
 

@@ -81,7 +81,9 @@ def proto(*, answered: bool = False) -> Any:
     one = add(
         fraud, "Fraud", ("id", 1, kind.TYPE_INT64, False), ("note", 2, kind.TYPE_STRING, False),
         ("model", 3, kind.TYPE_MESSAGE, False), ("at", 4, kind.TYPE_INT64, False),
-        *[("probs_raw", 20001, kind.TYPE_DOUBLE, True)] * answered,
+        *[
+            ("probs_raw", 20001, kind.TYPE_DOUBLE, True), ("set", 20003, kind.TYPE_STRING, True),
+        ] * answered,
     )  # fmt: skip
     one.field[2].type_name = ".com.example.Model"
     add(fraud, "Outcome", ("id", 1, kind.TYPE_INT64, False), ("label", 2, kind.TYPE_STRING, False))

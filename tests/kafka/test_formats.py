@@ -73,8 +73,9 @@ def why(letter: Any) -> str:
 def test_what_others_write_is_corrected_and_read_by_others(
     broker: Served, registry: Served, kind: str, schemas: Any
 ) -> None:
-    """Predictions and labels by Confluent's serializers; the output by its deserializers."""
-    app = app_of(broker, registry.url, kind)
+    """Predictions and labels by Confluent's serializers; the output, with prediction sets, by its
+    deserializers."""
+    app = app_of(broker, registry.url, kind, sets=0.8)
     writers = [
         serializer(kind, registry.url, app.given[topic], schema)
         for topic, schema in zip(("input", "labels"), schemas, strict=True)
@@ -96,6 +97,7 @@ def test_what_others_write_is_corrected_and_read_by_others(
         assert raw == given["model"]["probs"]
         probs = got["model"]["probs"]
         assert abs(sum(probs) - 1) < 1e-9
+        assert got.pop("set")[0] == app.given["classes"][probs.index(max(probs))]
         changed += probs != raw
         got["model"]["probs"] = raw
         assert got == given
@@ -369,12 +371,14 @@ def test_cloud_events_binary_and_structured(broker: Served, registry: Served) ->
 def test_protobuf_of_others_is_corrected_and_read_by_others(
     broker: Served, registry: Served, tmp_path: Path
 ) -> None:
-    """Predictions and labels are of two types; the types come from a descriptor set."""
+    """Predictions and labels are of two types; the types come from a descriptor set. The output
+    has prediction sets."""
     path = tmp_path / "fraud.desc"
     path.write_bytes(formats.proto().SerializeToString())
     app = app_of(
         broker, registry.url, "protobuf", protobuf_descriptor=str(path),
         protobuf_message="com.example.Fraud", protobuf_label_message="com.example.Outcome",
+        sets=0.8,
     )  # fmt: skip
     made = formats.fill(
         app, 300,
@@ -389,6 +393,8 @@ def test_protobuf_of_others_is_corrected_and_read_by_others(
         got = decode(record.value)
         given = made[int(got["id"])]
         assert got.pop("probs_raw") == given["model"]["probs"]
+        probs = got["model"]["probs"]
+        assert got.pop("set")[0] == app.given["classes"][probs.index(max(probs))]
         changed += got["model"]["probs"] != given["model"]["probs"]
         got["model"]["probs"] = given["model"]["probs"]
         assert got == given | {"id": str(given["id"]), "at": str(given["at"])}

@@ -74,6 +74,23 @@ def test_avro_and_lines_are_corrected_alike(codec: str) -> None:
     assert [one["blob"] for one in found] == [b" \n"] * 400
 
 
+def test_sets_are_those_of_lines(tmp_path: Path) -> None:
+    """Also of a state that has them, without the setting."""
+    given, state = records(300), tmp_path / "state.bin"
+    code, found, _ = run(container(given[:300]), sets=0.8, state=state)
+    assert code == 0
+    _, more, _ = run(container(given[300:]), state=state)
+    lines = b"".join(
+        json.dumps({k: v for k, v in one.items() if v is not None and k != "blob"}).encode() + b"\n"
+        for one in given
+    )
+    out = io.BytesIO()
+    assert pipe(CLASSES, stdin=io.BytesIO(lines), stdout=out, sets=0.8) == 0
+    want = [json.loads(line)["set"] for line in out.getvalue().splitlines()]
+    assert [one["set"] for one in found + more] == want
+    assert len({len(one) for one in want}) > 1
+
+
 def test_the_state_goes_on_in_the_next_file(tmp_path: Path) -> None:
     first, second = records(200), records(200, 1)
     code, whole, _ = run(container(first + second))

@@ -783,8 +783,6 @@ def test_sets_are_kept_across_runs_and_shares_that_are_none_refused(tmp_path):
     assert max(map(len, sets)) > min(map(len, sets))
     code, _, said = run(data, sets=1.0)
     assert (code, "sets: 1.0, expected" in said) == (2, True)
-    code, _, said = run(data, sets=0.8, format="avro")
-    assert (code, "sets: needs the format json" in said) == (2, True)
 
 
 @pytest.mark.fast

@@ -2,8 +2,8 @@
 
 Values are found by walking a record along its schema; nothing else is decoded. An answer has the
 same bytes with new numbers for the probabilities, followed by the added fields: the raw
-probabilities, and the reason of a label request. Both may be null and are by default, so readers of
-the input's schema can read answers and the other way round.
+probabilities, the reason of a label request, and the names in a set. Each may be null and is by
+default, so readers of the input's schema can read answers and the other way round.
 
 The probabilities are an array or map of float or double, an array of records of label and score, a
 record with a field for each class, or with two classes one number; they may be nullable, but not
@@ -27,7 +27,7 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.messages.codecs.codec import ASKED
+from stream_can.messages.codecs.codec import ASKED, SET
 from stream_can.messages.codecs.framing import Key, SchemaCodec, SchemaText, shown
 from stream_can.messages.codecs.walk import (
     Kind,
@@ -38,6 +38,7 @@ from stream_can.messages.codecs.walk import (
     read_numbers,
 )
 from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
+from stream_can.method.classes import json_name
 
 if TYPE_CHECKING:
     from stream_can.messages.codecs.codec import Prediction
@@ -359,7 +360,9 @@ def program_of(schema: SchemaText, places: Mapping[Path, int] | None = None) -> 
         raise AvroSchemaError(why[:500]) from None
 
 
-def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool) -> SchemaText:
+def output_schema(
+    schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool = False, sets: bool = False
+) -> SchemaText:
     """Schema of the answers to records of a schema.
 
     Parameters
@@ -370,8 +373,8 @@ def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: b
         Path of its probabilities.
     raw
         Field for the raw probabilities; empty: none.
-    asks
-        Whether answers carry label requests.
+    asks, sets
+        Whether answers carry label requests, and sets.
 
     Raises
     ------
@@ -397,6 +400,9 @@ def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: b
         added.append({"name": raw, "type": ["null", referred(types[0])], "default": None})
     if asks:
         added.append({"name": ASKED, "type": ["null", "string"], "default": None})
+    if sets:
+        names = {"type": "array", "items": "string"}
+        added.append({"name": SET, "type": ["null", names], "default": None})
     for field in added:
         if not _is_name(field["name"]):
             raise AvroSchemaError(f"raw: {field['name']!r} is no name of an Avro field")
@@ -602,6 +608,10 @@ class AvroCodec(SchemaCodec):
             if self._asks:
                 asked = prediction.asked
                 tail.append(b"\x00" if asked is None else b"\x02" + _text(asked))
+            if self._sets:
+                names = prediction.set
+                texts = None if names is None else [_text(json_name(one)) for one in names]
+                tail.append(b"\x00" if texts is None else b"\x02" + _block(texts))
             placed = _placed(found, prediction.form, row)
             head, begin = self._head(message.key), message.start
             out.append(b"".join((head, data[begin:start], placed, data[end:], *tail)))
@@ -655,6 +665,11 @@ def _text(text: str) -> bytes:
     return _long(len(data)) + data
 
 
+def _block(items: Sequence[bytes]) -> bytes:
+    """Encode an array or map."""
+    return (_long(len(items)) + b"".join(items) if items else b"") + b"\x00"
+
+
 def _entries(found: AvroFound) -> list[LabelScore]:
     """Labels and scores of a walked array of records."""
     data, at, _, type_ = found
@@ -704,7 +719,7 @@ def _placed(found: AvroFound, form: Form | None, row: NDArray[np.float64]) -> by
         put = struct.Struct("<f" if type_.width == 4 else "<d").pack
         answer: dict[str, float] = form.of(numbers)
         items = [_text(name) + put(number) for name, number in answer.items()]
-        return _long(len(items)) + b"".join(items) + b"\x00"
+        return _block(items)
     if isinstance(type_, NumberRecord):
         assert isinstance(form, Named)
         return type_.layout.pack(*[numbers[form.columns[name]] for name in type_.names])
@@ -721,6 +736,6 @@ def _placed(found: AvroFound, form: Form | None, row: NDArray[np.float64]) -> by
                 case _:
                     text = _long(int(name))
             entries.append(text + number if type_.label_first else number + text)
-        return _long(len(entries)) + b"".join(entries) + b"\x00"
+        return _block(entries)
     assert isinstance(type_, AvroScalar)
     return struct.pack("<f" if type_.kind == "float" else "<d", form.of(numbers))

@@ -79,8 +79,8 @@ class SchemaCodec(ABC):
         Path of the probabilities.
     raw
         Field for the raw probabilities; empty: none.
-    asks
-        Whether answers carry label requests.
+    asks, sets
+        Whether answers carry label requests, and sets.
     """
 
     dropped = frozenset({GUID_HEADER})
@@ -96,10 +96,11 @@ class SchemaCodec(ABC):
         raw: str = "probs_raw",
         *,
         asks: bool = False,
+        sets: bool = False,
     ) -> None:
         self.schemas: Any = schemas
-        self._raw, self._asks = raw, asks
-        self._added: Any = {"probs": probs.split("."), "raw": raw, "asks": asks}
+        self._raw, self._asks, self._sets = raw, asks, sets
+        self._added: Any = {"probs": probs.split("."), "raw": raw, "asks": asks, "sets": sets}
         self._heads: dict[Key | None, bytes] = {None: b""}
 
     def key(self, value: bytes, headers: Headers) -> Key | None:

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from stream_can.messages.codecs.codec import ASKED
+from stream_can.messages.codecs.codec import ASKED, SET
 from stream_can.messages.codecs.framing import Key, SchemaCodec, SchemaText
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.forms import BadMessage
@@ -65,6 +65,9 @@ class JsonSchemaCodec(SchemaCodec, JsonCodec):
         raw: str,
     ) -> list[bytes]:
         """The objects with their rows, each preceded by the number of its answer's schema."""
+        if not self._sets:  # the schema has no field for them
+            for prediction in predictions:
+                prediction.set = None
         written = super().write_all(predictions, rows, path, raw)
         return [
             self._head(prediction.message.key) + value
@@ -80,7 +83,9 @@ class JsonSchemaCodec(SchemaCodec, JsonCodec):
         return bytes(self.schemas.newest()[0] + super().write_label(values))
 
 
-def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool) -> SchemaText:
+def output_schema(
+    schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool = False, sets: bool = False
+) -> SchemaText:
     """JSON Schema of the answers to objects of a schema.
 
     The raw probabilities have the schema of the probabilities. Where that is not given, nothing is
@@ -96,8 +101,11 @@ def output_schema(schema: SchemaText, probs: Sequence[str], raw: str, *, asks: b
     own = _properties(document, inner)
     if raw and probs[-1] in own:
         own.setdefault(raw, copy.deepcopy(own[probs[-1]]))
-    if asks and (top := _properties(document, document)):
-        top.setdefault(ASKED, {"type": "string"})
+    if top := _properties(document, document):
+        if asks:
+            top.setdefault(ASKED, {"type": "string"})
+        if sets:
+            top.setdefault(SET, {"type": "array", "items": {"type": ["string", "number"]}})
     return schema._replace(text=json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 
 

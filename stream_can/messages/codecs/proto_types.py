@@ -12,7 +12,7 @@ from google.protobuf import (  # type: ignore[import-untyped]
 )
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from stream_can.messages.codecs.codec import ASKED
+from stream_can.messages.codecs.codec import ASKED, SET
 from stream_can.messages.codecs.proto_shapes import (
     F,
     NumberMap,
@@ -49,6 +49,7 @@ def output_types(
     raw: str,
     *,
     asks: bool,
+    sets: bool,
     first_field: int,
 ) -> Types:
     """Read a message type from a descriptor set and add the fields of answers.
@@ -63,10 +64,10 @@ def output_types(
         Path of the probabilities.
     raw
         Field for the raw probabilities; empty: none.
-    asks
-        Whether answers carry label requests.
+    asks, sets
+        Whether answers carry label requests, and sets.
     first_field
-        Number of the first added field; the second has the next one.
+        Number of the raw probabilities; label requests have the next one, sets that behind it.
 
     Raises
     ------
@@ -77,7 +78,7 @@ def output_types(
     files = _files(descriptor)
     name, indexes = _find(files, message)
     pool = _pool(files)
-    if raw or asks:
+    if raw or asks or sets:
         top = pool.FindMessageTypeByName(message)
         files[name] = file = _copy(files[name])
         added = _Added(file, _message_at(file, indexes), top, pool.FindAllExtensions(top))
@@ -89,6 +90,8 @@ def output_types(
             added.raw(raw, first_field, like, place.shape)
         if asks:
             added.text(ASKED, first_field + 1)
+        if sets:
+            added.texts(SET, first_field + 2)
         pool = _pool(files)
     make = message_factory.GetMessageClass(pool.FindMessageTypeByName(message))
     return Types(make, pool, files[name], indexes)
@@ -203,6 +206,10 @@ class _Added:
         """Add a string."""
         self._optional(name, number, F.TYPE_STRING)
 
+    def texts(self, name: str, number: int) -> None:
+        """Add repeated strings."""
+        self._field(name, number, F.TYPE_STRING).label = F.LABEL_REPEATED
+
     def raw(self, name: str, number: int, like: Any, shape: Shape) -> None:
         """Add a field with the type of another."""
         if not (name.isidentifier() and name.isascii()):
@@ -277,7 +284,7 @@ class _Added:
         if what is not None:
             raise ValueError(
                 f"message {self._top.full_name}: number {number} of an added field is taken by"
-                f" {what}; set protobuf_first_field to the first of two that are free"
+                f" {what}; set protobuf_first_field to the first of three that are free"
             )
         if not 1 <= number <= LARGEST_NUMBER or number in RESERVED:
             raise ValueError(
@@ -298,7 +305,7 @@ class _Added:
 
 
 def _way(name: str) -> str:
-    return "" if name in (ASKED, f"_{ASKED}") else "; give raw another name"
+    return "" if name in (ASKED, f"_{ASKED}", SET) else "; give raw another name"
 
 
 def _in_json(name: str) -> str:

@@ -1,8 +1,9 @@
 """Protobuf messages of one type of a descriptor set.
 
 An answer is the same message with new numbers for the probabilities, and the added fields: the raw
-probabilities, and the reason of a label request. Both are optional, so readers of the input's type
-can read answers and the other way round. Fields unknown to the descriptor set are kept.
+probabilities, the reason of a label request, and the names in a set. All are optional, so readers
+of the input's type can read answers and the other way round. Fields unknown to the descriptor set
+are kept.
 
 The probabilities are repeated double or float, a map from string to double or float, a message with
 such a field for each class, repeated messages of label and score, or with two classes one number.
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.errors import UnknownClass
-from stream_can.messages.codecs.codec import ASKED
+from stream_can.messages.codecs.codec import ASKED, SET
 from stream_can.messages.codecs.framing import (
     GUID,
     GUID_HEADER,
@@ -104,7 +105,7 @@ class ProtobufCodec(SchemaCodec):
         A FileDescriptorSet, as ``protoc --include_imports -o`` writes it, or its path.
     message
         Full name of the message type.
-    probs, raw, asks
+    probs, raw, asks, sets
         As for `SchemaCodec`.
     first_field
         Number of the first added field.
@@ -286,6 +287,9 @@ class ProtobufCodec(SchemaCodec):
                 opened.message.ClearField(ASKED)
                 if prediction.asked is not None:
                     setattr(opened.message, ASKED, prediction.asked)
+            if self._sets:
+                opened.message.ClearField(SET)
+                getattr(opened.message, SET).extend(map(json_name, prediction.set or ()))
             written = opened.message.SerializeToString(deterministic=True)
             out.append(self._head(opened.key) + written)
         return out
