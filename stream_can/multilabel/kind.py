@@ -12,6 +12,7 @@ __all__ = ["KIND", "MultiLabelKind"]
 
 SETTINGS = frozenset({"half_life", "train_counts", "train_rows"})
 """Arguments of the corrector besides ``classes``."""
+FORMATS = frozenset({"format avro", "format json-schema", "format protobuf"})
 
 
 class MultiLabelKind:
@@ -21,10 +22,10 @@ class MultiLabelKind:
     described = "rows of several labels"
     snapshot_field = "multilabel"
     has: Mapping[str, frozenset[str]] = {
-        "pipe": SETTINGS | {"classes", "model", "version"},
+        "pipe": SETTINGS | {"classes", "format avro", "model", "version"},
         "replay": SETTINGS | {"classes", "model", "output", "version"},
         "server": SETTINGS | {"classes"},
-        "topics": SETTINGS | {"classes"},
+        "topics": SETTINGS | FORMATS | {"classes"},
     }
     fields: Mapping[str, str] = {"probs": "scores", "raw": "scores_raw", "label": "labels"}
     declares_classes = True

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stream_can.app.application import ApplicationSettings
 from stream_can.app.start import Start
-from stream_can.messages.messages import JSON, Formats, messages_of
+from stream_can.messages.messages import Formats, messages_of
 from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.snapshot import match
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 def start(settings: ApplicationSettings, formats: Formats) -> MultiLabelStart:
     """See :func:`stream_can.app.start.start_of`."""
-    return MultiLabelStart(settings)
+    return MultiLabelStart(settings, formats)
 
 
 class MultiLabelStart(Start):
@@ -32,16 +32,18 @@ class MultiLabelStart(Start):
     ----------
     settings
         The settings; they name the labels.
+    formats
+        The parsers of messages.
     """
 
-    def __init__(self, settings: ApplicationSettings) -> None:
+    def __init__(self, settings: ApplicationSettings, formats: Formats) -> None:
         self._options = settings.corrector
         corrector = MultiLabelCorrector(
             settings.classes or (), train_counts=settings.train_counts,
             train_rows=settings.train_rows, **self._options,
         )  # fmt: skip
         self.snapshot = corrector.to_bytes()
-        self.classes, self.segments, self.formats = corrector.labels, (), JSON
+        self.classes, self.segments, self.formats = corrector.labels, (), formats
         self.settings = {"half_life": corrector.half_life}
         self._given, self._models = settings, {}
         self._counted = settings.train_counts is not None

@@ -17,7 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from tests.kafka.judge import Label
-from tests.kafka.streams import STAMP, App, prediction
+from tests.kafka.streams import STAMP, App
 from tests.kafka.topics import produce
 
 Write = Callable[[Any], bytes]
@@ -59,6 +59,14 @@ JSON_LABEL: dict[str, Any] = {
     "properties": {"id": {"type": "integer"}, "label": {"type": "string"}},
 }  # fmt: skip
 
+LABELS: dict[str, Any] = LABEL | {"fields": [
+    LABEL["fields"][0],
+    {"name": "labels", "type": ["null", {"type": "array", "items": "string"}], "default": None},
+]}  # fmt: skip
+JSON_LABELS: dict[str, Any] = JSON_LABEL | {"properties": {
+    "id": {"type": "integer"}, "labels": {"type": "array", "items": {"type": "string"}}
+}}  # fmt: skip
+
 
 def proto(*, answered: bool = False) -> Any:
     """The types of predictions and labels, in two files; with what is added to answers."""
@@ -87,6 +95,7 @@ def proto(*, answered: bool = False) -> Any:
     )  # fmt: skip
     one.field[2].type_name = ".com.example.Model"
     add(fraud, "Outcome", ("id", 1, kind.TYPE_INT64, False), ("label", 2, kind.TYPE_STRING, False))
+    add(fraud, "Labels", ("id", 1, kind.TYPE_INT64, False), ("labels", 2, kind.TYPE_STRING, True))
     return descriptor_pb2.FileDescriptorSet(file=[model, fraud])
 
 
@@ -158,8 +167,8 @@ def deserializer(kind: str, url: str, topic: str) -> Callable[[bytes], Any]:
 
 
 def fraud(number: int, message: dict[str, Any], stamp: int) -> dict[str, Any]:
-    """A prediction of `streams` as a record of Fraud."""
-    model = {"name": "forest", "probs": message["probs"]}
+    """A prediction of `streams` as a record of Fraud; scores of labels are its probabilities."""
+    model = {"name": "forest", "probs": message.get("probs", message.get("scores"))}
     return {"id": number, "note": message["note"], "model": model, "at": stamp}
 
 
@@ -170,11 +179,12 @@ def fill(
     rng = random.Random(seed)
     predictions, labels, made = [], [], {}
     for i in range(n):
-        key, text, truth = prediction(rng, i)
+        key, text, truth = app.predict(rng, i)
         partition, stamp = i % app.partitions, STAMP + seed * 1_000_000 + i
         number = 1_000_000 * seed + i
         made[number] = fraud(number, json.loads(text), stamp)
-        value, label = write(made[number]), write_label({"id": number, "label": truth})
+        name = "label" if isinstance(truth, str) else "labels"
+        value, label = write(made[number]), write_label({"id": number, name: truth})
         predictions.append((app.given["input"], partition, key, value, [("h", b"1")], stamp))
         labels.append((app.given["labels"], partition, key, label, [], stamp + delay))
     produce(app.servers, predictions, labels)
@@ -189,6 +199,9 @@ def reading(app: App, kind: str) -> dict[str, Any]:
     def read_label(record: Any) -> Label | None:
         says = labels(record.value)
         id = str(says["id"]).encode()
+        if "labels" in says:
+            has = {name: name in says["labels"] for name in s["classes"]}
+            return Label(id, has, None, None, record.timestamp / 1000)
         known = says["label"] in s["classes"]
         return Label(id, says["label"], None, None, record.timestamp / 1000) if known else None
 

@@ -27,7 +27,16 @@ from stream_can.kafka.schemas import RegistryAway
 from tests.kafka import formats
 from tests.kafka.broker.broker import Served, free_ports
 from tests.kafka.broker.registry import Apicurio, set_rule
-from tests.kafka.formats import AT, FRAUD, JSON_FRAUD, JSON_LABEL, LABEL, serializer
+from tests.kafka.formats import (
+    AT,
+    FRAUD,
+    JSON_FRAUD,
+    JSON_LABEL,
+    JSON_LABELS,
+    LABEL,
+    LABELS,
+    serializer,
+)  # fmt: skip
 from tests.kafka.streams import (
     COMMAND,
     STAMP,
@@ -103,6 +112,48 @@ def test_what_others_write_is_corrected_and_read_by_others(
         assert got == given
     assert changed > 500
     assert dict(record.headers)["h"] == b"1"
+
+
+@pytest.mark.parametrize("kind", ["avro", "json-schema", "protobuf"])
+def test_rows_of_several_labels(
+    broker: Served, registry: Served, tmp_path: Path, kind: str
+) -> None:
+    """Written by Confluent's serializers, and read by its deserializers."""
+    url, given = registry.url, {"rows": "multilabel"}
+    if kind == "protobuf":
+        path = tmp_path / "fraud.desc"
+        path.write_bytes(formats.proto().SerializeToString())
+        given |= {
+            "protobuf_descriptor": str(path), "protobuf_message": "com.example.Fraud",
+            "protobuf_label_message": "com.example.Labels",
+        }  # fmt: skip
+    app = app_of(broker, url, kind, **given)
+    topics = app.given["input"], app.given["labels"]
+    if kind == "protobuf":
+        writers = [
+            formats.proto_serializer(url, topic, name)
+            for topic, name in zip(topics, ("Fraud", "Labels"), strict=True)
+        ]
+        decode = formats.proto_deserializer(app.given["output"])
+    else:
+        schemas = (FRAUD, LABELS) if kind == "avro" else (JSON_FRAUD, JSON_LABELS)
+        pairs = zip(topics, schemas, strict=True)
+        writers = [serializer(kind, url, topic, schema) for topic, schema in pairs]
+        decode = formats.deserializer(kind, url, app.given["output"])
+    made = formats.fill(app, 300, *writers)
+    run_once(app, learned=300)
+    if kind != "protobuf":  # of which the judge knows no names
+        assert app.verify(**formats.reading(app, kind)) == 300
+    assert letters(app) == []
+    outputs, changed, sizes = [r for p in range(2) for r in app.outputs(p)], 0, set()
+    for record in outputs:
+        got = decode(record.value)
+        scores, was = got["model"]["probs"], made[int(got["id"])]["model"]["probs"]
+        changed += scores != was
+        by_name = dict(zip(app.given["classes"], scores, strict=True))
+        assert got["set"] == sorted(got["set"], key=by_name.__getitem__, reverse=True)
+        sizes.add(len(got["set"]))
+    assert (len(outputs), changed > 200, len(sizes) > 2) == (300, True, True)
 
 
 def test_the_output_s_schema_stays_backward_compatible(broker: Served, registry: Served) -> None:

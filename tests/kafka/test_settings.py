@@ -72,11 +72,6 @@ def test_everything_without_a_file() -> None:
             {},
             "rows: rows of very many classes are not played in topics; expected dense, multilabel",
         ),
-        (
-            {"rows": "multilabel", "format": "avro", "avro_schema": "x"},
-            {},
-            "format avro: not of rows of several labels",
-        ),
         ({}, {"STREAM_CAN_ROWS": "multilabel", "STREAM_CAN_SETS": "0.9"}, "sets: not of"),
         ({}, {"STREAM_CAN_OUTPT": "x"}, "STREAM_CAN_OUTPT: unknown setting 'outpt'.*mean output"),
         ({"client": {"sesion_timeout": 1}}, {}, "client: unknown setting.*mean session_timeout_ms"),

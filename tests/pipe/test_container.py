@@ -91,6 +91,42 @@ def test_sets_are_those_of_lines(tmp_path: Path) -> None:
     assert len({len(one) for one in want}) > 1
 
 
+@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("by_name", [False, True])
+def test_rows_of_several_labels_are_those_of_lines(by_name: bool, labelled: bool) -> None:
+    rng = np.random.default_rng(0)
+    type_: dict[str, Any] = {"type": "array", "items": "string"}
+    if by_name:
+        type_ = {"type": "map", "values": "boolean"}
+    scores = {"type": "array", "items": "double"}
+    schema = {"type": "record", "name": "Seen", "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "scores", "type": ["null", scores], "default": None},
+        {"name": "labels", "type": ["null", type_], "default": None},
+    ]}  # fmt: skip
+    given: list[dict[str, Any]] = []
+    for i, row in enumerate(rng.beta(0.4, 0.6, (300, 3)).tolist()):
+        has = {name: bool(rng.random() < p * 0.5) for name, p in zip(CLASSES, row, strict=True)}
+        labels: Any = has if by_name else [name for name in CLASSES if has[name]]
+        given.append({"id": i, "scores": row, "labels": labels if labelled else None})
+        if not labelled:
+            given.append({"id": i, "scores": None, "labels": labels})
+    code, found, _ = run(container(given, schema), rows="multilabel", labelled=labelled)
+    assert code == 0
+    lines = b"".join(
+        json.dumps({k: v for k, v in one.items() if v is not None}).encode() + b"\n"
+        for one in given
+    )
+    out, options = io.BytesIO(), {"rows": "multilabel", "labelled": labelled}
+    assert pipe(CLASSES, stdin=io.BytesIO(lines), stdout=out, **options) == 0
+    want = [json.loads(line) for line in out.getvalue().splitlines()]
+    names = ("id", "scores", "scores_raw", "set")
+    assert [{n: one[n] for n in names} for one in found] == [
+        {n: one[n] for n in names} for one in want
+    ]
+    assert {len(one["set"]) for one in found} >= {0, 1, 2}
+
+
 def test_the_state_goes_on_in_the_next_file(tmp_path: Path) -> None:
     first, second = records(200), records(200, 1)
     code, whole, _ = run(container(first + second))

@@ -7,7 +7,7 @@ default, so readers of the input's schema can read answers and the other way rou
 
 The probabilities are an array or map of float or double, an array of records of label and score, a
 record with a field for each class, or with two classes one number; they may be nullable, but not
-null.
+null. Several labels are an array of strings, enums or integers, or a map of booleans.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import json
 import re
 import struct
 from array import array
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import fastavro
 import msgspec
@@ -58,6 +58,7 @@ NAMES = ("record", "error", "enum", "fixed")
 """Types with names of their own."""
 
 Path = tuple[str, ...]
+Item = TypeVar("Item")
 
 
 class AvroSchemaError(BadMessage):
@@ -94,6 +95,9 @@ class AvroScalar(msgspec.Struct, frozen=True):
         return data[start + 1 : end].decode(errors="backslashreplace")
 
 
+STRING = AvroScalar("string")
+
+
 class AvroNumbers(msgspec.Struct, frozen=True):
     """An array of floats or doubles."""
 
@@ -125,6 +129,13 @@ class AvroOther(msgspec.Struct, frozen=True):
     """Any other type."""
 
     what: str
+
+
+class AvroLabels(AvroOther, frozen=True):
+    """An array of labels, or a map of booleans by label."""
+
+    label: AvroScalar
+    is_map: bool
 
 
 Type = AvroScalar | AvroNumbers | AvroNumberMap | NumberRecord | AvroEntries | AvroOther
@@ -262,13 +273,19 @@ class Program:
             return AvroScalar("fixed")
         if kind == "map":
             width = WIDTHS.get(kind_of(definition["values"]))
-            values = named_kind(definition["values"])
-            return AvroOther(f"a map of {values}") if width is None else AvroNumberMap(width)
+            if width is not None:
+                return AvroNumberMap(width)
+            what = f"a map of {named_kind(definition['values'])}"
+            is_labels = kind_of(definition["values"]) == "boolean"
+            return AvroLabels(what, STRING, True) if is_labels else AvroOther(what)
         if kind == "array":
             items = definition["items"]
             if (width := WIDTHS.get(kind_of(items))) is not None:
                 return AvroNumbers(width)
-            return self._entries(items) or AvroOther(f"an array of {named_kind(items)}")
+            what, label = f"an array of {named_kind(items)}", self._label(items)
+            if label is not None:
+                return AvroLabels(what, label, False)
+            return self._entries(items) or AvroOther(what)
         fields = definition["fields"]
         kinds = [kind_of(field["type"]) for field in fields]
         if fields and all(one in WIDTHS for one in kinds):
@@ -282,14 +299,18 @@ class Program:
             return None
         definition = self._definition(items)
         fields = {field["name"]: field["type"] for field in definition.get("fields", ())}
-        if fields.keys() != {"label", "score"} or isinstance(fields["label"], list):
+        if fields.keys() != {"label", "score"}:
             return None
-        label, width = self._type(fields["label"]), WIDTHS.get(kind_of(fields["score"]))
-        known = isinstance(label, AvroScalar) and label.kind in ("string", "enum", "int", "long")
-        if width is None or not known:
+        label, width = self._label(fields["label"]), WIDTHS.get(kind_of(fields["score"]))
+        if width is None or label is None:
             return None
-        assert isinstance(label, AvroScalar)
         return AvroEntries(label, width, next(iter(fields)) == "label")
+
+    def _label(self, schema: Any) -> AvroScalar | None:
+        """A type that names a class; None for another."""
+        label = None if isinstance(schema, list) else self._type(schema)
+        known = isinstance(label, AvroScalar) and label.kind in ("string", "enum", "int", "long")
+        return label if known else None  # type: ignore[return-value]
 
     def fitted(self, schema: Any, values: Any) -> Any:
         """Select values for which a type has fields; ids become bytes where required."""
@@ -300,6 +321,11 @@ class Program:
                 return values.encode()
             if isinstance(values, str) and kind in ("int", "long"):
                 return int(values)
+            if isinstance(values, list) and kind == "array":
+                items = self._definition(branch)["items"]
+                return [self.fitted(items, one) for one in values]
+            if isinstance(values, dict) and kind == "map":
+                return values
             if isinstance(values, dict) and kind not in SCALARS:
                 definition = self._definition(branch)
                 fields = {f["name"]: f["type"] for f in definition.get("fields", ())}
@@ -510,13 +536,16 @@ class AvroCodec(SchemaCodec):
         return AvroFound(message.data, start, end, message.program.types[type_])
 
     def find(self, message: AvroOpened, path: Sequence[str]) -> Raw | None:
-        """JSON text of the value at a path; empty for an array, map or record."""
+        """JSON text of the value at a path; empty for a record, and for an array or map of other
+        things than labels."""
         found = self._found(message, path)
         if found is None:
             return None
         data, start, end, type_ = found
         if isinstance(type_, AvroScalar):
             return Raw(_write(type_.value(data, start, end)))
+        if isinstance(type_, AvroLabels):
+            return Raw(_write(_labels(found)))
         is_array = isinstance(type_, AvroNumbers | AvroEntries) or "array" in getattr(
             type_, "what", ""
         )
@@ -672,28 +701,53 @@ def _block(items: Sequence[bytes]) -> bytes:
 
 def _entries(found: AvroFound) -> list[LabelScore]:
     """Labels and scores of a walked array of records."""
-    data, at, _, type_ = found
+    data, start, _, type_ = found
     assert isinstance(type_, AvroEntries)
-    entries: list[LabelScore] = []
-    score, label = "<f" if type_.width == 4 else "<d", type_.label
+    score = struct.Struct("<f" if type_.width == 4 else "<d")
+
+    def read(at: int) -> tuple[LabelScore, int]:
+        name, behind = _name(type_.label, data, at if type_.label_first else at + score.size)
+        (number,) = score.unpack_from(data, behind if type_.label_first else at)
+        return LabelScore(name, number), behind + score.size * type_.label_first
+
+    return _items(data, start, read)
+
+
+def _labels(found: AvroFound) -> Any:
+    """Names in a walked array, or booleans by name of a walked map."""
+    data, start, _, type_ = found
+    assert isinstance(type_, AvroLabels)
+
+    def read(at: int) -> tuple[tuple[Any, bool], int]:
+        name, behind = _name(type_.label, data, at)
+        return (name, data[behind] == 1), behind + 1
+
+    if type_.is_map:
+        return dict(_items(data, start, read))
+    return _items(data, start, lambda at: _name(type_.label, data, at))
+
+
+def _items(data: bytes, at: int, read: Callable[[int], tuple[Item, int]]) -> list[Item]:
+    """Items of a walked array or map; ``read`` returns the one at a position, and where it ends."""
+    items: list[Item] = []
     while True:
         behind = _behind(data, at)
         count, at = _varint(data, at, behind), behind
         if count == 0:
-            return entries
+            return items
         if count < 0:
             at, count = _behind(data, at), -count
         for _ in range(count):
-            first = at
-            at += 0 if type_.label_first else type_.width
-            behind = _behind(data, at)
-            if label.kind == "string":
-                behind += _varint(data, at, behind)
-            name = label.value(data, at, behind)
-            at = behind if type_.label_first else first
-            number = struct.unpack_from(score, data, at)[0]
-            at = at + type_.width if type_.label_first else behind
-            entries.append(LabelScore(name, number))
+            item, at = read(at)
+            items.append(item)
+
+
+def _name(label: AvroScalar, data: bytes, at: int) -> tuple[Any, int]:
+    """A label, and where it ends."""
+    behind = _behind(data, at)
+    if label.kind == "string":
+        behind += _varint(data, at, behind)
+    return label.value(data, at, behind), behind
 
 
 def _behind(data: bytes, at: int) -> int:

@@ -21,6 +21,7 @@ INTEGERS = {
     F.TYPE_INT32, F.TYPE_INT64, F.TYPE_UINT32, F.TYPE_UINT64, F.TYPE_SINT32, F.TYPE_SINT64,
     F.TYPE_FIXED32, F.TYPE_FIXED64, F.TYPE_SFIXED32, F.TYPE_SFIXED64,
 }  # fmt: skip
+LABELS = INTEGERS | {F.TYPE_STRING, F.TYPE_ENUM}
 MESSAGES = {F.TYPE_MESSAGE, F.TYPE_GROUP}
 
 Names = tuple[str, ...]
@@ -81,6 +82,8 @@ class Other(NamedTuple):
 
     what: str
     repeated: bool
+    label: Scalar | None = None
+    """Type of labels, of repeated ones, or of a map of booleans by them."""
 
 
 Shape = Scalar | Numbers | NumberMap | NumberMessage | Entries | Other
@@ -122,18 +125,23 @@ def _shape(field: Any) -> Shape:
     if inner is None:
         if not repeated:
             return _scalar(field)
-        return Numbers() if field.type in FLOATS else Other(f"repeated {_called(field)}", True)
+        label = _scalar(field) if field.type in LABELS else None
+        if field.type in FLOATS:
+            return Numbers()
+        return Other(f"repeated {_called(field)}", True, label)
     fields = inner.fields_by_name
     if inner.GetOptions().map_entry:
         key, value = fields["key"], fields["value"]
         if key.type == F.TYPE_STRING and value.type in FLOATS:
             return NumberMap()
-        return Other(f"a map from {_called(key)} to {_called(value)}", False)
+        has = key.type == F.TYPE_STRING and value.type == F.TYPE_BOOL
+        what = f"a map from {_called(key)} to {_called(value)}"
+        return Other(what, False, _scalar(key) if has else None)
     if repeated:
         plain = set(fields.keys()) == {"label", "score"} and all(map(_is_plain, inner.fields))
         if plain and fields["score"].type in FLOATS:
             label = _scalar(fields["label"])
-            if label.type in INTEGERS | {F.TYPE_STRING, F.TYPE_ENUM}:
+            if label.type in LABELS:
                 return Entries(label, message_factory.GetMessageClass(inner), {})
         return Other(f"repeated {inner.full_name}", True)
     if fields and all(_is_plain(one) and one.type in FLOATS for one in inner.fields):

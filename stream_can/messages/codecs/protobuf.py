@@ -7,8 +7,11 @@ are kept.
 
 The probabilities are repeated double or float, a map from string to double or float, a message with
 such a field for each class, repeated messages of label and score, or with two classes one number.
+Several labels are repeated strings, enums or integers, or a map from string to bool.
+
 In fields without presence, the number 0, an enum's first symbol and false are values, because they
-cannot be told from absence; empty strings and messages count as absent.
+cannot be told from absence, and so are no repeated labels; empty strings and messages count as
+absent.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from stream_can.messages.codecs.proto_shapes import (
     NumberMap,
     NumberMessage,
     Numbers,
+    Other,
     Place,
     Scalar,
     place_at,
@@ -208,19 +212,26 @@ class ProtobufCodec(SchemaCodec):
         if place.presence and not holder.HasField(place.name):
             return None
         value = getattr(holder, place.name)
+        shape = place.shape
         is_value = (
-            place.presence or value or (isinstance(place.shape, Scalar) and value not in EMPTY)
+            place.presence
+            or value
+            or (isinstance(shape, Scalar) and value not in EMPTY)
+            or (isinstance(shape, Other) and shape.label is not None and shape.repeated)
         )
         return Found(holder, place, value) if is_value else None
 
     def find(self, message: Opened, path: Sequence[str]) -> Raw | None:
-        """JSON text of the value at a path; empty for a repeated field or message."""
+        """JSON text of the value at a path; empty for a message, and for a repeated field or map of
+        other things than labels."""
         found = self._found(message, path)
         if found is None:
             return None
         shape = found.place.shape
         if isinstance(shape, Scalar):
             return Raw(_write(shape.value(found.value)))
+        if isinstance(shape, Other) and shape.label is not None:
+            return Raw(_write(_given(found)))
         is_array = isinstance(shape, Numbers | Entries) or getattr(shape, "repeated", False)
         return Raw(b"[]" if is_array else b"{}")
 
@@ -322,10 +333,12 @@ class ProtobufCodec(SchemaCodec):
 
 
 def _given(found: Found) -> Any:
-    """Decode probabilities that are not repeated numbers, for the forms."""
+    """Decode probabilities that are not repeated numbers, for the forms, and labels."""
     value = found.value
     match shape := found.place.shape:
-        case NumberMap():
+        case Other(repeated=True, label=Scalar() as label):
+            return [label.value(one) for one in value]
+        case NumberMap() | Other(repeated=False, label=Scalar()):
             try:
                 return dict(value)
             except UnicodeDecodeError as error:  # strings in proto2 may be invalid UTF-8
@@ -376,18 +389,23 @@ def _fill(message: Any, values: Mapping[str, Any]) -> None:
                 for one in value:
                     _fill(target.add(), one)
             else:
-                target.extend(value)
+                target.extend([_as(field, one) for one in value])
         elif inner is not None:
             getattr(message, name).SetInParent()
             _fill(getattr(message, name), value)
-        elif isinstance(value, str) and field.type == F.TYPE_BYTES:
-            setattr(message, name, value.encode())
-        elif isinstance(value, str) and field.type in INTEGERS:
-            setattr(message, name, int(value))
-        elif not isinstance(value, str) and field.type == F.TYPE_STRING:
-            setattr(message, name, json_name(value))
         else:
-            setattr(message, name, value)
+            setattr(message, name, _as(field, value))
+
+
+def _as(field: Any, value: Any) -> Any:
+    """An id or label of another type as that of a field."""
+    if isinstance(value, str) and field.type == F.TYPE_BYTES:
+        return value.encode()
+    if isinstance(value, str) and field.type in INTEGERS:
+        return int(value)
+    if not isinstance(value, str) and field.type == F.TYPE_STRING:
+        return json_name(value)
+    return value
 
 
 def _written(indexes: tuple[int, ...]) -> bytes:
