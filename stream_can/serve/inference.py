@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from stream_can.errors import StreamCANError
+from stream_can.messages.codecs.codec import SET
 from stream_can.messages.counting import elements
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LONGEST
@@ -69,8 +70,8 @@ class OutputTensor(msgspec.Struct):
 
     name: str
     shape: list[int]
-    datatype: Literal["FP64", "FP32"]
-    data: list[float]
+    datatype: Literal["FP64", "FP32", "BYTES"]
+    data: list[Any]
 
 
 class InferenceAnswer(msgspec.Struct, omit_defaults=True):
@@ -135,8 +136,13 @@ class Inference:
             raise BadRequest(f"inputs: expected one tensor of probabilities, found {names}")
         (probs,) = rows
         self._name, self._path = probs.name, settings.fields.probs.split(".")
-        if asked.outputs is not None and [one.name for one in asked.outputs] != [probs.name]:
-            raise BadRequest(f"outputs: there is one, {probs.name!r}")
+        outputs = [probs.name, *([SET] if settings.has_sets else [])]
+        if outputs.count(SET) > 1:
+            raise BadRequest(f"inputs.{SET}: an output has this name; give the tensor another one")
+        self._wanted = outputs if asked.outputs is None else [one.name for one in asked.outputs]
+        if sorted({*self._wanted} & {*outputs}) != sorted(self._wanted) or not self._wanted:
+            raise BadRequest(f"outputs: expected {' or '.join(map(repr, outputs))}, each once")
+        self._sets = settings.has_sets and SET in self._wanted
         self._type: Any = probs.datatype
         P = self._matrix(probs)
         self.shape = P.shape
@@ -194,15 +200,22 @@ class Inference:
         return data.reshape(shape)
 
     def answer(self, outputs: Sequence[bytes]) -> bytes:
-        """Build the response from the corrected messages."""
+        """Build the response from the corrected messages: their rows, and of each the set as a JSON
+        text."""
         data: list[float] = []
+        sets: list[str] = []
         for one in outputs:
-            value = msgspec.json.decode(one)
+            value = message = msgspec.json.decode(one)
+            if self._sets:
+                sets.append(_write(message.get(SET)).decode())
             for name in self._path:
                 value = value[name]
             data += value
-        out = OutputTensor(self._name, list(self.shape), self._type, data)
-        return _write(InferenceAnswer(self._model, [out], self._version or None, self._id))
+        made = {self._name: OutputTensor(self._name, list(self.shape), self._type, data)}
+        if self._sets:
+            made[SET] = OutputTensor(SET, [len(sets)], "BYTES", sets)
+        tensors = [made[name] for name in self._wanted]
+        return _write(InferenceAnswer(self._model, tensors, self._version or None, self._id))
 
 
 def _require(tensor: Tensor, most: int) -> None:
@@ -237,11 +250,12 @@ def metadata(settings: ServeSettings, model: str, version: str | None, m: int) -
     probs = {"name": settings.fields.probs, "datatype": "FP64", "shape": [-1, size]}
     ids = {"name": IDS, "datatype": "BYTES", "shape": [-1]}
     columns = [{"name": c, "datatype": "BYTES", "shape": [-1]} for c in settings.segments or ()]
+    sets = [{"name": SET, "datatype": "BYTES", "shape": [-1]}] if settings.has_sets else []
     said: dict[str, Any] = {
         "name": model,
         "versions": [] if version is None else [version],
         "platform": "stream_can",
         "inputs": [probs, ids, *columns],
-        "outputs": [probs],
+        "outputs": [probs, *sets],
     }
     return _write(said)

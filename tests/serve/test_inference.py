@@ -46,6 +46,32 @@ def test_tensors(tmp_path):
         assert server.post(PATH, json.dumps(one))[0] == 200
 
 
+def test_prediction_sets_are_texts(tmp_path):
+    """A JSON text a row; a client that wants one of the outputs names it."""
+    settings = {"sets": 0.8, "model": "m", "models": {"other": {"classes": ["x", "y"]}}}
+    (tmp_path / "same").mkdir()
+    with Server(tmp_path / "same", **settings) as server:
+        rows = server.correct(*({"m": "one", "probs": row} for row in P))
+    with Server(tmp_path, **settings) as server:
+        path = "/v2/models/one/infer"
+        answer = server.client.post(path, content=json.dumps({"inputs": [tensor()]})).json()
+        probs, sets = answer["outputs"]
+        assert probs["data"] == np.ravel([one["probs"] for one in rows]).tolist()
+        assert (sets["name"], sets["datatype"], sets["shape"]) == ("set", "BYTES", [2])
+        assert [json.loads(text) for text in sets["data"]] == [one["set"] for one in rows]
+        for names in (["probs"], ["set"], ["set", "probs"]):
+            body = {"inputs": [tensor()], "outputs": [{"name": name} for name in names]}
+            code, said = server.post(path, json.dumps(body))
+            assert (code, [one["name"] for one in said["outputs"]]) == (200, names)
+        body = {"inputs": [tensor("set")]}
+        assert "inputs.set: an output has" in server.post(path, json.dumps(body))[1]["error"]
+        body = {"inputs": [tensor(data=[[0.9, 0.1]], shape=[1, 2])]}  # other classes
+        said = server.post("/v2/models/other/infer", json.dumps(body))[1]
+        assert json.loads(said["outputs"][1]["data"][0])[0] == "x"
+        about = server.client.get("/v2/models/one").json()
+        assert about["outputs"][1] == {"name": "set", "datatype": "BYTES", "shape": [-1]}
+
+
 def test_ids_join_labels(tmp_path):
     with Server(tmp_path) as server:
         server.post(PATH, json.dumps({"id": "a", "inputs": [tensor()]}))
@@ -139,7 +165,10 @@ def test_what_is_refused(tmp_path):
             ({"inputs": [tensor(data=[None] * 6)]}, 400, "inputs.probs.data"),
             ({"inputs": [tensor(data=[0.1] * 8, shape=[2, 4])]}, 422, "message 1: probs"),
             ({"inputs": [tensor(data=[-1, 1, 1] * 2)]}, 422, "message 1: probs"),
-            (good | {"outputs": [{"name": "other"}]}, 400, "outputs: there is one, 'probs'"),
+            (good | {"outputs": [{"name": "other"}]}, 400, "outputs: expected 'probs'"),
+            (good | {"outputs": [{"name": "set"}]}, 400, "outputs: expected 'probs', each once"),
+            (good | {"outputs": [{"name": "probs"}] * 2}, 400, "outputs: expected 'probs', each"),
+            (good | {"outputs": []}, 400, "outputs: expected 'probs'"),
             ({"inputs": [tensor(), tensor("ids", [1, 2], "INT64", [2])]}, 400, "inputs.ids"),
             ({"inputs": [tensor(), tensor("ids", [1, 2], "BYTES", [2])]}, 400, "inputs.ids.data"),
             ({"inputs": [tensor(), tensor("ids", ["a"], "BYTES", [1])]}, 400, "BYTES [2]"),

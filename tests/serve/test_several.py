@@ -81,6 +81,7 @@ def test_a_tensor_of_scores_is_corrected(tmp_path):
         status, answer = server.post("/v2/models/stream_can/infer", json.dumps(body))
         assert (status, answer["outputs"][0]["shape"]) == (200, [2, 3])
         _, model = server.post("/correct", json.dumps({"scores": [0.4, 0.2, 0.9]}))
+        assert [json.loads(text)[0] for text in answer["outputs"][1]["data"]] == ["spam"] * 2
         assert answer["outputs"][0]["data"][:3] == pytest.approx(model["scores"])
 
 
