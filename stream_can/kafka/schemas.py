@@ -147,7 +147,9 @@ def _codec(
         ) from None
     except ValueError as error:
         raise SettingsError(str(error)) from None
-    return JsonCodec()
+    plain = JsonCodec()
+    plain.sets = s.has_sets
+    return plain
 
 
 def check(settings: Settings, formats: Formats) -> None:

@@ -159,8 +159,6 @@ class Messages:
         self._row: Any = self.predictions.row
         self.slack = 24 * self._m + self._forms.names_size
         """Upper bound of an output's bytes beyond twice those of its input."""
-        self.set_size = self._forms.names_size
-        """Upper bound of a prediction set's bytes."""
         self._index = ClassIndex(self.classes, "json")
         self.probs_path, raw = self.fields.probs.split("."), self.fields.raw
         self.raw_path = self.predictions.raw_path(self.probs_path, raw) if raw else None
@@ -334,8 +332,9 @@ class Messages:
 
     def largest(self, prediction: Prediction) -> int:
         """Upper bound of the bytes of :meth:`write` for any row."""
-        names = self._forms.names_size if isinstance(prediction.form, Largest) else 0
-        return len(self.write(prediction, np.full(self._m, WIDEST))) + names
+        names = isinstance(prediction.form, Largest) + self.predictions.sets
+        written = self.write(prediction, np.full(self._m, WIDEST))
+        return len(written) + names * self._forms.names_size
 
     def read_sent(
         self, value: bytes, key: bytes | None, headers: Headers = ()

@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_can import UnknownClass
-from stream_can.messages.messages import BadMessage, Fields, Messages
+from stream_can.messages.codecs.json import JsonCodec
+from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
 from stream_can.messages.records import Record, error_headers
 from stream_can.multilabel.messages import MultiLabelMessages
 
@@ -354,3 +355,17 @@ def test_names_of_a_label_are_counted_before_they_are_made(kind, write, why):
     assert peak < 5 * len(value) + 500_000
     with pytest.raises((BadMessage, UnknownClass), match="label"):
         messages.read_label(b'{"label": ["x", ["a"]]}')
+
+
+@pytest.mark.parametrize(
+    "probs", [b"[0.5,0.3,0.2]", b'{"\xc3\xa9":0.5}', b'[{"label":3,"score":0.9}]']
+)
+def test_the_largest_answer_may_have_every_class_in_its_set(probs: bytes) -> None:
+    """Before, one that fitted without its set alone was sent, which the brokers refuse."""
+    codec = JsonCodec()
+    codec.sets = True
+    messages = Messages(["\u00e9", "long name" * 9, 3], formats=Formats(codec, codec))
+    prediction = messages.read(b'{"probs":%b}' % probs)
+    most = messages.largest(prediction)
+    prediction.set = list(messages.classes)
+    assert len(messages.write(prediction, np.array([0.1, 0.7, 0.2]))) <= most

@@ -637,7 +637,7 @@ class AvroCodec(SchemaCodec):
             if self._asks:
                 asked = prediction.asked
                 tail.append(b"\x00" if asked is None else b"\x02" + _text(asked))
-            if self._sets:
+            if self.sets:
                 names = prediction.set
                 texts = None if names is None else [_text(json_name(one)) for one in names]
                 tail.append(b"\x00" if texts is None else b"\x02" + _block(texts))

@@ -65,6 +65,8 @@ class Codec(Protocol):
 
     dropped: frozenset[str]
     """Input headers that do not apply to the output."""
+    sets: bool
+    """Whether answers may have sets."""
 
     def key(self, value: bytes, headers: Headers) -> Key | None:
         """Return the key of a message's schema, None where formats have none; BadMessage if

@@ -99,7 +99,7 @@ class SchemaCodec(ABC):
         sets: bool = False,
     ) -> None:
         self.schemas: Any = schemas
-        self._raw, self._asks, self._sets = raw, asks, sets
+        self._raw, self._asks, self.sets = raw, asks, sets
         self._added: Any = {"probs": probs.split("."), "raw": raw, "asks": asks, "sets": sets}
         self._heads: dict[Key | None, bytes] = {None: b""}
 

@@ -47,6 +47,7 @@ class JsonCodec:
     """JSON objects; an opened message is a dict of fields whose values are still text."""
 
     dropped: frozenset[str] = frozenset()
+    sets = False
 
     def key(self, value: bytes, headers: Headers) -> Key | None:
         """Return None: there are no schemas."""

@@ -65,7 +65,7 @@ class JsonSchemaCodec(SchemaCodec, JsonCodec):
         raw: str,
     ) -> list[bytes]:
         """The objects with their rows, each preceded by the number of its answer's schema."""
-        if not self._sets:  # the schema has no field for them
+        if not self.sets:  # the schema has no field for them
             for prediction in predictions:
                 prediction.set = None
         written = super().write_all(predictions, rows, path, raw)

@@ -298,7 +298,7 @@ class ProtobufCodec(SchemaCodec):
                 opened.message.ClearField(ASKED)
                 if prediction.asked is not None:
                     setattr(opened.message, ASKED, prediction.asked)
-            if self._sets:
+            if self.sets:
                 opened.message.ClearField(SET)
                 getattr(opened.message, SET).extend(map(json_name, prediction.set or ()))
             written = opened.message.SerializeToString(deterministic=True)
