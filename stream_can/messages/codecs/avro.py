@@ -28,7 +28,14 @@ from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
 from stream_can.messages.codecs.codec import ASKED, SET
-from stream_can.messages.codecs.framing import Key, SchemaCodec, SchemaText, shown
+from stream_can.messages.codecs.framing import (
+    Key,
+    SchemaCodec,
+    SchemaText,
+    long_bytes,
+    read_long,
+    shown,
+)
 from stream_can.messages.codecs.walk import (
     Kind,
     Walker,
@@ -52,6 +59,7 @@ _is_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _write = msgspec.json.Encoder(enc_hook=str).encode
 
 WIDTHS = {"float": 4, "double": 8}
+NUMBER = {4: struct.Struct("<f"), 8: struct.Struct("<d")}
 SCALARS = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
 LARGEST_FIXED = 2**31 - 1
 NAMES = ("record", "error", "enum", "fixed")
@@ -83,16 +91,14 @@ class AvroScalar(msgspec.Struct, frozen=True):
             case "boolean":
                 return data[start] == 1
             case "int" | "long":
-                return _varint(data, start, end)
+                return read_long(data, start)[0]
             case "float" | "double":
-                return struct.unpack_from("<f" if self.kind == "float" else "<d", data, start)[0]
+                return NUMBER[WIDTHS[self.kind]].unpack_from(data, start)[0]
             case "enum":
-                return self.symbols[_varint(data, start, end)]
-            case "fixed":
-                return data[start:end].decode(errors="backslashreplace")
-        while data[start] & 0x80:
-            start += 1
-        return data[start + 1 : end].decode(errors="backslashreplace")
+                return self.symbols[read_long(data, start)[0]]
+            case "string" | "bytes":
+                start = read_long(data, start)[1]
+        return data[start:end].decode(errors="backslashreplace")
 
 
 STRING = AvroScalar("string")
@@ -671,39 +677,24 @@ def in_union(schema: SchemaText) -> tuple[list[Any], bytes]:
     """Put a schema last into a union, after those that it refers to, and return the union with its
     index prefix: fastavro only knows names within one schema."""
     texts = [*schema.references.values(), schema.text]
-    return [json.loads(text) for text in texts], _long(len(texts) - 1)
-
-
-def _varint(data: bytes, start: int, end: int) -> int:
-    bits = 0
-    for shift, byte in enumerate(data[start:end]):
-        bits |= (byte & 0x7F) << (7 * shift)
-    return (bits >> 1) ^ -(bits & 1)
-
-
-def _long(number: int) -> bytes:
-    bits, out = (number << 1) ^ (number >> 63), bytearray()
-    while bits > 0x7F:
-        out.append(bits & 0x7F | 0x80)
-        bits >>= 7
-    return bytes((*out, bits))
+    return [json.loads(text) for text in texts], long_bytes(len(texts) - 1)
 
 
 def _text(text: str) -> bytes:
     data = text.encode()
-    return _long(len(data)) + data
+    return long_bytes(len(data)) + data
 
 
 def _block(items: Sequence[bytes]) -> bytes:
     """Encode an array or map."""
-    return (_long(len(items)) + b"".join(items) if items else b"") + b"\x00"
+    return (long_bytes(len(items)) + b"".join(items) if items else b"") + b"\x00"
 
 
 def _entries(found: AvroFound) -> list[LabelScore]:
     """Labels and scores of a walked array of records."""
     data, start, _, type_ = found
     assert isinstance(type_, AvroEntries)
-    score = struct.Struct("<f" if type_.width == 4 else "<d")
+    score = NUMBER[type_.width]
 
     def read(at: int) -> tuple[LabelScore, int]:
         name, behind = _name(type_.label, data, at if type_.label_first else at + score.size)
@@ -731,12 +722,11 @@ def _items(data: bytes, at: int, read: Callable[[int], tuple[Item, int]]) -> lis
     """Items of a walked array or map; ``read`` returns the one at a position, and where it ends."""
     items: list[Item] = []
     while True:
-        behind = _behind(data, at)
-        count, at = _varint(data, at, behind), behind
+        count, at = read_long(data, at)
         if count == 0:
             return items
         if count < 0:
-            at, count = _behind(data, at), -count
+            (_, at), count = read_long(data, at), -count
         for _ in range(count):
             item, at = read(at)
             items.append(item)
@@ -744,17 +734,10 @@ def _items(data: bytes, at: int, read: Callable[[int], tuple[Item, int]]) -> lis
 
 def _name(label: AvroScalar, data: bytes, at: int) -> tuple[Any, int]:
     """A label, and where it ends."""
-    behind = _behind(data, at)
+    number, behind = read_long(data, at)
     if label.kind == "string":
-        behind += _varint(data, at, behind)
+        behind += number
     return label.value(data, at, behind), behind
-
-
-def _behind(data: bytes, at: int) -> int:
-    """Position after an int or long."""
-    while data[at] & 0x80:
-        at += 1
-    return at + 1
 
 
 def _placed(found: AvroFound, form: Form | None, row: NDArray[np.float64]) -> bytes:
@@ -770,15 +753,13 @@ def _placed(found: AvroFound, form: Form | None, row: NDArray[np.float64]) -> by
             placed = place_map(data, start, end, type_.width, in_order)
             if placed is not None:
                 return placed
-        put = struct.Struct("<f" if type_.width == 4 else "<d").pack
-        answer: dict[str, float] = form.of(numbers)
-        items = [_text(name) + put(number) for name, number in answer.items()]
-        return _block(items)
+        put, answer = NUMBER[type_.width].pack, form.of(numbers)
+        return _block([_text(name) + put(number) for name, number in answer.items()])
     if isinstance(type_, NumberRecord):
         assert isinstance(form, Named)
         return type_.layout.pack(*[numbers[form.columns[name]] for name in type_.names])
     if isinstance(type_, AvroEntries):
-        put, label = struct.Struct("<f" if type_.width == 4 else "<d").pack, type_.label
+        put, label = NUMBER[type_.width].pack, type_.label
         entries = []
         for entry in form.of(numbers):
             name, number = entry["label"], put(entry["score"])
@@ -786,10 +767,10 @@ def _placed(found: AvroFound, form: Form | None, row: NDArray[np.float64]) -> by
                 case "string":
                     text = _text(str(name))
                 case "enum":
-                    text = _long(label.symbols.index(name))
+                    text = long_bytes(label.symbols.index(name))
                 case _:
-                    text = _long(int(name))
+                    text = long_bytes(int(name))
             entries.append(text + number if type_.label_first else number + text)
         return _block(entries)
     assert isinstance(type_, AvroScalar)
-    return struct.pack("<f" if type_.kind == "float" else "<d", form.of(numbers))
+    return NUMBER[WIDTHS[type_.kind]].pack(form.of(numbers))

@@ -19,7 +19,17 @@ from stream_can.messages.forms import BadMessage
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers
 
-__all__ = ["GUID_HEADER", "Key", "SchemaCodec", "SchemaText", "Schemas", "key_of", "shown"]
+__all__ = [
+    "GUID_HEADER",
+    "Key",
+    "SchemaCodec",
+    "SchemaText",
+    "Schemas",
+    "key_of",
+    "long_bytes",
+    "read_long",
+    "shown",
+]
 
 GUID_HEADER = "__value_schema_id"
 HEAD, GUID = 5, 17
@@ -157,3 +167,32 @@ def key_of(value: bytes, headers: Headers) -> tuple[Key, int]:
 def shown(key: Key) -> str:
     """A schema's key, for messages."""
     return key.hex() if isinstance(key, bytes) else str(key)
+
+
+def long_bytes(number: int) -> bytes:
+    """Encode a number of 64 bits.
+
+    >>> long_bytes(-65).hex()
+    '8101'
+    """
+    bits, out = (number << 1) ^ (number >> 63), bytearray()
+    while bits > 0x7F:
+        out.append(bits & 0x7F | 0x80)
+        bits >>= 7
+    return bytes((*out, bits))
+
+
+def read_long(data: bytes, at: int) -> tuple[int, int]:
+    """Decode the number at a position; return it and the following position.
+
+    Raises
+    ------
+    BadMessage
+        It does not end within ten bytes: of message indexes, as Avro's are walked before.
+    """
+    bits = 0
+    for shift, byte in enumerate(data[at : at + 10]):
+        bits |= (byte & 0x7F) << (7 * shift)
+        if byte < 0x80:
+            return (bits >> 1) ^ -(bits & 1), at + shift + 1
+    raise BadMessage("the message indexes have no end")

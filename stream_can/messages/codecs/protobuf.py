@@ -40,6 +40,8 @@ from stream_can.messages.codecs.framing import (
     SchemaCodec,
     Schemas,
     SchemaText,
+    long_bytes,
+    read_long,
 )
 from stream_can.messages.codecs.proto_shapes import (
     INTEGERS,
@@ -410,36 +412,18 @@ def _as(field: Any, value: Any) -> Any:
 
 def _written(indexes: tuple[int, ...]) -> bytes:
     """Encode message indexes as a prefix."""
-    if indexes == (0,):
-        return b"\0"
-    out = bytearray()
-    for number in (len(indexes), *indexes):
-        bits = number << 1
-        while bits > 0x7F:
-            out.append(bits & 0x7F | 0x80)
-            bits >>= 7
-        out.append(bits)
-    return bytes(out)
+    return b"\0" if indexes == (0,) else b"".join(map(long_bytes, (len(indexes), *indexes)))
 
 
 def _read_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
     """Decode message indexes; return them and the following position."""
-    count, at = _varint(data, at)
+    count, at = read_long(data, at)
     if count == 0:
         return (0,), at
     if not 0 < count <= DEEPEST:
         raise BadMessage(f"{count} message indexes, expected 1 to {DEEPEST}")
     indexes = []
     for _ in range(count):
-        index, at = _varint(data, at)
+        index, at = read_long(data, at)
         indexes.append(index)
     return tuple(indexes), at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    bits = 0
-    for shift, byte in enumerate(data[at : at + 10]):
-        bits |= (byte & 0x7F) << (7 * shift)
-        if byte < 0x80:
-            return (bits >> 1) ^ -(bits & 1), at + shift + 1
-    raise BadMessage("the message indexes have no end")
