@@ -19,7 +19,8 @@ from stream_can.messages.codecs.avro import AvroCodec, output_schema
 from stream_can.messages.codecs.framing import SchemaText
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.codecs.single_object import SchemaFile, single
-from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
+from stream_can.messages.fields import fields_of
+from stream_can.messages.messages import BadMessage, Fields, Formats, Messages, messages_of
 from stream_can.messages.records import Record
 from tests.codecs.schemas import InMemory, decoded, encoded
 from tests.examples import examples
@@ -730,3 +731,85 @@ def test_labels_in_json_beside_predictions_in_avro() -> None:
     ])  # fmt: skip
     assert (len(result.outputs), len(result.dead_letters)) == (1, 1)
     assert task.counts.matched == 2
+
+
+# ---- rows of several labels
+
+SCORES, BETTER = [0.25, 0.5, 0.75], [0.125, 0.75, 0.875]  # no sum of 1
+
+
+def of_labels(codec: Any, classes: Any = CLASSES, **named: str) -> Messages:
+    fields = fields_of("multilabel", id="id", **named)
+    return messages_of("multilabel", classes, fields, formats=Formats(codec, codec))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_scores_in_avro(shape: str) -> None:
+    type_, of = SHAPES[shape]
+    schema, schemas = record_of(field("id", "long"), field("scores", type_)), InMemory()
+    reads = of_labels(AvroCodec(schemas, "scores", "scores_raw", sets=True))
+    prediction = reads.read(schemas.add(schema) + encoded(schema, {"id": 7, "scores": of(SCORES)}))
+    assert prediction.row.tolist() == SCORES
+    for names in (["fish", "dog"], []):  # decided on; of a row none may be
+        prediction.set = names
+        answer = reads.write(prediction, np.array(BETTER))
+        found = decoded(schemas.text(answer), answer[5:])
+        assert same(found["scores"], BETTER)
+        assert same(found["scores_raw"], SCORES)
+        assert (found["id"], found["set"]) == (7, names)
+        assert same(decoded(schemas.text(answer), answer[5:], schema)["scores"], BETTER)
+
+
+@pytest.mark.parametrize("nullable", [False, True])
+@pytest.mark.parametrize(
+    ("type_", "value", "want"),
+    [
+        ("string", ["dog", "cat"], ["dog", "cat"]),
+        ("string", [], []),
+        ({"type": "enum", "name": "L", "symbols": ["cow", *CLASSES]}, ["fish"], ["fish"]),
+        (None, {"dog": True, "cat": False}, {"dog": True, "cat": False}),
+        (None, {}, {}),
+    ],
+)
+def test_labels_in_avro(type_: Any, value: Any, want: Any, nullable: bool) -> None:
+    of: Any = {"type": "map", "values": "boolean"}
+    if type_ is not None:
+        of = {"type": "array", "items": type_}
+    schema = record_of(field("labels", ["null", of] if nullable else of), field("id", "string"))
+    schemas = InMemory()
+    reads = of_labels(AvroCodec(schemas, "scores", "scores_raw"))
+    label = reads.read_label(schemas.add(schema) + encoded(schema, {"labels": value, "id": "x"}))
+    assert (label.index, label.id) == (want, b"x")
+    if type_ is not None:  # as the labelling page writes them
+        written = reads.labels.write_label({"labels": value, "id": "x"})
+        assert decoded(schemas.text(written), written[5:]) == {"labels": value, "id": "x"}
+
+
+def test_integers_as_labels_and_blocks_in_avro() -> None:
+    schemas = InMemory()
+    schema = record_of(field("labels", {"type": "array", "items": "long"}))
+    reads = of_labels(AvroCodec(schemas, "scores", "scores_raw"), [1, -70, 300])
+    head = schemas.add(schema)
+    value = head + encoded(schema, {"labels": [300, -70]})
+    assert reads.read_label(value).index == [300, -70]
+    # As other writers make them: two blocks, the second says that it has one byte.
+    assert reads.read_label(head + b"\x02\xd8\x04\x01\x02\x02\x00").index == [300, 1]
+
+
+def test_what_are_no_labels_in_avro() -> None:
+    schemas = InMemory()
+    reads = of_labels(AvroCodec(schemas, "scores", "scores_raw"))
+    for type_, value, error, says in (
+        ({"type": "array", "items": "string"}, ["cow"], UnknownClass, "labels: 'cow' is none"),
+        ("string", "dog", BadMessage, "labels: str, expected a list of labels"),
+        (["null", "string"], None, BadMessage, "labels: null, expected a list of labels"),
+    ):
+        schema = record_of(field("labels", type_))
+        with pytest.raises(error, match=says):
+            reads.read_label(schemas.add(schema) + encoded(schema, {"labels": value}))
+    schema = record_of(field("scores", "double"))
+    with pytest.raises(BadMessage, match="scores: one number, but there are 3 labels"):
+        reads.read(schemas.add(schema) + encoded(schema, {"scores": 0.5}))
+    names = record_of(field("scores", {"type": "array", "items": "string"}))
+    with pytest.raises(BadMessage, match="scores: an array of string, expected an array or map"):
+        reads.read(schemas.add(names) + encoded(names, {"scores": ["dog"]}))

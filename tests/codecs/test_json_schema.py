@@ -12,7 +12,8 @@ import pytest
 from stream_can import Corrector
 from stream_can.messages.codecs.framing import SchemaText
 from stream_can.messages.codecs.json_schema import JsonSchemaCodec, output_schema
-from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
+from stream_can.messages.fields import fields_of
+from stream_can.messages.messages import BadMessage, Fields, Formats, Messages, messages_of
 from stream_can.messages.records import Record
 from tests.codecs.schemas import InMemory
 from tests.messages.task import Task
@@ -116,3 +117,26 @@ def test_mutated_messages_are_answered_or_refused() -> None:
     assert len(result.outputs) > 50
     for one in result.outputs:
         json.loads(bytes(codec.show(one.value or b"")))
+
+
+def test_rows_of_several_labels() -> None:
+    schemas = InMemory()
+    codec = JsonSchemaCodec(schemas, "scores", "scores_raw", sets=True)
+    numbers = {"type": "array", "items": {"type": "number"}}
+    schema = {"additionalProperties": False, "properties": {"scores": numbers}}
+    fields = fields_of("multilabel")
+    reads = messages_of("multilabel", ["cat", "dog", "fish"], fields, formats=Formats(codec, codec))
+    prediction = reads.read(
+        schemas.add(schema, "JSON") + json.dumps({"scores": [0.25, 0.5, 0.75]}).encode()
+    )
+    prediction.set = ["fish"]
+    answer = reads.write(prediction, np.array([0.125, 0.75, 0.875]))
+    found = json.loads(bytes(codec.show(answer)))
+    assert found == {
+        "scores": [0.125, 0.75, 0.875],
+        "scores_raw": [0.25, 0.5, 0.75],
+        "set": ["fish"],
+    }
+    jsonschema.validate(found, json.loads(schemas.text(answer)))
+    label = schemas.add({}, "JSON") + b'{"labels": {"dog": true}}'
+    assert reads.read_label(label).index == {"dog": True}

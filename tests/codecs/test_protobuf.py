@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from stream_can import Corrector, InvalidPrediction, UnknownClass
 from stream_can.messages.codecs.framing import GUID_HEADER, SchemaText
 from stream_can.messages.codecs.protobuf import ProtobufCodec
-from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
+from stream_can.messages.fields import fields_of
+from stream_can.messages.messages import BadMessage, Fields, Formats, Messages, messages_of
 from stream_can.messages.records import Record
 from tests.codecs.schemas import InMemory
 from tests.messages.stream import whole
@@ -938,3 +939,61 @@ def test_unions_are_no_probabilities_of_each_class() -> None:
     value = types_of(file)("p.M")(probs={"cat": 1}).SerializeToString()
     with pytest.raises(BadMessage, match=r"probs: a message p\.Scores, expected"):
         Messages(CLASSES, formats=Formats(codec, codec)).read(value)
+
+
+# ---- rows of several labels
+
+SCORES, BETTER = [0.25, 0.5, 0.75], [0.125, 0.75, 0.875]  # no sum of 1
+
+
+def of_labels(codec: Any, classes: Any = CLASSES, **named: str) -> Messages:
+    fields = fields_of("multilabel", id="id", **named)
+    return messages_of("multilabel", classes, fields, formats=Formats(codec, codec))
+
+
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_scores_in_protobuf(shape: str, syntax: str) -> None:
+    file, of = file_of(syntax), SHAPES[shape][1]
+    message = file.message_type.add(name="M")
+    SHAPES[shape][0](message, "p.M")
+    codec = ProtobufCodec(None, set_of(file), "p.M", "probs", "scores_raw", sets=True)
+    reads = of_labels(codec, probs="probs")
+    make = types_of(file)("p.M")
+    prediction = reads.read(make(probs=of(SCORES)).SerializeToString())
+    assert prediction.row.tolist() == SCORES
+    prediction.set = ["fish", "dog"]
+    answer = codec._make.FromString(reads.write(prediction, np.array(BETTER)))
+    assert sorted(map(str, values_of(answer.probs))) == sorted(map(str, values_of(of(BETTER))))
+    assert values_of(answer.scores_raw) == of(SCORES)
+    assert list(answer.set) == ["fish", "dog"]
+
+
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+def test_labels_in_protobuf(syntax: str) -> None:
+    file = file_of(syntax)
+    message = file.message_type.add(name="M")
+    add(message, "labels", 1, STRING, REPEATED)
+    add(message, "id", 2, STRING)
+    add_map(message, "p.M", "said", 3, F.TYPE_BOOL)
+    codec = ProtobufCodec(None, set_of(file), "p.M", "scores", "")
+    reads, make = of_labels(codec), types_of(file)("p.M")
+    for names in (["dog", "cat"], []):  # no repeated labels: the row has none of them
+        label = reads.read_label(make(labels=names, id="x").SerializeToString())
+        assert (label.index, label.id) == (names, b"x")
+        written = codec.write_label({"labels": names, "id": "x"})
+        assert make.FromString(written) == make(labels=names, id="x")
+    with pytest.raises(UnknownClass, match="labels: 'cow' is none of the 3 labels"):
+        reads.read_label(make(labels=["cow"]).SerializeToString())
+    by_name = of_labels(codec, label="said")
+    says = {"dog": True, "cat": False}
+    assert by_name.read_label(make(said=says).SerializeToString()).index == says
+    with pytest.raises(BadMessage, match="no field 'said'"):
+        by_name.read_label(make(id="x").SerializeToString())
+    numbers = of_labels(codec, [7, 8, 9])
+    assert numbers.read_label(codec.write_label({"labels": [9, 7]})).index == [9, 7]
+    if syntax == "proto2":
+        wrong = b"\x0a\x02\xff\xfe" + b"\x1a\x06\x0a\x02\xff\xfe\x10\x01"
+        for one in (reads, by_name):
+            with pytest.raises((BadMessage, UnknownClass)):
+                one.read_label(wrong)
