@@ -113,6 +113,19 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         _is("number of training rows, for train_counts of rows = multilabel"),
     ] = None
 
+    max_classes: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        _is("how many of very many classes there may be, by name (1,000,000; topics: 98,304)"),
+    ] = None
+    n_classes: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        _is("how many of very many classes there are, where these are numbers"),
+    ] = None
+    memory_mb: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        _is("the most that very many classes may take, in MiB (1024; topics: 24)"),
+    ] = None
+
     probs: Annotated[str, _is("field of the probabilities; dots reach inside")] = "probs"
     raw: Annotated[str, _is("field that keeps the original; empty keeps none")] = "probs_raw"
     id: Annotated[str | None, _is("field that joins labels to predictions (the key)")] = None
@@ -167,6 +180,8 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
                 check_settings(self._given(LOOP) | own.corrector)
             except ValueError as error:
                 raise ValueError(f"models.{name}: {error}") from None
+        if self.max_classes is not None and self.n_classes is not None:
+            raise ValueError("max_classes: of names, and n_classes of numbers; give one of them")
         if self.sets is not None:
             miss_of(self.sets)
         if self.http_port is not None and not 0 <= self.http_port <= 65535:

@@ -155,6 +155,11 @@ class Start:
         return len(self.snapshot) + 200 + int(values * (1 << 20)) + sets
 
     @property
+    def fixed(self) -> dict[str, Any]:
+        """What an application that was begun may not change, besides classes and segments."""
+        return {}
+
+    @property
     def alike(self) -> bool:
         """Whether all models have the same classes."""
         own = self._given.models.values()

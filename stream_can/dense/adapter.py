@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stream_can.corrector import Corrector, Played
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, News, Unscored
+from stream_can.learner.lane import Name
 from stream_can.learner.sent import SentLane
 from stream_can.method.checks import bad_rows
 from stream_can.method.promise import names_in_sets
@@ -45,6 +46,7 @@ class DeclaredClasses:
 
     classes: tuple[Any, ...]
     n_named = 0
+    numbering = lookup = None
 
     def names_from(self, n: int) -> tuple[Any, ...]:
         """Return nothing: all classes are declared."""
@@ -53,6 +55,20 @@ class DeclaredClasses:
     def fits(self, lane: SentLane) -> bool:
         """Whether the rows of a sent batch have these classes."""
         return lane.classes == self.classes
+
+    def given_rows(self, P: Any) -> Array:
+        """Rows that are to be corrected without learning, shape (n, m)."""
+        return np.ascontiguousarray(P, np.float64)
+
+    def told(self, name: Name, raw: Array, sent: Array, receipts: NDArray[np.float32]) -> SentLane:
+        """Encode corrected rows for the learner."""
+        both = [np.ascontiguousarray(one).view(np.float32) for one in (raw, sent)]
+        return SentLane(name, self.classes, np.concatenate([*both, receipts], axis=1))
+
+    def listed(self, lane: SentLane, i: int) -> tuple[list[float], list[float], list[Any]]:
+        """A row of a lane and the row that was sent, as lists, and their classes."""
+        lane = lane._replace(rows=lane.rows[[i]])
+        return lane.raw[0].tolist(), lane.sent[0].tolist(), [*lane.classes]
 
     def told_row(self, row: bytes) -> Array:
         """Decode a row that came with a label."""
@@ -70,7 +86,6 @@ class Dense(DeclaredClasses):
 
     described = "rows of one label"
     has_models = True
-    numbering = None
 
     def __init__(self, corrector: Corrector) -> None:
         self.corrector = corrector

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,7 +175,7 @@ class CurrentState(LiveModels):
         finish: Callable[[Array], Array] | None = None,
     ) -> StateRows:
         """Correct rows of models with the same classes, shape (n, m); ``finish`` rounds them."""
-        lanes = list(dict.fromkeys(names))
+        lanes = list(dict.fromkeys(names)) or [ONLY]
         if len(lanes) == 1:
             sent, made, sets = self._correct(lanes[0], P, columns, finish)
             return StateRows(sent, [made], np.zeros(len(P), np.int32), sets)
@@ -205,9 +206,18 @@ class CurrentState(LiveModels):
         Q, receipts, sets = kind.corrected(P, columns)
         if finish is not None:
             Q = finish(Q)
-        both = [np.ascontiguousarray(one).view(np.float32) for one in (P, Q)]
-        told = np.concatenate([*both, receipts], axis=1)
-        return Q, SentLane(name, kind.classes, told), sets
+        return Q, kind.told(name, P, Q, receipts), sets
+
+    @cached_property
+    def lookup(self) -> Any:
+        """See `Kind.lookup`; of models classes are declared."""
+        if adapter_of(self.begins[None]).lookup is None:
+            return None
+        return self._kind(ONLY).lookup
+
+    def given_rows(self, P: Any) -> Any:
+        """Rows that are to be corrected, for :meth:`correct`."""
+        return adapter_of(self.begins[None]).given_rows(P)
 
     def _kind(self, name: Name) -> Any:
         corrector = self.corrector(name)
@@ -296,14 +306,17 @@ class Correcting:
         self._fields, self._formats, self._segments = fields, formats, segments
         self._max_bytes, self._fail, self._needs_id = max_bytes, fail, needs_id
         self._reader: Reader | None = None
+        self._reads: tuple[Any, Any] = (), None
 
     def reads(self, state: CurrentState) -> Reader:
         """Return a reader for messages of the models of a state."""
         classes = classes_of(state.begins[None])
-        if self._reader is None or self._reader.first.classes != classes:
+        lookup = state.lookup
+        if self._reader is None or (classes, lookup) != self._reads:
+            self._reads = classes, lookup
             self._reader = Reader(
                 classes, self._fields, self._formats, self._segments, state, self._max_bytes,
-                needs_id=self._needs_id, rows=self._rows,
+                needs_id=self._needs_id, rows=self._rows, numbering=lookup,
             )  # fmt: skip
         self._reader.models = state
         return self._reader

@@ -67,7 +67,7 @@ class ApplicationState:
 
     def correct(
         self,
-        P: ArrayLike,
+        P: Any,
         *,
         ids: Sequence[str | bytes | None] | None = None,
         offsets: Sequence[int] | None = None,
@@ -82,7 +82,8 @@ class ApplicationState:
         Parameters
         ----------
         P
-            Probability vectors, or scores of several labels, shape (n, m).
+            Probability vectors, or scores of several labels, shape (n, m); of very many classes
+            {class: probability} of each row.
         ids
             Ids that labels will name; None for a row that cannot be labelled.
         offsets
@@ -105,8 +106,8 @@ class ApplicationState:
             A row is no probability vector, an id no text or bytes of at most 1,024 bytes; lengths
             differ, or offsets do not ascend.
         """
-        P = np.ascontiguousarray(P, np.float64)
-        n = len(P)
+        rows = self._current.given_rows(P)
+        n = len(rows)
         numbers = np.arange(n) if offsets is None else np.asarray(offsets, np.int64)
         if numbers.shape != (n,) or (np.diff(numbers) <= 0).any():
             raise ValueError(f"offsets: expected {n}, ascending")
@@ -122,7 +123,7 @@ class ApplicationState:
         ):  # fmt: skip
             if length != n:
                 raise ValueError(f"{what}: {length} of them for {n} rows")
-        found = self._current.correct(P, names, texts or None)
+        found = self._current.correct(rows, names, texts or None)
         batch = SentBatch(given, numbers, when, found.lanes, found.of, texts)
         headers = headers_by(self.number, self._current.index.mark)
         sent = []

@@ -694,7 +694,7 @@ class Learns:
             transaction.send(self.state_topic, MEMORY, memory_key(k), None)
         if played is not None:
             self._send_letters(played)
-            self._send_requests(played)
+            self._send_requests(learning, played)
         transaction.deliver()
         index = learning.index(
             {name: future.value.offset for name, future in where.items()},
@@ -732,23 +732,22 @@ class Learns:
         for one, (record, _) in zip(letters, played.bad, strict=True):
             transaction.send_all(self.dead_letters, record.partition % of, [one])
 
-    def _send_requests(self, played: PlayedRecords) -> None:
+    def _send_requests(self, learning: TopicLearner, played: PlayedRecords) -> None:
         """Send label requests, each to the partition of its prediction."""
         s, batch, places = self.settings, played.sent, played.sent.places()
         transaction = self.client.transaction
         now = transaction.clock.now_ms()
-        rows = [(lane.raw, lane.sent) for lane in batch.lanes]
         requests: dict[int, list[Output]] = {}
         asked = [(i, reason) for i, reason in enumerate(played.found.asked) if reason is not None]
         of = self._partitions(s.requests_topic) if asked else 1
         for i, reason in asked:
-            lane, (partition, offset) = int(batch.of[i]), played.places[i]
-            raw, sent = (of[places[i]].tolist() for of in rows[lane])
+            lane, (partition, offset) = batch.lanes[int(batch.of[i])], played.places[i]
+            raw, sent, classes = learning.learner.listed(lane, int(places[i]))
             time_ms = -1 if math.isnan(batch.times[i]) else int(1000 * batch.times[i])
             id = batch.ids[i]
             says = RequestMessage(
                 id.decode(errors="replace"), reason, time_ms, raw, sent,
-                classes=list(batch.lanes[lane].classes) if s.has_lanes else None,
+                classes=None if [*self.start.classes] == classes else classes,
             )  # fmt: skip
             if offset is None:
                 says.message = msgspec.Raw(_message(s, batch, i))

@@ -27,11 +27,12 @@ from stream_can.kafka.state import (
     Play,
 )
 from stream_can.kafka.stored import StoredState
-from stream_can.learner import Corrected, LateLabel, State, in_order
-from stream_can.learner.lane import Name
+from stream_can.learner import Corrected, LateLabel, State, in_order, saved
+from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.lanes import adapter_of
 from stream_can.learner.learner import Learner
 from stream_can.learner.order import places_in_order
-from stream_can.learner.sent import SentBatch
+from stream_can.learner.sent import SentBatch, SentLane
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.records import Source
 
@@ -116,7 +117,7 @@ class TopicLearner:
         )  # fmt: skip
         self._reader = Reader(
             start.classes, settings.fields, start.formats, start.segments, self.models,
-            rows=settings.rows,
+            rows=settings.rows, numbering=learner.numbering,
         )  # fmt: skip
         self.touched: set[Name] = set()
         """Models and versions whose correctors have changed since they were written."""
@@ -162,6 +163,10 @@ class TopicLearner:
         memory = stored.memory
         begins, lanes = stored.begins, stored.lanes
         state = State(begins[None], lanes, memory.learner, list(lanes))
+        if (
+            own := adapter_of(saved.corrector(lanes.get(ONLY, begins[None]))).numbering
+        ) is not None:
+            batches = {p: [_adopted(own, one) for one in some] for p, some in batches.items()}
         plays, batch_of = _plays(memory, batches, first)
         learner = Learner.from_state(
             state, batch_of, recent_mb=settings.recent_mb, ask=settings.ask,
@@ -203,6 +208,8 @@ class TopicLearner:
         until
             As for :meth:`Learner.play_sent`.
         """
+        if (own := self.learner.numbering) is not None:
+            sent = {p: [_adopted(own, one) for one in some] for p, some in sent.items()}
         strange = self._admit(one.batch for found in sent.values() for one in found)
         read, bad = self._read(labels)
         batches = {p: [one.batch for one in found] for p, found in sent.items()}
@@ -394,7 +401,7 @@ class TopicLearner:
 def identity_of(settings: Settings, start: Start) -> dict[str, Any]:
     """The settings that identify an application."""
     found = {name: getattr(settings, name) for name in IDENTITY}
-    return found | {"segments": list(start.segments), "classes": list(start.classes)}
+    return found | {"segments": list(start.segments), "classes": list(start.classes)} | start.fixed
 
 
 def require_identity(index: Index, settings: Settings, start: Start) -> None:
@@ -411,6 +418,16 @@ def require_identity(index: Index, settings: Settings, start: Start) -> None:
             " set these back, start over with `stream-can learn --reset`, or give another"
             " application_id"
         )
+
+
+def _adopted(numbering: Any, one: SentRecord) -> SentRecord:
+    """A sent batch in the numbers that classes have here, without rows for whose new classes there
+    is no room: workers let them pass that did not know yet."""
+    batch, kept, lanes = one.batch, np.ones(len(one.batch), np.bool_), list[SentLane]()
+    for k, lane in enumerate(batch.lanes):
+        adopted, kept[batch.of == k] = numbering.adopted(lane)
+        lanes.append(adopted)
+    return one._replace(batch=batch.of_lanes(lanes, np.flatnonzero(kept)))
 
 
 class _Kept(NamedTuple):

@@ -19,7 +19,7 @@ from kafka import TopicPartition
 
 from stream_can.app.labelling.asked import RequestMessage
 from stream_can.app.labelling.requests import Chosen, NotOpen, NotWritten, Pending, label_of
-from stream_can.errors import StreamCANError
+from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.kafka.client.consumer import open_consumer
 from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, close, errors_as
 from stream_can.kafka.client.options import Options
@@ -27,6 +27,7 @@ from stream_can.kafka.client.producer import Appended, Producer
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
+from stream_can.learner.lanes import adapter_of
 from stream_can.messages.fields import HEADER, put
 from stream_can.messages.messages import BadMessage, Messages, messages_of
 from stream_can.messages.records import Header
@@ -64,9 +65,11 @@ class PendingRequests:
         start = start_of(settings)
         self.classes, self._formats = start.classes, start.formats
         self.rows = settings.rows
+        self._lookup = adapter_of(start.corrector()).lookup
         self._messages = messages_of(
-            settings.rows, self.classes, settings.fields, formats=self._formats
-        )
+            settings.rows, self.classes, settings.fields, formats=self._formats,
+            numbering=self._lookup,
+        )  # fmt: skip
         self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Pending] = OrderedDict()
@@ -96,7 +99,12 @@ class PendingRequests:
 
     def knows(self, name: str) -> bool:
         """Whether there is a class of this name."""
-        return name in map(str, self.classes)
+        if self._lookup is None:
+            return name in map(str, self.classes)
+        try:
+            return self._lookup.named(name) is not None
+        except UnknownClass:
+            return False
 
     def read(self, stopped: Callable[[], bool]) -> None:
         """Follow both topics until ``stopped``; waits out an outage.
@@ -211,7 +219,7 @@ class PendingRequests:
             if one is None:
                 return
             messages = self._messages
-            if one.says.classes is not None:
+            if one.says.classes is not None and self._lookup is None:
                 messages = Messages(one.says.classes, messages.fields, formats=self._formats)
             messages.read_opened_label(message, record.key, record.headers)
         except ClientError:  # a schema that cannot be looked up now
@@ -249,7 +257,10 @@ class PendingRequests:
             if not found:
                 raise NotOpen("this request was answered already")
             ((name, pending),) = found
-            label = label_of(chosen, self.classes_of(pending), self.rows)
+            if self._lookup is not None and isinstance(chosen, str):
+                label = self._lookup.named(chosen)
+            else:
+                label = label_of(chosen, self.classes_of(pending), self.rows)
             del self._open[name]
         try:
             self._send(pending, *self._label_message(pending, label))
@@ -274,11 +285,17 @@ class PendingRequests:
         elif id is not None:
             put(message, id.split("."), pending.says.id)
         if self._messages.echo_path is not None:
-            put(message, self._messages.echo_path, pending.says.probs_raw)
+            put(message, self._messages.echo_path, self._row_of(pending.says))
         try:
             return self._formats.labels.write_label(message), headers
         except BadMessage as error:
             raise DeniedError(f"topic {self._labels!r}: {error}") from None
+
+    def _row_of(self, says: RequestMessage) -> Any:
+        """The raw prediction as a label carries it, of very many classes by name."""
+        if self._lookup is None or says.classes is None:
+            return says.probs_raw
+        return {str(k): p for k, p in zip(says.classes, says.probs_raw, strict=False)}
 
     def _send(self, pending: Pending, value: bytes, headers: list[Header]) -> None:
         with self._sending:

@@ -59,6 +59,11 @@ class Inspection(Locked):
         declared."""
         return self._memory.lanes.default.numbering
 
+    def listed(self, lane: Any, i: int) -> tuple[list[float], list[float], list[Any]]:
+        """A row of a `SentLane` that was played and the row that was sent, as lists, and their
+        classes."""
+        return self._memory.lanes.default.listed(lane, i)
+
     @property
     def sets(self) -> float | None:
         """Coverage that prediction sets promise; None without sets."""

@@ -125,6 +125,9 @@ class Kind(Protocol):
     """Whether rows may name models and versions."""
     numbering: Any
     """What numbers the classes of rows as they appear; None where classes are declared."""
+    lookup: Any
+    """What checks rows and labels without numbering new classes, for a process that corrects and
+    does not learn; None where classes are declared."""
     train_prior: NDArray[np.float64]
     """The training prior of its corrector, see :attr:`Learner.train_prior`."""
 
@@ -181,6 +184,19 @@ class Kind(Protocol):
     def run(self, rows: Any, labels: Sequence[JoinedLabel], explain: Any = None) -> Made:
         """Correct rows and learn labels, in stream order; ``explain`` as :meth:`Learner.play` was
         given it for the rows of its call, with :meth:`cut` for these rows."""
+
+    def given_rows(self, P: Any) -> Any:
+        """Rows that are to be corrected without learning, for :meth:`corrected`."""
+
+    def corrected(self, raw: Any, segments: Any) -> tuple[Any, Any, list[list[Any]] | None]:
+        """Correct rows without learning: sent rows, receipts, names in their sets."""
+
+    def told(self, name: Any, raw: Any, sent: Any, receipts: Any) -> Any:
+        """Encode corrected rows for the learner as a `SentLane`."""
+
+    def listed(self, lane: Any, i: int) -> tuple[list[float], list[float], list[Any]]:
+        """A row of a lane that was played and the row that was sent, as lists, and their classes:
+        those of the first are the first of them."""
 
     def uncertainty(self, sent: Any) -> list[float]:
         """Uncertainty of the output of each row, in [0, 1], by which labels are requested."""

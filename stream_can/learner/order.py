@@ -107,9 +107,18 @@ def _times(labels: Iterable[LateLabel]) -> NDArray[np.float64]:
     return np.array([np.nan if one.time is None else one.time for one in labels], np.float64)
 
 
+def _padded(parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Rows below each other, padded with 0 to the widest."""
+    widest = max(one.shape[1] for one in parts)
+    return np.concatenate([
+        one if one.shape[1] == widest else np.pad(one, ((0, 0), (0, widest - one.shape[1])))
+        for one in parts
+    ])  # fmt: skip
+
+
 def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -> SentBatch:
     """Merge rows of several batches, in the given order, into one."""
-    places: dict[tuple[Name, tuple[Any, ...], int], int] = {}
+    places: dict[tuple[Name, tuple[Any, ...], tuple[Any, ...], int], int] = {}
     of = [np.empty(0, np.int32)]
     within: list[list[NDArray[np.float32]]] = []
     counts: list[int] = []  # rows of each batch
@@ -117,7 +126,8 @@ def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -
     for batch in batches:
         numbers, begun = np.empty(len(batch.lanes), np.int32), np.empty(len(batch.lanes), np.int64)
         for k, lane in enumerate(batch.lanes):
-            key = lane.name, lane.classes, lane.rows.shape[1]
+            width = lane.rows.shape[1] if lane.classes else 0  # others are padded
+            key = lane.name, lane.classes, lane.named, width
             numbers[k] = place = places.setdefault(key, len(places))
             if place == len(within):
                 within.append([])
@@ -129,8 +139,8 @@ def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -
         at.append(begun[batch.of] + batch.places())
     lane_of, place_of = np.concatenate(of)[rows], np.concatenate(at)[rows]
     lanes = [
-        SentLane(name, classes, np.concatenate(within[k])[place_of[lane_of == k]])
-        for (name, classes, _), k in places.items()
+        SentLane(name, classes, _padded(within[k])[place_of[lane_of == k]], named)
+        for (name, classes, named, _), k in places.items()
     ]
     names = dict.fromkeys(name for batch in batches for name in batch.segments)
     segments = {

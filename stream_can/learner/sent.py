@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -91,6 +91,16 @@ class SentBatch:
             return []
         cuts: list[int] = (np.flatnonzero(np.diff(np.isin(self.of, [*lanes]))) + 1).tolist()
         return cuts
+
+    def of_lanes(self, lanes: list[SentLane], kept: NDArray[np.int64]) -> SentBatch:
+        """The rows at some places, ascending, with lanes that hold these rows alone."""
+        if len(kept) == len(self):
+            return replace(self, lanes=lanes)
+        at = kept.tolist()
+        return SentBatch(
+            [self.ids[i] for i in at], self.numbers[kept], self.times[kept], lanes, self.of[kept],
+            {name: [texts[i] for i in at] for name, texts in self.segments.items()},
+        )  # fmt: skip
 
     def part(self, first: int, last: int) -> SentBatch:
         """The rows from ``first`` to before ``last``."""

@@ -44,7 +44,6 @@ class Several(DeclaredClasses):
 
     described = "rows of several labels"
     has_models = True
-    numbering = None
 
     def __init__(self, corrector: MultiLabelCorrector) -> None:
         self.corrector, self.classes = corrector, corrector.labels

@@ -37,18 +37,6 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
         ),
     ] = "stream_can.sqlite"
     id: Annotated[str, Meta(description="field that joins labels to predictions")] = "id"
-    max_classes: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
-        Meta(description="how many of very many classes there may be, by name (1,000,000)"),
-    ] = None
-    n_classes: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
-        Meta(description="how many of very many classes there are, where these are numbers"),
-    ] = None
-    memory_mb: Annotated[
-        Annotated[float, Meta(gt=0)] | None,
-        Meta(description="the most that very many classes may take, in MiB (1024)"),
-    ] = None
     recent_mb: Annotated[
         float, Meta(description="memory for predictions waiting for their label (512)", gt=0)
     ] = 512
@@ -74,8 +62,6 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_classes is not None and self.n_classes is not None:
-            raise ValueError("max_classes: of names, and n_classes of numbers; give one of them")
         if self.id is None or self.id.startswith(HEADER):
             raise ValueError(f"id: {self.id!r}, expected a field of the messages")
         for name in ("model", "version"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, News, Unscored
+from stream_can.learner.lane import Name
 from stream_can.learner.sent import SentLane
 from stream_can.method.rows import TOLERANCE
 from stream_can.sparse.corrector import Rows, SparseCorrector, SparseRow
@@ -46,13 +48,67 @@ class SparseBlob:
             self.receipt = words[at : at + 3 * (k + 1)].view("<f4").reshape(3, k + 1)
 
     @staticmethod
-    def raw(rows: Rows, i: int) -> bytes:
+    def raw(rows: ListedRows, i: int) -> bytes:
         """Encode the first part for a row of a call."""
         k = int(rows.ks[i])
-        return (
-            k.to_bytes(4, "little") + rows.ids[i, :k].astype("<i4").tobytes()
-            + rows.P[i, :k].astype("<f8").tobytes()
-        )  # fmt: skip
+        return _listed(rows.ids[i, :k], rows.P[i, :k])
+
+    @staticmethod
+    def sent(ids: Any, P: Any, rest: float, receipt: NDArray[np.float32]) -> bytes:
+        """Encode what is behind the first part: the row that was sent, and its receipt."""
+        return _listed(ids, P) + np.array(rest, "<f8").tobytes() + receipt.astype("<f4").tobytes()
+
+
+def _listed(ids: Any, P: Any) -> bytes:
+    """Number of classes, the classes, and their probabilities."""
+    return (
+        len(ids).to_bytes(4, "little") + np.asarray(ids, "<i4").tobytes()
+        + np.asarray(P, "<f8").tobytes()
+    )  # fmt: skip
+
+
+class ListedRows(NamedTuple):
+    """The rows of a call, see `stream_can.sparse.corrector.Rows`."""
+
+    ids: NDArray[np.int32]
+    P: NDArray[np.float64]
+    ks: NDArray[np.int32]
+    made: list[bytes] | None = None
+    """Blobs of rows that were corrected elsewhere."""
+
+
+class NamedRow(NamedTuple):
+    """A checked row by name."""
+
+    names: list[Any]
+    P: NDArray[np.float64]
+
+
+class Lookup:
+    """Checks rows and labels by the classes of a corrector and numbers no new ones: for a process
+    that corrects by a state and does not learn."""
+
+    def __init__(self, corrector: SparseCorrector) -> None:
+        self._corrector = corrector
+        self.numbered = corrector.names is None
+
+    def checked(self, row: Mapping[Any, float]) -> NamedRow:
+        """Check a row; InvalidPrediction where it is invalid."""
+        return NamedRow([*row], self._corrector._check_one(row).P[0])
+
+    def number(self, name: Any) -> int:
+        """The number of a class; UnknownClass where there can be none of this name."""
+        (number,) = self._corrector._ids_of([name], "label", add=False, error=UnknownClass)
+        return number
+
+    def named(self, text: str) -> Any:
+        """The class of a text, which may be a new name; UnknownClass where there can be none."""
+        try:
+            name: Any = int(text) if self.numbered else text
+        except ValueError:
+            raise UnknownClass(f"{text!r} is none of the classes, which are numbers") from None
+        self.number(name)
+        return name
 
 
 class SparseMade(NamedTuple):
@@ -93,6 +149,11 @@ class Sparse:
         return self
 
     @property
+    def lookup(self) -> Lookup:
+        """What checks rows and labels without numbering new classes."""
+        return Lookup(self.corrector)
+
+    @property
     def numbered(self) -> bool:
         """Whether classes are numbers."""
         return self.corrector.names is None
@@ -114,12 +175,8 @@ class Sparse:
 
     def known(self, text: str) -> Any:
         """Find a class by its name as text; UnknownClass where no row or label had it."""
-        try:
-            name: Any = int(text) if self.numbered else text
-        except ValueError:
-            raise UnknownClass(f"{text!r} is none of the classes, which are numbers") from None
-        (number,) = self.corrector._ids_of([name], "label", add=False, error=UnknownClass)
-        if number >= self.corrector._known:
+        name = self.lookup.named(text)
+        if self.lookup.number(name) >= self.corrector._known:
             raise UnknownClass(f"no class is called {text!r}")
         return name
 
@@ -130,7 +187,7 @@ class Sparse:
 
     # ---- rows
 
-    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> Rows:
+    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> ListedRows:
         """Check the n rows of a call and number new names; P may be None."""
         if segments:
             raise ValueError(f"segments: {next(iter(segments))!r} was not declared; declared: ()")
@@ -145,7 +202,7 @@ class Sparse:
                 raise InvalidPrediction(f"row {i}: {error}") from None
         widest = max((one.ids.shape[1] for one in checked), default=1)
         ids = np.full((n, widest), -1, np.int32)
-        rows = Rows(ids, np.zeros((n, widest)), np.empty(n, np.int32))
+        rows = ListedRows(ids, np.zeros((n, widest)), np.empty(n, np.int32))
         for i, (one, row) in enumerate(zip(given, checked, strict=True)):
             k = int(row.ks[0])
             rows.ks[i], rows.P[i, :k] = k, row.P[0, :k]
@@ -159,20 +216,21 @@ class Sparse:
         """Return one row like the rows of a call."""
         return [p]
 
-    def made(self, rows: Rows, blobs: NDArray[np.float32]) -> Rows:
-        """Raise: rows of very many classes are corrected where they are learned."""
-        raise ValueError("rows of very many classes that another corrector sent")
+    def made(self, rows: ListedRows, blobs: NDArray[np.float32]) -> ListedRows:
+        """Mark the rows of a call as corrected elsewhere."""
+        return rows._replace(made=list(self._loaded(blobs, self.corrector._known)))
 
-    def cut(self, rows: Rows, numbers: Sequence[int]) -> Rows:
+    def cut(self, rows: ListedRows, numbers: Sequence[int]) -> ListedRows:
         """Select rows."""
-        return Rows(rows.ids[numbers], rows.P[numbers], rows.ks[numbers])
+        made = None if rows.made is None else [rows.made[i] for i in numbers]
+        return ListedRows(rows.ids[numbers], rows.P[numbers], rows.ks[numbers], made)
 
-    def width_of(self, rows: Rows, i: int) -> int:
+    def width_of(self, rows: ListedRows, i: int) -> int:
         """Upper bound in bytes of the row, sent row and receipt."""
         k = int(rows.ks[i])
         return 4 * (1 + 3 * k + 3 + 3 * (k + PROMOTED) + 3 * (k + 1))
 
-    def raw(self, rows: Rows, i: int) -> bytes:
+    def raw(self, rows: ListedRows, i: int) -> bytes:
         """The first part of a row's blob."""
         return SparseBlob.raw(rows, i)
 
@@ -180,7 +238,7 @@ class Sparse:
         """Decode the row of a blob."""
         return blob[: 4 * SparseBlob(blob).raw_words]
 
-    def given(self, rows: Rows, i: int) -> Given | None:
+    def given(self, rows: ListedRows, i: int) -> Given | None:
         """Return None: no segments are declared."""
         return None
 
@@ -215,9 +273,58 @@ class Sparse:
 
     # ---- the corrector
 
+    def given_rows(self, P: Any) -> list[NamedRow]:
+        """Check rows that are to be corrected without learning, {class: probability} each."""
+        lookup = self.lookup
+        return [lookup.checked(row) for row in P]
+
+    def corrected(
+        self, raw: Sequence[NamedRow], segments: object
+    ) -> tuple[list[SparseRow], list[NDArray[np.float32]], None]:
+        """Correct rows without learning: sent rows and receipts; there are no sets."""
+        sent, receipts = list[SparseRow](), list[NDArray[np.float32]]()
+        corrector = self.corrector
+        for names, p in raw:
+            numbers = corrector._ids_of(names, "row", add=False, error=InvalidPrediction)
+            k = np.array([len(names)], np.int32)
+            ids, P, rest, receipt = corrector._model.rows(
+                np.array([numbers], np.int32), p[None], k, False, True
+            )
+            every = names + corrector._names_of(ids[0][ids[0] >= 0].tolist()[len(names) :])
+            better = dict(zip(every, P[0].tolist(), strict=False))
+            sent.append(SparseRow(better, float(rest[0])))
+            receipts.append(receipt[0])
+        return sent, receipts, None
+
+    def told(
+        self, name: Name, raw: Sequence[NamedRow], sent: Sequence[SparseRow],
+        receipts: Sequence[NDArray[np.float32]],
+    ) -> SentLane:  # fmt: skip
+        """Encode corrected rows for the learner; classes with names are numbered as they appear in
+        the rows, see :meth:`adopted`."""
+        numbers: dict[Any, int] = {}
+        blobs = []
+        for (names, p), (better, rest), receipt in zip(raw, sent, receipts, strict=True):
+            own, theirs = (
+                [*one] if self.numbered else [numbers.setdefault(n, len(numbers)) for n in one]
+                for one in (names, better)
+            )
+            blobs.append(
+                _listed(own, p) + SparseBlob.sent(theirs, [*better.values()], rest, receipt)
+            )
+        most = max(map(len, blobs), default=4)
+        data = b"".join([blob.ljust(most, b"\0") for blob in blobs])
+        return SentLane(name, (), np.frombuffer(data, "<f4").reshape(-1, most // 4), (*numbers,))
+
+    def listed(self, lane: SentLane, i: int) -> tuple[list[float], list[float], list[Any]]:
+        """A row of a lane and the row that was sent, as lists, and their classes."""
+        (blob,) = map(SparseBlob, self._loaded(lane.rows[[i]], self.corrector._known))
+        names = self.corrector._names_of(blob.sent_ids.tolist())
+        return blob.P.tolist(), blob.sent_P.tolist(), names
+
     def run(
         self,
-        rows: Rows,
+        rows: ListedRows,
         labels: Sequence[JoinedLabel],
         explain: Sequence[Any] | None = None,
     ) -> Made:
@@ -236,8 +343,9 @@ class Sparse:
         return Made(made.sent, made.blobs, None, None if explain is None else found)
 
     def _process(
-        self, rows: Rows, first: int, last: int, made: SparseMade, explain: Sequence[Any] | None
-    ) -> None:
+        self, rows: ListedRows, first: int, last: int, made: SparseMade,
+        explain: Sequence[Any] | None,
+    ) -> None:  # fmt: skip
         if first >= last:
             return
         cut = slice(first, last)
@@ -245,15 +353,18 @@ class Sparse:
         ids, P, rest, receipts = model.rows(rows.ids[cut], rows.P[cut], rows.ks[cut], True, True)
         for i, k in enumerate(rows.ks[cut].tolist()):
             n = int((ids[i] >= 0).sum())
-            names = self.corrector._names_of(ids[i, :n].tolist())
-            p = P[i, :n]
-            made.sent.append(SparseRow(dict(zip(names, p.tolist(), strict=True)), float(rest[i])))
-            made.blobs.append(
-                SparseBlob.raw(rows, first + i) + n.to_bytes(4, "little")
-                + ids[i, :n].astype("<i4").tobytes() + p.astype("<f8").tobytes()
-                + np.array(rest[i], "<f8").tobytes()
-                + receipts[i][:, [*range(k), -1]].astype("<f4").tobytes()
-            )  # fmt: skip
+            numbers, p, others = ids[i, :n], P[i, :n], float(rest[i])
+            if rows.made is None:
+                receipt = receipts[i][:, [*range(k), -1]]
+                made.blobs.append(
+                    SparseBlob.raw(rows, first + i) + SparseBlob.sent(numbers, p, others, receipt)
+                )
+            else:
+                made.blobs.append(rows.made[first + i])
+                blob = SparseBlob(made.blobs[-1])
+                numbers, p, others = blob.sent_ids, blob.sent_P, blob.rest
+            names = self.corrector._names_of(numbers.tolist())
+            made.sent.append(SparseRow(dict(zip(names, p.tolist(), strict=True)), others))
             if explain is not None and (label := explain[first + i]) is not None:
                 (y,) = self.corrector._ids_of([label], "label", add=False, error=UnknownClass)
                 made.found.append(self._foretold(SparseBlob(made.blobs[-1]), y))
@@ -347,10 +458,29 @@ class Sparse:
         names = self.corrector._names_of(blob.ids.tolist())
         return dict(zip(names, blob.P.tolist(), strict=True))
 
+    def adopted(self, lane: SentLane) -> tuple[SentLane, NDArray[np.bool_]]:
+        """The rows of another process with the classes numbered as here, where new names get
+        numbers; and whether each is one of these: there may be no room for its names."""
+        kept = np.ones(len(lane.rows), np.bool_)
+        if self.numbered:
+            return lane, kept
+        of = np.full(len(lane.named), -1, np.int32)
+        for i, name in enumerate(lane.named):
+            with contextlib.suppress(UnknownClass):  # no room
+                of[i] = self.number(name)
+        rows = lane.rows.copy()
+        for i, words in enumerate(rows.view(np.int32)):
+            k = int(words[0])
+            at = 1 + 3 * k
+            for ids in (words[1 : 1 + k], words[at + 1 : at + 1 + int(words[at])]):
+                ids[:] = of[ids]
+                kept[i] &= (ids >= 0).all()
+        return lane._replace(rows=rows[kept], named=()), kept
+
     def load_rows(self, lane: SentLane) -> list[Rows]:
         """Rows of a sent batch's lane as those of a call."""
         rows = []
-        for blob in self._loaded(lane.rows):
+        for blob in self._loaded(lane.rows, self.corrector._known):
             one = SparseBlob(blob)
             k = len(one.ids)
             ids, P = np.array(one.ids[None], np.int32), np.array(one.P[None])
@@ -366,17 +496,21 @@ class Sparse:
 
     def require_sent(self, lane: SentLane) -> None:
         """ValueError where rows that another process sent are none."""
-        for _ in self._loaded(lane.rows):
+        names = set(map(shared_name, lane.named))
+        if lane.classes or (lane.named and self.numbered) or len(names) < len(lane.named):
+            raise ValueError("the classes of recent predictions")
+        for _ in self._loaded(lane.rows, self.corrector.m if self.numbered else len(names)):
             pass
 
     def load_blobs(self, data: NDArray[Any], of: Sparse) -> list[bytes]:
         """Blobs, padded to the widest: float32 of shape (n, words)."""
-        return list(self._loaded(data))
+        return list(self._loaded(data, self.corrector._known))
 
-    def _loaded(self, data: NDArray[Any]) -> Iterator[bytes]:
+    def _loaded(self, data: NDArray[Any], known: int) -> Iterator[bytes]:
+        """Check and cut blobs whose classes are numbers below ``known``."""
         if data.dtype != np.float32:
             raise ValueError("recent predictions")
-        most, known = data.shape[1], self.corrector._known
+        most = data.shape[1]
         for row in data:
             words = row.view(np.int32)
             k = int(words[0]) if most else 0
@@ -413,6 +547,14 @@ class Sparse:
         if type(known) is not int or not 0 <= known < self.corrector._known:
             raise ValueError("the label of a recent prediction")
         return known
+
+
+def shared_name(name: Any) -> str:
+    """A name that another process gave; ValueError where it is none."""
+    if not isinstance(name, str):
+        raise ValueError("the name of a class")
+    name.encode()
+    return name
 
 
 def _fine(ids: NDArray[np.int32], P: NDArray[np.float64], known: int) -> bool:

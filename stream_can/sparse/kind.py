@@ -12,6 +12,9 @@ from stream_can.sparse.corrector import SETTINGS, SparseCorrector
 __all__ = ["KIND", "SparseKind"]
 
 
+SETTINGS_OF_SERVICE = frozenset({"half_life", "max_classes", "memory_mb", "n_classes"})
+
+
 class SparseKind:
     """The `RowKind` of a `SparseCorrector`."""
 
@@ -21,7 +24,8 @@ class SparseKind:
     has: Mapping[str, frozenset[str]] = {
         "pipe": frozenset({"classes", *SETTINGS}),
         "replay": frozenset({"classes", "output", *SETTINGS}),
-        "server": frozenset({"half_life", "max_classes", "memory_mb", "n_classes"}),
+        "server": SETTINGS_OF_SERVICE,
+        "topics": SETTINGS_OF_SERVICE,
     }
     fields: Mapping[str, str] = {}
     declares_classes = False

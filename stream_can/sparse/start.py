@@ -12,15 +12,26 @@ from stream_can.app.application import ApplicationSettings
 from stream_can.app.start import Start
 from stream_can.errors import SnapshotMismatch
 from stream_can.messages.messages import JSON, Formats
-from stream_can.sparse.corrector import SparseCorrector
+from stream_can.sparse.corrector import CLASS_BYTES, SparseCorrector
 
 __all__ = ["SparseStart", "start"]
+
+TOPICS_MB = 24
+"""Default of ``memory_mb`` between topics, where the corrector is a record of each state: with it
+one of 98,304 classes fits brokers with default limits."""
+NAME_BYTES = 64
+"""Bytes of a name that a state has room for."""
 
 
 def start(settings: ApplicationSettings, formats: Formats) -> SparseStart:
     """See :func:`stream_can.app.start.start_of`."""
     named = {"classes": "n_classes", "max_classes": "max_classes", "memory_mb": "memory_mb"}
-    options = {name: getattr(settings, one) for name, one in named.items()}
+    given = {name: getattr(settings, one) for name, one in named.items()}
+    options = {name: one for name, one in given.items() if one is not None}
+    if settings.place == "topics":
+        options = {"memory_mb": TOPICS_MB} | options
+        if "classes" not in options:
+            options = {"max_classes": int(options["memory_mb"] * 2**20 / CLASS_BYTES)} | options
     return SparseStart(settings, options)
 
 
@@ -36,13 +47,23 @@ class SparseStart(Start):
     """
 
     def __init__(self, settings: ApplicationSettings, options: dict[str, Any]) -> None:
-        given = {name: one for name, one in options.items() if one is not None}
+        given = dict(options)
         self._memory = {name: one for name, one in given.items() if name == "memory_mb"}
         corrector = SparseCorrector(given.pop("classes", "any"), **given, **settings.corrector)
         self.snapshot, self._fits = corrector.to_bytes(), _fits(corrector)
         self.classes, self.segments, self.formats = (), (), JSON
         self.settings = {"half_life": corrector.half_life}
         self._given, self._models, self._counted = settings, {}, False
+
+    @property
+    def state_bytes(self) -> int:
+        """Maximum size of a corrector's snapshot."""
+        return len(self.snapshot) + int(self._fits["max_classes"]) * (CLASS_BYTES + NAME_BYTES)
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """What an application that was begun may not change."""
+        return self._fits
 
     def under(self, snapshot: bytes, model: str = "") -> Any:
         """Restore a snapshot."""

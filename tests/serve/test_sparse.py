@@ -111,10 +111,6 @@ def test_a_bad_message_is_refused(tmp_path, path, message, status, said):
         ({"n_classes": 5}, "max_classes: of names, and n_classes of numbers"),
         ({"rows": "dense", "classes": ["a", "b"]}, "max_classes: not of rows of one label"),
         ({"memory_mb": 0.001, "max_classes": 10**6}, "max_classes: 1,000,000 may take"),
-        (
-            {"bootstrap_servers": "127.0.0.1:1", "application_id": "a"},
-            "rows of very many classes are not played in topics; expected dense, multilabel",
-        ),
     ],
 )
 def test_what_there_is_not_is_refused(tmp_path, more, said):
