@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from stream_can.cli.main import main
 from stream_can.kafka import Settings
 from stream_can.kafka.start import start_of
 from stream_can.messages.fields import fields_of
+from stream_can.multilabel import MultiLabelCorrector
 from stream_can.pipe.run import pipe
 from stream_can.row_kinds import KINDS, row_kind
 from stream_can.serve.settings import ServeSettings
+from stream_can.sparse import SparseCorrector
 from tests.pages import ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))
@@ -56,6 +59,11 @@ GIVEN: dict[str, dict[str, Any]] = {
     "validation": {"validation": "validation.jsonl"},
     "against": {"against": "batch-can"},
     "output": {"output": "corrected.jsonl"},
+}
+BEGINS: dict[str, Callable[[], bytes]] = {
+    "dense": json.dumps({"classes": CLASSES}).encode,
+    "multilabel": MultiLabelCorrector(CLASSES).to_bytes,
+    "sparse": SparseCorrector("any", max_classes=9).to_bytes,
 }
 CELLS = [
     pytest.param(kind, place, name, id=f"{kind}-{place}-{name}")
@@ -110,7 +118,7 @@ def test_a_cell(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    Path("begin.json").write_text(json.dumps({"classes": CLASSES}))
+    Path("begin.json").write_bytes(BEGINS[kind]())
     Path("a.avsc").write_text(AVRO)
     has = name == "ask" or name in row_kind(kind).has[place]
     if place == "pipe" and name == "format avro":

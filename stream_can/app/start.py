@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -47,6 +47,36 @@ class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
     train_counts: Counts | None = None
 
 
+class Begun(NamedTuple):
+    """What the settings say of the first corrector."""
+
+    classes: list[Any] | None
+    train_counts: Counts | None
+    snapshot: bytes | None
+
+
+def begun_with(settings: ApplicationSettings) -> Begun:
+    """Classes and counts of the settings or their file, or the snapshot in that file.
+
+    Raises
+    ------
+    SettingsError
+        The file cannot be read.
+    """
+    counts = settings.train_counts
+    if settings.classes_from_file is None:
+        return Begun(settings.classes, counts, None)
+    path = Path(settings.classes_from_file)
+    try:
+        data = read(path)
+        if data.startswith(MAGIC):
+            return Begun(None, counts, data)
+        found = msgspec.json.decode(data, type=ClassesFile)
+    except (OSError, msgspec.DecodeError) as error:
+        raise SettingsError(f"classes_from_file: {path}: {error}") from None
+    return Begun(list(found.classes), counts or found.train_counts, None)
+
+
 class Start:
     """Creates initial correctors, of dense rows; a subclass, those of another kind.
 
@@ -64,26 +94,13 @@ class Start:
     """
 
     def __init__(self, settings: ApplicationSettings, formats: Formats = JSON) -> None:
-        names, counts = settings.classes, settings.train_counts
         given: Any = {"segments_mb": SEGMENTS_MB} | settings.corrector
-        snapshot: bytes | None = None
-        if settings.classes_from_file is not None:
-            path = Path(settings.classes_from_file)
-            try:
-                data = read(path)
-                if data.startswith(MAGIC):
-                    corrector = Corrector.from_bytes(data, train_counts=counts, **given)
-                    corrector = without_sets(corrector)
-                    snapshot = corrector.to_bytes()
-                else:
-                    given_file = msgspec.json.decode(data, type=ClassesFile)
-                    names, counts = given_file.classes, counts or given_file.train_counts
-            except (OSError, msgspec.DecodeError) as error:
-                raise SettingsError(f"classes_from_file: {path}: {error}") from None
+        names, counts, snapshot = begun_with(settings)
         if snapshot is None:
             corrector = Corrector(names or NO_CLASSES, train_counts=counts, **given)
-            snapshot = corrector.to_bytes()
-        self.snapshot = snapshot
+        else:
+            corrector = Corrector.from_bytes(snapshot, train_counts=counts, **given)
+        self.snapshot = without_sets(corrector).to_bytes()
         """Snapshot of the initial corrector, without prediction sets."""
         self.classes = corrector.classes
         self.settings: dict[str, Any] = corrector.settings | {"sets": settings.sets}

@@ -24,8 +24,8 @@ class MultiLabelKind:
     has: Mapping[str, frozenset[str]] = {
         "pipe": SETTINGS | {"classes", "format avro", "model", "version"},
         "replay": SETTINGS | {"classes", "model", "output", "version"},
-        "server": SETTINGS | {"classes"},
-        "topics": SETTINGS | FORMATS | {"classes"},
+        "server": SETTINGS | {"classes", "classes_from_file", "model", "version"},
+        "topics": SETTINGS | FORMATS | {"classes", "classes_from_file", "model", "version"},
     }
     fields: Mapping[str, str] = {"probs": "scores", "raw": "scores_raw", "label": "labels"}
     declares_classes = True

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.app.application import ApplicationSettings
-from stream_can.app.start import Start
+from stream_can.app.start import Start, begun_with
 from stream_can.messages.messages import Formats, messages_of
 from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.snapshot import match
@@ -26,7 +26,7 @@ def start(settings: ApplicationSettings, formats: Formats) -> MultiLabelStart:
 
 
 class MultiLabelStart(Start):
-    """Initial correctors of rows with several labels: a `MultiLabelCorrector`, without models.
+    """Initial correctors of rows with several labels: a `MultiLabelCorrector`.
 
     Parameters
     ----------
@@ -38,15 +38,18 @@ class MultiLabelStart(Start):
 
     def __init__(self, settings: ApplicationSettings, formats: Formats) -> None:
         self._options = settings.corrector
-        corrector = MultiLabelCorrector(
-            settings.classes or (), train_counts=settings.train_counts,
-            train_rows=settings.train_rows, **self._options,
-        )  # fmt: skip
+        names, counts, snapshot = begun_with(settings)
+        if snapshot is not None:
+            corrector = MultiLabelCorrector.from_bytes(snapshot, **self._options)
+        else:
+            corrector = MultiLabelCorrector(
+                names or (), train_counts=counts, train_rows=settings.train_rows, **self._options
+            )
         self.snapshot = corrector.to_bytes()
         self.classes, self.segments, self.formats = corrector.labels, (), formats
         self.settings = {"half_life": corrector.half_life}
         self._given, self._models = settings, {}
-        self._counted = settings.train_counts is not None
+        self._counted = counts is not None and snapshot is None
         messages_of(settings.rows, self.classes, settings.fields)
 
     def under(self, snapshot: bytes, model: str = "") -> Any:

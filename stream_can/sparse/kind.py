@@ -12,7 +12,9 @@ from stream_can.sparse.corrector import SETTINGS, SparseCorrector
 __all__ = ["KIND", "SparseKind"]
 
 
-SETTINGS_OF_SERVICE = frozenset({"half_life", "max_classes", "memory_mb", "n_classes"})
+SETTINGS_OF_SERVICE = frozenset({
+    "classes_from_file", "half_life", "max_classes", "memory_mb", "n_classes",
+})  # fmt: skip
 
 
 class SparseKind:

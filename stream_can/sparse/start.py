@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.app.application import ApplicationSettings
-from stream_can.app.start import Start
+from stream_can.app.settings import SettingsError
+from stream_can.app.start import Start, begun_with
 from stream_can.errors import SnapshotMismatch
 from stream_can.messages.messages import JSON, Formats
 from stream_can.sparse.corrector import CLASS_BYTES, SparseCorrector
@@ -25,14 +26,7 @@ NAME_BYTES = 64
 
 def start(settings: ApplicationSettings, formats: Formats) -> SparseStart:
     """See :func:`stream_can.app.start.start_of`."""
-    named = {"classes": "n_classes", "max_classes": "max_classes", "memory_mb": "memory_mb"}
-    given = {name: getattr(settings, one) for name, one in named.items()}
-    options = {name: one for name, one in given.items() if one is not None}
-    if settings.place == "topics":
-        options = {"memory_mb": TOPICS_MB} | options
-        if "classes" not in options:
-            options = {"max_classes": int(options["memory_mb"] * 2**20 / CLASS_BYTES)} | options
-    return SparseStart(settings, options)
+    return SparseStart(settings)
 
 
 class SparseStart(Start):
@@ -42,18 +36,41 @@ class SparseStart(Start):
     ----------
     settings
         The application's settings.
-    options
-        Arguments of the corrector; the first ones define the classes.
     """
 
-    def __init__(self, settings: ApplicationSettings, options: dict[str, Any]) -> None:
-        given = dict(options)
-        self._memory = {name: one for name, one in given.items() if name == "memory_mb"}
-        corrector = SparseCorrector(given.pop("classes", "any"), **given, **settings.corrector)
+    def __init__(self, settings: ApplicationSettings) -> None:
+        most = settings.memory_mb or (TOPICS_MB if settings.place == "topics" else None)
+        self._memory = {} if most is None else {"memory_mb": most}
+        corrector = self._first(settings)
         self.snapshot, self._fits = corrector.to_bytes(), _fits(corrector)
         self.classes, self.segments, self.formats = (), (), JSON
         self.settings = {"half_life": corrector.half_life}
         self._given, self._models, self._counted = settings, {}, False
+
+    def _first(self, settings: ApplicationSettings) -> SparseCorrector:
+        """The corrector of the settings, or of the snapshot that they name."""
+        named, _, snapshot = begun_with(settings)
+        if named is not None:
+            raise SettingsError("classes_from_file: expected a snapshot of a SparseCorrector")
+        if snapshot is not None:
+            found = SparseCorrector.from_bytes(snapshot, **self._memory)
+            numbered = found.names is None
+            theirs = {
+                "max_classes": None if numbered else found.m,
+                "n_classes": found.m if numbered else None, "half_life": found.half_life,
+            }  # fmt: skip
+            for name, one in theirs.items():
+                if (own := getattr(settings, name)) not in (None, one):
+                    raise SettingsError(f"{name}: {own} here, {one} in classes_from_file")
+            return found
+        options: dict[str, Any] = {**self._memory, **settings.corrector}
+        if settings.n_classes is not None:
+            return SparseCorrector(settings.n_classes, **options)
+        if settings.max_classes is not None:
+            options["max_classes"] = settings.max_classes
+        elif settings.place == "topics":
+            options["max_classes"] = int(self._memory["memory_mb"] * 2**20 / CLASS_BYTES)
+        return SparseCorrector("any", **options)
 
     @property
     def state_bytes(self) -> int:
