@@ -226,12 +226,18 @@ class Plain:
         self.outcomes["given up"] += 1
 
 
+def names(corrector: Any) -> tuple[Any, ...]:
+    """Of its classes, or labels."""
+    found: tuple[Any, ...] = getattr(corrector, "classes", None) or corrector.labels
+    return found
+
+
 def began(
     lane: Lane, correctors: dict[Lane, Corrector], begins: dict[str | None, Corrector]
 ) -> Corrector:
     """What corrects a new model and version."""
     begin = begins.get(lane[0]) or begins[None]
-    same = [x for x, one in correctors.items() if x[0] == lane[0] and one.classes == begin.classes]
+    same = [x for x, one in correctors.items() if x[0] == lane[0] and names(one) == names(begin)]
     if not same:
         return type(begin).from_bytes(begin.to_bytes())
     best = same[0]
@@ -256,10 +262,10 @@ class SeveralPlain(Plain):
         return {k: v for k, v in name.items() if k not in row.known}
 
     def outcome(self, one: Label) -> str:
-        row = self.of.get((None, None), {}).get(one.id or b"")
+        rows = [of[one.id] for x, of in self.of.items() if of_lane(one.lane, x) and one.id in of]
         key = one.id, one.lane
         known = self.alone.get(key, {})
-        if row is None and one.id is not None and one.row is None:
+        if not rows and one.id is not None and one.row is None:
             if key in self.alone and one.name.keys() <= known.keys():
                 return "repeated"
             if key in self.held:
@@ -280,7 +286,7 @@ class SeveralPlain(Plain):
         new = {k: v for k, v in one.name.items() if k not in known}
         if one.id is not None:
             self.alone[one.id, one.lane] = known | new
-        if new:
+        if new and one.lane is None and self.correctors.keys() <= {(None, None)}:
             self.corrector((None, None)).learn_one(None, new)
         self.outcomes["given up"] += 1
 

@@ -45,6 +45,7 @@ def more(rng: random.Random, says: dict[str, Any]) -> None:
         {"label_wait": 2000},
         {"rows": "multilabel"},
         {"rows": "multilabel", "recent_mb": 0.02, "ask": 0.3},
+        {"rows": "multilabel", "model": "model", "version": "version", "max_lanes": 4},
     ],
     ids=str,
 )

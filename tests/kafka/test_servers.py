@@ -106,7 +106,7 @@ class Traffic:
     [
         {},
         {"model": "model", "segments": ["carrier"], "sets": 0.9},
-        {"rows": "multilabel"},
+        {"rows": "multilabel", "model": "model"},
     ],
     ids=["one model", "models", "several labels"],
 )
