@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can import snapshot
-from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError, UnknownClass
+from stream_can.errors import SnapshotMismatch, StreamCANError, UnknownClass
 from stream_can.method import paths as path_names
 from stream_can.method import receipts as receipt_rows
 from stream_can.method import validation
@@ -394,9 +394,10 @@ class Corrector:
             An argument is invalid; nothing was learned.
         """
         index = self._index_of(y, "label")
+        receipt_rows.require_row(receipt, p, one=True)
         known = None
         if receipt is not None:
-            known = self._known(np.asarray(receipt)[None], np.array([index]), p is None)[0]
+            known = self._known(receipt, np.array([index]), one=True)[0]
         texts = None if segments is None else self._texts(segments, many=False)
         self._kernel.learn_one(p, index, known, texts)
 
@@ -414,19 +415,16 @@ class Corrector:
         (n, R m + 1), with NaN rows for unknown ones.
         """
         indices = self._indices_of(ys)
-        known = None
-        if receipts is not None:
-            known = self._known(np.asarray(receipts), indices, P is None)
+        receipt_rows.require_row(receipts, P, one=False)
+        known = None if receipts is None else self._known(receipts, indices)
         self._kernel.learn_many(P, indices, known, self._texts(segments))
 
     def _known(
-        self, brought: NDArray[Any], ys: NDArray[np.int64], gone: bool
+        self, brought: ArrayLike, ys: NDArray[np.int64], *, one: bool = False
     ) -> NDArray[np.float32]:
         """Probabilities that receipts gave their labels, shape (n, R + 1)."""
-        if gone:
-            raise InvalidPrediction("receipts belong to predictions, and p is None")
         m, n_sent, sets = len(self.classes), self._kernel.n_sent, self.sets is not None
-        return receipt_rows.brought(brought, ys, m, self._fewest, n_sent, sets=sets)
+        return receipt_rows.brought(brought, ys, m, self._fewest, n_sent, sets=sets, one=one)
 
     def play(
         self,

@@ -15,7 +15,17 @@ from stream_can.learner.lane import Name
 from stream_can.learner.sent import SentLane
 from stream_can.method.checks import bad_rows
 from stream_can.method.promise import names_in_sets
-from stream_can.method.receipts import ANY_ROWS, NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
+from stream_can.method.receipts import (
+    ANY_ROWS,
+    NOT_FAIR,
+    OF_ROW,
+    TAIL,
+    gave_all,
+    none_known,
+    require_probabilities,
+    require_size,
+    size,
+)
 from stream_can.method.rows import as_float64
 from stream_can.method.segments import Texts
 from stream_can.method.state import bytes_kept
@@ -365,22 +375,20 @@ class Dense(DeclaredClasses):
 
     def require_sent(self, lane: SentLane) -> None:
         """ValueError where rows that another process sent are none, whatever their classes."""
-        n, m = len(lane.rows), len(lane.classes)
-        words = lane.rows.shape[1] - 4 * m
+        n, m, receipts = len(lane.rows), len(lane.classes), lane.receipts
+        if m < 1:
+            raise ValueError("rows of no classes")
         layouts = {
-            sets for r in ANY_ROWS for sets in (False, True) if words == size(m, r, sets=sets)
-        }
-        if m < 1 or not layouts:
-            raise ValueError(f"rows of {words} numbers beside {m} classes")
+            sets for r in ANY_ROWS for sets in (False, True)
+            if receipts.shape[1] == size(m, r, sets=sets)
+        }  # fmt: skip
+        if not layouts:
+            sets = self.sets is not None
+            require_size(receipts, (n, size(m, self.corrector.n_sent, sets=sets)))
         rows = np.ascontiguousarray(lane.rows[:, : 4 * m]).view(np.float64)
         require_rows(rows.reshape(2 * n, m))
-        receipts = lane.rows[:, 4 * m :]
-        with np.errstate(invalid="ignore"):
-            fits = (receipts >= 0) & (receipts <= 1.001)
-        if self.sets is not None and True in layouts:  # the last are no shares
-            fits[:, -TAIL:] |= np.isfinite(receipts[:, -TAIL:])
-        if not (fits | np.isnan(receipts)).all():
-            raise ValueError("a receipt")
+        has_sets = self.sets is not None and True in layouts
+        require_probabilities(receipts, tail=TAIL if has_sets else 0)
 
     def load_blobs(self, data: NDArray[Any], of: Dense) -> list[bytes]:
         """Restore rows, sent rows and receipts, float32 of shape (n, width / 4) of the adapter
@@ -393,13 +401,8 @@ class Dense(DeclaredClasses):
             data[:, : 4 * m] = was[:, : 4 * m]
         rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
         require_rows(rows.reshape(2 * n, m))
-        receipts = data[:, 4 * m :]
         known = size(m, of.corrector.n_sent)
-        shares = receipts[:, : receipts.shape[1] - (TAIL if of.sets is not None else 0)]
-        with np.errstate(invalid="ignore"):
-            fits = (shares >= 0) & (shares <= 1.001)
-        if not (fits | np.isnan(shares)).all() or np.isinf(receipts).any():
-            raise ValueError("a receipt")
+        require_probabilities(data[:, 4 * m :], tail=0 if of.sets is None else TAIL)
         if of.sets != self.sets:  # sets of another promise: unknown
             was, data = data, np.full((n, self.width // 4), np.nan, np.float32)
             data[:, : 4 * m + known] = was[:, : 4 * m + known]

@@ -21,14 +21,16 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction
 from stream_can.method.kernel import given_by_each, given_by_one
+from stream_can.method.rows import TOLERANCE
 
 __all__ = [
-    "ROWS", "blank", "brought", "gave", "gave_all", "gave_row", "joined", "kept", "none_known",
-    "number", "sensible", "size",
+    "ROWS", "as_array", "blank", "brought", "checked", "gave", "gave_all", "gave_row", "joined",
+    "kept", "none_known", "number", "require_probabilities", "require_row", "require_size",
+    "size",
 ]  # fmt: skip
 
 Receipts = NDArray[np.float32]
@@ -44,6 +46,90 @@ two of the row's number."""
 OF_ROW, NOT_FAIR = -2, -2.0
 """Position of the row's number among the known ones, and its value for a label that was requested
 because of its row: it teaches no sets."""
+
+
+# ---- what is refused, of every kind of rows
+
+
+def as_array(receipts: ArrayLike, *, one: bool) -> NDArray[Any]:
+    """Receipts of users as an array with a receipt per row; InvalidPrediction where they are
+    none."""
+    try:
+        array = np.asarray(receipts)
+    except ValueError:  # lists of different lengths
+        raise InvalidPrediction(f"receipt{'' if one else 's'}: no array of numbers") from None
+    return array[None] if one else array
+
+
+def require_size(array: NDArray[Any], shape: tuple[int, ...], *, one: bool = False) -> None:
+    """InvalidPrediction where receipts, the first axis the rows, are no floats of this shape."""
+    if array.shape != shape or array.dtype.kind != "f":
+        receipts, first, row = ("receipt is", 1, "row") if one else ("receipts are", 0, "rows")
+        raise InvalidPrediction(
+            f"{receipts} {array.dtype} of shape {array.shape[first:]}, expected float32 of shape"
+            f" {shape[first:]}: what the corrector returned with the {row}"
+        )
+
+
+def require_probabilities(
+    receipts: NDArray[Any],
+    *,
+    one: bool = False,
+    first: int = 0,
+    most: float = 1 + TOLERANCE,
+    tail: int = 0,
+) -> None:
+    """InvalidPrediction for a number of receipts that is no probability, nor NaN.
+
+    Parameters
+    ----------
+    first
+        Number of the first row.
+    most
+        The largest number that a receipt has.
+    tail
+        Count of the last numbers of a receipt that are no probabilities, and may be any but
+        infinite ones.
+    """
+    fits = (receipts >= 0) & (receipts <= most) | np.isnan(receipts)
+    if tail:
+        fits[..., -tail:] = ~np.isinf(receipts[..., -tail:])
+    if not fits.all():
+        at = np.unravel_index(int(fits.argmin()), fits.shape)
+        row = "receipt" if one else f"receipt of row {first + at[0]}"
+        raise InvalidPrediction(f"{row}: {receipts[at]}, expected probabilities, or NaN")
+
+
+def checked(
+    receipts: ArrayLike,
+    shape: tuple[int, ...],
+    *,
+    one: bool = False,
+    most: float = 1 + TOLERANCE,
+) -> Receipts:
+    """A copy of receipts of users, shape (n, ...); of ``one`` row they lack the first axis.
+
+    Raises
+    ------
+    InvalidPrediction
+        They have another shape or type, or a number is no probability, nor NaN.
+    """
+    array = as_array(receipts, one=one)
+    require_size(array, shape, one=one)
+    with np.errstate(over="ignore"):  # infinite values are refused below
+        own = np.array(array, np.float32, order="C")
+    require_probabilities(own, one=one, most=most)
+    return own
+
+
+def require_row(receipts: object, row: object, *, one: bool) -> None:
+    """InvalidPrediction for receipts without the rows that they belong to."""
+    if receipts is not None and row is None:
+        said = "receipt: it needs the row that it belongs to"
+        raise InvalidPrediction(said if one else "receipts: they need the rows that they belong to")
+
+
+# ---- receipts of dense rows
 
 
 def size(m: int, rows: int = ROWS, *, sets: bool = False) -> int:
@@ -118,22 +204,15 @@ def joined(known: Iterable[bytes], dtype: str = "=f4", rows: int = ROWS) -> NDAr
     return numbers.reshape(-1, rows + 1)
 
 
-def sensible(numbers: NDArray[np.float32]) -> NDArray[np.bool_]:
-    """Which known numbers, shape (n, rows + 1), are possible: probabilities, rounded to float32, or
-    NaN; the top may be negative."""
-    size = numbers.copy()
-    size[:, -1] = abs(size[:, -1])
-    return (size >= 0) & (size <= 1.001) | np.isnan(size)
-
-
 def brought(
-    receipts: NDArray[Any],
+    receipts: ArrayLike,
     ys: NDArray[np.int64],
     m: int,
     fewest: int = 1,
     rows: int = ROWS,
     *,
     sets: bool = False,
+    one: bool = False,
 ) -> NDArray[np.float32]:
     """Numbers that users' receipts gave their labels: shape (n, rows + 1), with sets 4 more.
 
@@ -145,23 +224,24 @@ def brought(
         this corrector sends: they count as missing.
     rows
         Number of rows in this corrector's receipts.
+    one
+        Whether they are the receipt of one row, without the first axis.
 
     Raises
     ------
     InvalidPrediction
         They are not receipts of these classes.
     """
-    n = len(ys)
-    if receipts.dtype.kind == "f" and receipts.shape == (n, size(m, rows, sets=sets)):
-        return _brought(receipts, ys, m, rows, sets)
+    array, n = as_array(receipts, one=one), len(ys)
+    if array.dtype.kind == "f" and array.shape == (n, size(m, rows, sets=sets)):
+        return _brought(array, ys, m, rows, sets, one)
     known = none_known(n, rows, sets=sets)
-    if receipts.dtype.kind == "f" and len(receipts) == n:
-        sizes = range(fewest, m + 1)
-        width = receipts.shape[1] if receipts.ndim == 2 else 0
+    if array.dtype.kind == "f" and array.ndim == 2 and len(array) == n:
+        sizes, width = range(fewest, m + 1), array.shape[1]
         for has in (sets, not sets):
             own, rest = divmod(width - size(0, rows, sets=has), rows + has)
             if rest == 0 and own in sizes:
-                found = _brought(receipts, ys, own, rows, has)
+                found = _brought(array, ys, own, rows, has, one)
                 columns = min(found.shape[1], known.shape[1])
                 known[:, :columns] = found[:, :columns]
                 return known
@@ -170,14 +250,12 @@ def brought(
             for own in sizes for others in ANY_ROWS for has in (False, True)
         ):  # fmt: skip
             return known
-    raise InvalidPrediction(
-        f"receipts are {receipts.dtype} of shape {receipts.shape},"
-        f" expected float32 of shape {(n, size(m, rows, sets=sets))}"
-    )
+    require_size(array, (n, size(m, rows, sets=sets)), one=one)
+    return known
 
 
 def _brought(
-    receipts: NDArray[Any], ys: NDArray[np.int64], m: int, rows: int, sets: bool
+    receipts: NDArray[Any], ys: NDArray[np.int64], m: int, rows: int, sets: bool, one: bool
 ) -> NDArray[np.float32]:
     """Numbers that receipts of m classes gave their labels: nothing for later classes."""
     told = ys < m
@@ -189,13 +267,7 @@ def _brought(
         known[~told, rows] = -receipts[~told, rows * m]
         if sets:
             known[~told, -TAIL:] = receipts[~told, -TAIL:]
-    wrong = ~sensible(known[:, : rows + 1] if sets else known).all(axis=1)
-    if sets:
-        given = known[:, rows + 1]
-        wrong |= (given < 0) | (given > 1.001)
-    if wrong.any():
-        i = int(wrong.argmax())
-        raise InvalidPrediction(
-            f"receipt of row {i}: {known[i].tolist()}, expected probabilities, or NaN"
-        )
+    shares = known[:, : rows + 2 if sets else rows + 1].copy()
+    shares[:, rows] = abs(shares[:, rows])  # the top is negative where another class was on it
+    require_probabilities(shares, one=one)
     return known

@@ -13,6 +13,7 @@ from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, News, Unscored
 from stream_can.learner.sent import SentLane
 from stream_can.method.promise import names_in_sets
+from stream_can.method.receipts import require_probabilities, require_size
 from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.multilabel.loop import outside
 from stream_can.multilabel.scores import LabelScores
@@ -228,16 +229,12 @@ class Several(DeclaredClasses):
 
     def require_sent(self, lane: SentLane) -> None:
         """ValueError where rows that another process sent are none, whatever their classes."""
-        if lane.rows.shape[1] != 6 * len(lane.classes):
-            raise ValueError("the size of recent predictions")
-        _require_blobs(lane.rows)
+        _require_blobs(lane.rows, len(lane.classes))
 
     def load_blobs(self, data: NDArray[Any], of: Several) -> list[bytes]:
         """Restore rows, sent rows and receipts, float32 of shape (n, 6 m)."""
         n, m = len(data), self.corrector.m
-        if data.dtype != np.float32 or data.shape != (n, 6 * m):
-            raise ValueError("the size of recent predictions")
-        _require_blobs(data)
+        _require_blobs(data, m)
         every, width = data.astype("<f4").tobytes(), self.width
         return [every[at : at + width] for at in range(0, n * width, width)]
 
@@ -262,13 +259,12 @@ class Several(DeclaredClasses):
         return bytes(known)
 
 
-def _require_blobs(data: NDArray[np.float32]) -> None:
+def _require_blobs(data: NDArray[np.float32], m: int) -> None:
     """Raise where rows, sent rows or receipts, shape (n, 6 m), are no probabilities."""
-    rows = 2 * data.shape[1] // 3
-    _require_rows(np.ascontiguousarray(data[:, :rows]).view(np.float64))
-    receipts = data[:, rows:]
-    if not (((receipts >= 0) & (receipts <= 1)) | np.isnan(receipts)).all():
-        raise ValueError("a receipt")
+    receipts = data[:, 4 * m :]
+    require_size(receipts, (len(data), 2 * m))
+    _require_rows(np.ascontiguousarray(data[:, : 4 * m]).view(np.float64))
+    require_probabilities(receipts, most=1)
 
 
 def _require_rows(rows: Array) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
+from stream_can.method import receipts as receipt_rows
 from stream_can.method.classes import ClassIndex, ClassName, class_names, preview
 from stream_can.method.rows import as_float64, names_of
 from stream_can.method.settings import in_range
@@ -225,10 +226,11 @@ class MultiLabelCorrector:
 
         Raises
         ------
-        InvalidPrediction, UnknownClass, ValueError
+        InvalidPrediction, UnknownClass
             A row, label or receipt is invalid; nothing was learned.
         """
         labels = self._labels_of(Y)
+        receipt_rows.require_row(receipts, P, one=False)
         rows = at = None
         if P is not None:
             rows, at = self._rows_of(P), np.arange(len(labels))
@@ -236,8 +238,6 @@ class MultiLabelCorrector:
                 raise InvalidPrediction(
                     f"{len(rows)} rows but {len(labels)} rows of labels; give one per row"
                 )
-        elif receipts is not None:
-            raise ValueError("receipts: they need the rows that they belong to")
         known = None if receipts is None else self._receipts(receipts, len(labels))
         self._learn(rows, labels, at, known)
 
@@ -256,13 +256,12 @@ class MultiLabelCorrector:
         if isinstance(y, Mapping):
             y = self.row_of([k for k, v in y.items() if v], [k for k, v in y.items() if not v])
         labels = self._labels_of(np.asarray(y)[None])
+        receipt_rows.require_row(receipt, p, one=True)
         if p is None:
-            if receipt is not None:
-                raise ValueError("receipt: it needs the row that it belongs to")
             self._learn(None, labels, None, None)
             return
         rows = self._row_of(p)
-        known = None if receipt is None else self._receipts(np.asarray(receipt)[None], 1)
+        known = None if receipt is None else self._receipts(receipt, 1, one=True)
         self._learn(rows, labels, np.zeros(1, np.int64), known)
 
     def _learn(
@@ -435,21 +434,8 @@ class MultiLabelCorrector:
             )
         return np.array(given, np.int8, order="C")
 
-    def _receipts(self, receipts: ArrayLike, n: int) -> Receipts:
-        array = np.asarray(receipts)
-        if array.shape != (n, 2 * self.m) or (array.size and array.dtype.kind != "f"):
-            raise InvalidPrediction(
-                f"receipts are {array.dtype} of shape {array.shape}, expected float32 of shape"
-                f" {(n, 2 * self.m)}: what process_many returned with these rows"
-            )
-        with np.errstate(over="ignore"):  # infinite values are refused below
-            own = np.array(array, np.float32, order="C")
-        bad = np.argwhere((own < 0) | (own > 1))
-        if len(bad):
-            raise InvalidPrediction(
-                f"receipt of row {bad[0][0]}: {own[tuple(bad[0])]}, expected probabilities, or NaN"
-            )
-        return own
+    def _receipts(self, receipts: ArrayLike, n: int, *, one: bool = False) -> Receipts:
+        return receipt_rows.checked(receipts, (n, 2 * self.m), one=one, most=1)
 
     # ---- snapshots
 

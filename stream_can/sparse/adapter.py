@@ -14,6 +14,7 @@ from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, News, Unscored
 from stream_can.learner.lane import Name
 from stream_can.learner.sent import SentLane
+from stream_can.method.receipts import require_probabilities, require_size
 from stream_can.method.rows import TOLERANCE
 from stream_can.sparse.corrector import Rows, SparseCorrector, SparseRow
 from stream_can.sparse.loop import MOST_LISTED, given_by
@@ -511,21 +512,22 @@ class Sparse:
         if data.dtype != np.float32:
             raise ValueError("recent predictions")
         most = data.shape[1]
-        for row in data:
+        for i, row in enumerate(data):
             words = row.view(np.int32)
             k = int(words[0]) if most else 0
             at = 1 + 3 * k
             n = int(words[at]) if 0 < k <= MOST_LISTED and at < most else 0
-            size = at + 3 + 3 * n + 3 * (k + 1)
-            if not 0 < k <= n <= k + PROMOTED or size > most:
+            begin, length = at + 3 + 3 * n, 3 * (k + 1)
+            size = begin + length
+            if not 0 < k <= n <= k + PROMOTED or begin > most:
                 raise ValueError("the size of recent predictions")
+            require_size(row[None, begin:size], (1, length))
             blob = SparseBlob(words[:size].astype("<i4").tobytes())
-            receipt, most_p = blob.receipt, 1 + TOLERANCE
+            require_probabilities(blob.receipt[None], first=i)
             if not (
                 _fine(blob.ids, blob.P, known)
                 and _fine(blob.sent_ids, blob.sent_P, known)
-                and 0 <= blob.rest <= most_p
-                and (((receipt >= 0) & (receipt <= most_p)) | np.isnan(receipt)).all()
+                and 0 <= blob.rest <= 1 + TOLERANCE
             ):
                 raise ValueError("recent predictions")
             yield words[:size].astype("<i4").tobytes()

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
+from stream_can.method import receipts as receipt_rows
 from stream_can.method.rows import TOLERANCE
 from stream_can.method.settings import in_range
 from stream_can.sparse.loop import MOST_LISTED, NUMBERS, Fault, Model, Names, check, given_by
@@ -293,9 +294,10 @@ class SparseCorrector:
         if bad.size:
             raise UnknownClass(f"label {bad[0]}: {self._unknown(int(ys[bad[0]]))}")
         ys = ys.astype(np.int64)
+        receipt_rows.require_row(receipts, ids, one=False)
         if ids is None or probs is None:
-            if not (ids is None and probs is None and receipts is None):
-                raise ValueError("ids, probs and receipts: a row is given by ids and probs")
+            if not (ids is None and probs is None):
+                raise ValueError("ids and probs: a row is given by both")
             self._model.learn(None, None, None, ys, None)
             return
         rows = self._rows(ids, probs)
@@ -303,7 +305,7 @@ class SparseCorrector:
             raise InvalidPrediction(
                 f"{len(rows.ids)} rows but {len(ys)} labels; give one label per row"
             )
-        given = None if receipts is None else self._receipts(receipts, *rows)
+        given = None if receipts is None else self._receipts(receipts, rows)
         self._learn(rows, ys, given)
 
     def learn_one(
@@ -313,14 +315,13 @@ class SparseCorrector:
 
         With classes "any" a label may be a new name. ``receipt`` has shape (3, k + 1).
         """
+        receipt_rows.require_row(receipt, row, one=True)
         if row is None:
-            if receipt is not None:
-                raise ValueError("receipt: it needs the row that it belongs to")
             alone = self._ids_of([label], "label", add=True, error=UnknownClass)
             self._model.learn(None, None, None, np.array(alone, np.int64), None)
             return
         checked = self._check_one(row)
-        given = None if receipt is None else self._receipts(np.asarray(receipt)[None], *checked)
+        given = None if receipt is None else self._receipts(receipt, checked, one=True)
         # New names are numbered once everything else is valid.
         y, *ids = self._ids_of([label, *row], "label", add=True, error=UnknownClass)
         checked.ids[0] = ids
@@ -330,23 +331,9 @@ class SparseCorrector:
         known = None if receipts is None else given_by(receipts, rows.ids, rows.ks, ys)
         self._model.learn(*rows, ys, known)
 
-    def _receipts(self, receipts: ArrayLike, ids: Ids, P: Array, ks: Ids) -> Receipts:
-        array = np.asarray(receipts)
-        shape = (len(ids), 3, ids.shape[1] + 1)
-        if array.shape != shape or (array.size and array.dtype.kind != "f"):
-            raise ValueError(
-                f"receipts: {array.dtype} of shape {array.shape}, expected float32 of shape"
-                f" {shape}: what process_many returned with these rows"
-            )
-        with np.errstate(over="ignore"):  # infinite values are refused below
-            own = np.array(array, np.float32, order="C")
-        bad = np.argwhere((own < 0) | (own > 1 + TOLERANCE))
-        if len(bad):
-            raise ValueError(
-                f"receipts: that of row {bad[0][0]} holds {own[tuple(bad[0])]}, which is no"
-                " probability, nor NaN; hand back what process_many returned"
-            )
-        return own
+    def _receipts(self, receipts: ArrayLike, rows: Rows, *, one: bool = False) -> Receipts:
+        n, k = rows.ids.shape
+        return receipt_rows.checked(receipts, (n, 3, k + 1), one=one)
 
     # ---- the tail
 

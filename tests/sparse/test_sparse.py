@@ -270,7 +270,7 @@ def test_correcting_and_errors_give_no_name_a_number():
         corrector.process_one({"a": 0.1, "b": 0.1, "c": 0.1, "d": 0.1})
     with pytest.raises(UnknownClass, match="expected the name of a class"):
         corrector.learn_one({"ant": 0.5}, 3)
-    with pytest.raises(ValueError, match="receipts: float64 of shape"):
+    with pytest.raises(ValueError, match="receipt is float64 of shape"):
         corrector.learn_one({"ant": 0.5}, "bee", receipt=[[1.0]])
     assert corrector.names == []
     corrector.ids_of(["a", "b", "c"])
@@ -361,14 +361,14 @@ def test_wrong_labels_and_receipts_change_nothing():
         corrector.learn_many(ids, P, [0.0] * 4)
     with pytest.raises(InvalidPrediction, match="4 rows but 3 labels; give one label per row"):
         corrector.learn_many(ids, P, [1, 2, 3])
-    with pytest.raises(ValueError, match=r"receipts: float32 of shape \(3, 3, 9\), expected"):
+    with pytest.raises(ValueError, match=r"receipts are float32 of shape \(3, 3, 9\), expected"):
         corrector.learn_many(ids, P, ys, receipts=receipts[1:])
     for value in (-0.5, 1.5, math.inf):
         wrong = receipts.copy()
         wrong[2, 1, 0] = value
-        with pytest.raises(ValueError, match=f"receipts: that of row 2 holds {value}"):
+        with pytest.raises(ValueError, match=f"receipt of row 2: {value}"):
             corrector.learn_many(ids, P, ys, receipts=wrong)
-    with pytest.raises(ValueError, match="a row is given by ids and probs"):
+    with pytest.raises(ValueError, match="a row is given by both"):
         corrector.learn_many(None, P, ys)
     with pytest.raises(InvalidPrediction, match=r"expected {class: probability}"):
         corrector.learn_one([0.5], 1)
