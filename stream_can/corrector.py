@@ -48,6 +48,7 @@ from stream_can.method.state import (
 )
 from stream_can.method.successor import successor
 from stream_can.method.values import Values
+from stream_can.row_kinds import read_snapshot
 
 __all__ = ["Corrector"]
 
@@ -716,11 +717,9 @@ class Corrector:
         SnapshotMismatch
             The bytes are truncated, corrupt, of another version, or have other classes or paths.
         """
-        head, state = snapshot.decode(data)
-        if "learner" in head:
-            raise SnapshotMismatch("snapshot: a learner's; Learner.from_bytes reads it")
+        head, state = read_snapshot(data, "paths", CorrectorHead)
         self = cls.__new__(cls)
-        state, content, values = self._restore(snapshot.typed(head, CorrectorHead), state)
+        state, content, values = self._restore(head, state)
         self._fewest = len(content.classes)
         if classes is not None:
             snapshot.match("classes", content.classes, class_names(classes))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+from numpy.typing import NDArray
 
 from stream_can import snapshot
+from stream_can.errors import SnapshotMismatch
 
 __all__ = [
-    "KINDS", "AnyCorrector", "RowKind", "kind_of", "kind_of_snapshot", "part", "refuse_others",
-    "row_kind",
+    "KINDS", "AnyCorrector", "RowKind", "kind_of", "kind_of_snapshot", "part", "read_snapshot",
+    "refuse_others", "row_kind",
 ]  # fmt: skip
 
 KINDS = {
@@ -25,9 +28,17 @@ imported where they are needed: ``messages`` reads and writes its messages
 corrector, ``replay`` and ``page`` show a replay (`stream_can.replay.shown.Shown`,
 `stream_can.report.page.Page`)."""
 
+OTHER_SNAPSHOTS = {
+    "pipe": "a pipe; read it with stream-can pipe --state",
+    "learner": "a Learner; read it with Learner.from_bytes",
+}
+"""Whose snapshots have such a field, besides correctors'; that of a pipe has both."""
 IN_WORDS = {
     "pipe": "a pipe", "replay": "a replay", "server": "a server", "topics": "topics",
 }  # fmt: skip
+
+
+_T = TypeVar("_T")
 
 
 class AnyCorrector(Protocol):
@@ -47,6 +58,8 @@ class RowKind(Protocol):
     name: str
     described: str
     """What the rows are called in messages."""
+    corrector: type[Any]
+    """Class of its correctors."""
     snapshot_field: str
     """Field that the heads of its correctors' snapshots have and no other kind's."""
     has: Mapping[str, frozenset[str]]
@@ -137,7 +150,35 @@ def kind_of(corrector: AnyCorrector) -> RowKind:
 
 
 def kind_of_snapshot(data: bytes) -> RowKind:
-    """The kind of a corrector's snapshot; dense where its head has no other kind's field."""
-    head = snapshot.decode(data).head
-    every = [row_kind(name) for name in KINDS]
-    return next((one for one in reversed(every) if one.snapshot_field in head), every[0])
+    """The kind of a corrector's snapshot; SnapshotMismatch where it is another's."""
+    field, owner = _owner(snapshot.decode(data).head)
+    for name in KINDS:
+        if row_kind(name).snapshot_field == field:
+            return row_kind(name)
+    raise SnapshotMismatch(f"snapshot: of {owner}")
+
+
+def read_snapshot(data: bytes, field: str, head: type[_T]) -> tuple[_T, dict[str, NDArray[Any]]]:
+    """Decode a snapshot of a corrector or learner, whose head has a certain field.
+
+    Raises
+    ------
+    SnapshotMismatch
+        The bytes are damaged, of another format, or another's; the message names whose they are,
+        and what reads them.
+    """
+    content = snapshot.decode(data)
+    found = next((name for name in (*OTHER_SNAPSHOTS, field) if name in content.head), None)
+    if found != field:
+        raise SnapshotMismatch(f"snapshot: of {_owner(content.head)[1]}")
+    return snapshot.typed(content.head, head, field), content.arrays
+
+
+def _owner(head: Mapping[str, Any]) -> tuple[str, str]:
+    """The field by which a head is known; whose snapshots have it, and what reads them."""
+    owners = dict(OTHER_SNAPSHOTS)
+    for kind in map(row_kind, reversed(KINDS)):
+        name = kind.corrector.__name__
+        owners[kind.snapshot_field] = f"a {name} ({kind.described}); read it with {name}.from_bytes"
+    found = ((field, owner) for field, owner in owners.items() if field in head)
+    return next(found, ("", "no corrector and no learner"))

@@ -14,7 +14,7 @@ import struct
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 import msgspec
 import numpy as np
@@ -88,10 +88,7 @@ def decode(data: bytes) -> Decoded:
     if magic != MAGIC:
         raise SnapshotMismatch("snapshot: these bytes are no stream_can snapshot")
     if version != VERSION:
-        raise SnapshotMismatch(
-            f"snapshot: format {version}, and stream_can {__version__} reads format {VERSION}"
-            " alone; use the version that wrote it, or start over"
-        )
+        raise _other_format(f"format {version}", VERSION)
     payload = memoryview(data)[ENVELOPE.size :]
     if len(payload) != length:
         raise SnapshotMismatch(
@@ -112,6 +109,13 @@ def decode(data: bytes) -> Decoded:
     return Decoded(content.head, arrays)
 
 
+def _other_format(found: str, read: int) -> SnapshotMismatch:
+    return SnapshotMismatch(
+        f"snapshot: {found}, and stream_can {__version__} reads format {read} alone; use the"
+        " version that wrote it, or start over"
+    )
+
+
 def of_kind(
     data: bytes, name: str, what: str, kind: type[_T]
 ) -> tuple[_T, dict[str, NDArray[Any]]]:
@@ -120,7 +124,7 @@ def of_kind(
     content, arrays = decode(data)
     if name not in content:
         raise SnapshotMismatch(f"snapshot: holds no {what}")
-    return typed(content, kind), arrays
+    return typed(content, kind, name), arrays
 
 
 def is_of_kind(data: bytes, name: str) -> bool:
@@ -128,11 +132,16 @@ def is_of_kind(data: bytes, name: str) -> bool:
     return name in decode(data).head
 
 
-def typed(head: dict[str, Any], kind: type[_T]) -> _T:
-    """Convert the head to a struct; SnapshotMismatch names a missing or wrong field."""
+def typed(head: dict[str, Any], kind: type[_T], name: str | None = None) -> _T:
+    """Convert the head to a struct; SnapshotMismatch names a missing or wrong field, or another
+    format, which is the number in the field ``name``."""
     try:
         return msgspec.convert(head, kind)
     except msgspec.ValidationError as error:
+        found = head.get(name) if name else None
+        for read in get_args(get_type_hints(kind).get(name or "")) if type(found) is int else ():
+            if found != read:
+                raise _other_format(f"{name} in format {found}", read) from None
         raise SnapshotMismatch(f"snapshot: unreadable: {error}") from None
 
 

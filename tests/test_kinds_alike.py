@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from stream_can import Corrector, InvalidPrediction, Learner, SnapshotMismatch
+from stream_can import Corrector, InvalidPrediction, Learner, SnapshotMismatch, snapshot
 from stream_can.multilabel import MultiLabelCorrector
-from stream_can.row_kinds import KINDS
+from stream_can.pipe.statefile import PipeState, open_state
+from stream_can.row_kinds import KINDS, row_kind
 from stream_can.sparse import SparseCorrector
+from stream_can.trust import Alarm
 
 pytestmark = pytest.mark.fast
 
@@ -163,3 +166,79 @@ def test_receipts_of_a_sent_batch(kind: str) -> None:
         with pytest.raises(SnapshotMismatch, match=f"^snapshot: of a learner: {said}"):
             learner.require_sent(sent)
     assert learner.to_bytes() == before
+
+
+# ---- snapshots
+
+OWNERS = {
+    "dense": "of a Corrector (rows of one label); read it with Corrector.from_bytes",
+    "multilabel": "of a MultiLabelCorrector (rows of several labels); read it with"
+    " MultiLabelCorrector.from_bytes",
+    "sparse": "of a SparseCorrector (rows of very many classes); read it with"
+    " SparseCorrector.from_bytes",
+    "learner": "of a Learner; read it with Learner.from_bytes",
+    "pipe": "of a pipe; read it with stream-can pipe --state",
+    "alarm": "of no corrector and no learner",
+}
+READERS: dict[str, Any] = {kind: row_kind(kind).corrector.from_bytes for kind in KINDS}
+READERS |= {"learner": Learner.from_bytes, "pipe": PipeState.from_bytes}
+
+
+def snapshot_of(owner: str, kind: str = "sparse") -> bytes:
+    if owner == "alarm":
+        return Alarm().to_bytes()
+    corrector = example(owner if owner in KINDS else kind).corrector
+    wrapped = {"learner": Learner, "pipe": lambda one: PipeState(Learner(one))}
+    data: bytes = wrapped.get(owner, lambda one: one)(corrector).to_bytes()
+    return data
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("owner", OWNERS)
+def test_a_snapshot_of_another_is_named_with_what_reads_it(owner: str, reader: str) -> None:
+    data = snapshot_of(owner)
+    if owner == reader or (reader == "pipe" and owner != "alarm"):  # it begins with any of them
+        assert READERS[reader](data).to_bytes()
+        return
+    with pytest.raises(SnapshotMismatch) as caught:
+        READERS[reader](data)
+    assert str(caught.value) == f"snapshot: {OWNERS[owner]}"
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_damaged_bytes_and_other_formats_are_named_alike(reader: str) -> None:
+    data = snapshot_of(reader)
+    head, arrays = snapshot.decode(data)
+    format = "stream_can .* reads format {} alone; use the version that wrote it, or start over"
+    cases = {
+        "13 bytes, too short to be one": data[:13],
+        "these bytes are no stream_can snapshot": b"x" * 100,
+        rf"{len(data) - 23} bytes of {len(data) - 22}; it was cut short": data[:-1],
+        "checksum differs; the bytes are corrupt": data[:-1] + bytes([data[-1] ^ 1]),
+        f"format 4, and {format.format(3)}": data[:8] + b"\x04" + data[9:],
+    }
+    if reader != "dense":
+        read = head[reader]
+        cases[f"{reader} in format 9, and {format.format(read)}"] = snapshot.encode(
+            head | {reader: 9}, arrays
+        )
+    for said, wrong in cases.items():
+        with pytest.raises(SnapshotMismatch, match=f"^snapshot: {said}"):
+            READERS[reader](wrong)
+
+
+@pytest.mark.parametrize("owner", [*KINDS, "learner", "pipe"])
+@pytest.mark.parametrize("rows", KINDS)
+def test_a_state_file_of_other_rows_names_both(owner: str, rows: str, tmp_path: Path) -> None:
+    of = owner if owner in KINDS else next(kind for kind in KINDS if kind != rows)
+    path, kind = tmp_path / "state", row_kind(rows)
+    path.write_bytes(snapshot_of(owner, of))
+    if of == rows:
+        assert open_state(path, None, {}, 64, None, None, kind).learner.row_kind == rows
+        return
+    for classes in (None, [0, 1, 2]):
+        with pytest.raises(SnapshotMismatch) as caught:
+            open_state(path, classes, {}, 64, None, None, kind)
+        assert str(caught.value) == (
+            f"state file {path}: rows is {of!r} in it, not {rows!r}; move it away to start over"
+        )

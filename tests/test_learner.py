@@ -240,10 +240,6 @@ def test_what_is_refused_changes_nothing():
     for options in ({"recent_mb": -1}, {"label_wait": -1}, {"label_wait": math.inf}, {"ask": 2}):
         with pytest.raises(ValueError, match=next(iter(options)).replace("ask", "budget")):
             Learner(Corrector(CLASSES), **options)
-    with pytest.raises(SnapshotMismatch, match="holds no learner"):
-        Learner.from_bytes(Corrector(2).to_bytes())
-    with pytest.raises(SnapshotMismatch, match="a learner's; Learner"):
-        Corrector.from_bytes(learner.to_bytes())
 
 
 def test_what_is_refused_begins_no_model():

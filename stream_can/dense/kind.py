@@ -24,6 +24,7 @@ class DenseKind:
 
     name = "dense"
     described = "rows of one label"
+    corrector = Corrector
     snapshot_field = "paths"
     has: Mapping[str, frozenset[str]] = dict.fromkeys(
         ("pipe", "replay", "server", "topics"), OPTIONS.union(SETTINGS)

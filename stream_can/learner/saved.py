@@ -15,7 +15,7 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.learner.kinds import Kind, Unscored
 from stream_can.learner.lane import TOGETHER, Lane, Name
 from stream_can.learner.late import Held
-from stream_can.row_kinds import kind_of_snapshot
+from stream_can.row_kinds import RowKind, kind_of_snapshot, read_snapshot
 
 __all__ = [
     "LaneHead",
@@ -23,6 +23,7 @@ __all__ = [
     "State",
     "corrector",
     "joined",
+    "kind_in",
     "memory",
     "opened",
     "parts",
@@ -133,7 +134,7 @@ def joined(state: State, recent: bytes) -> bytes:
 
 def parts(data: bytes) -> tuple[State, bytes]:
     """Decode :func:`joined`; SnapshotMismatch where the bytes are invalid."""
-    head, _ = snapshot.of_kind(data, "learner", "learner", _Whole)
+    head, _ = read_snapshot(data, "learner", _Whole)
     correctors = dict(head.correctors)
     return State(head.start, correctors, head.memory, list(correctors)), head.recent
 
@@ -162,6 +163,12 @@ def corrector(
 ) -> Any:
     """Restore the corrector of a snapshot, of whichever kind."""
     return kind_of_snapshot(data).restored(data, classes, settings or {})
+
+
+def kind_in(data: bytes) -> RowKind:
+    """The kind of rows of a corrector's or a learner's snapshot."""
+    whole = snapshot.is_of_kind(data, "learner")
+    return kind_of_snapshot(parts(data)[0].start if whole else data)
 
 
 def pending(head: LaneHead, kind: Kind) -> list[Unscored]:

@@ -27,6 +27,7 @@ from stream_can.multilabel.loop import (
     Model,
     outside,
 )
+from stream_can.row_kinds import read_snapshot
 
 __all__ = ["MultiLabelCorrector"]
 
@@ -473,8 +474,7 @@ class MultiLabelCorrector:
         SnapshotMismatch
             The bytes are truncated, corrupt, of another version or kind, or have other labels.
         """
-        what = "corrector of several labels; is it Corrector's?"
-        head, arrays = snapshot.of_kind(data, "multilabel", what, MultiLabelHead)
+        head, arrays = read_snapshot(data, "multilabel", MultiLabelHead)
         if labels is not None:
             snapshot.match("labels", tuple(head.labels), class_names(labels))
         try:

@@ -20,6 +20,7 @@ class MultiLabelKind:
 
     name = "multilabel"
     described = "rows of several labels"
+    corrector = MultiLabelCorrector
     snapshot_field = "multilabel"
     has: Mapping[str, frozenset[str]] = {
         "pipe": SETTINGS | {"classes", "format avro", "model", "version"},

@@ -16,6 +16,7 @@ from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.learner import Learner
 from stream_can.learner.saved import corrector as corrector_of
+from stream_can.learner.saved import kind_in
 from stream_can.row_kinds import RowKind
 
 __all__ = ["PipeState", "StateInUse", "locked", "open_state"]
@@ -126,7 +127,7 @@ class PipeState:
         """
         content = snapshot.decode(data).head
         if "pipe" in content or "learner" in content:
-            head = snapshot.typed(content, StateHead) if "pipe" in content else None
+            head = snapshot.typed(content, StateHead, "pipe") if "pipe" in content else None
             learner = Learner.from_bytes(
                 head.learner if head else data, classes, recent_mb=recent_mb, ask=ask, **settings
             )
@@ -163,13 +164,20 @@ def open_state(
             snapshot.save(state.to_bytes(), path)
         return state
     try:
+        found = _kind_in(data)
+        if found.name != kind.name:
+            raise SnapshotMismatch(f"rows is {found.name!r} in it, not {kind.name!r}")
         if not kind.declares_classes:
             classes = None
         if kind.changes is not None:
             settings = {name: value for name, value in settings.items() if name in kind.changes}
-        state = PipeState.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)
-        if state.learner.row_kind != kind.name:
-            raise SnapshotMismatch(f"rows is {state.learner.row_kind!r} in it, not {kind.name!r}")
-        return state
+        return PipeState.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"state file {path}: {error}; move it away to start over") from None
+
+
+def _kind_in(data: bytes) -> RowKind:
+    """The kind of rows of whatever a state file may be."""
+    content = snapshot.decode(data).head
+    whole = snapshot.typed(content, StateHead, "pipe").learner if "pipe" in content else data
+    return kind_in(whole)

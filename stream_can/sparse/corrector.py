@@ -16,6 +16,7 @@ from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
 from stream_can.method import receipts as receipt_rows
 from stream_can.method.rows import TOLERANCE
 from stream_can.method.settings import in_range
+from stream_can.row_kinds import read_snapshot
 from stream_can.sparse.loop import MOST_LISTED, NUMBERS, Fault, Model, Names, check, given_by
 
 __all__ = ["SparseCorrector", "SparseRow", "SparseRows", "shortened"]
@@ -65,7 +66,7 @@ class SparseRows(NamedTuple):
 class SparseHead(msgspec.Struct):
     """Head of a snapshot: everything but its arrays."""
 
-    sparse: Annotated[int, Meta(ge=1, le=1)]
+    sparse: Literal[1]
     classes: Annotated[int, Meta(ge=1, le=MOST_CLASSES)]
     names: list[str] | None
     half_life: Annotated[float, Meta(ge=1, le=MOST_HALF_LIFE)]
@@ -524,8 +525,7 @@ class SparseCorrector:
             The bytes are truncated, corrupt, of another version or kind, or need more than
             ``memory_mb``.
         """
-        what = "sparse corrector; is it Corrector's?"
-        head, arrays = snapshot.of_kind(data, "sparse", what, SparseHead)
+        head, arrays = read_snapshot(data, "sparse", SparseHead)
         options: dict[str, Any] = {"half_life": head.half_life, "memory_mb": memory_mb}
         try:
             if head.names is None:

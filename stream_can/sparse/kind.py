@@ -22,6 +22,7 @@ class SparseKind:
 
     name = "sparse"
     described = "rows of very many classes"
+    corrector = SparseCorrector
     snapshot_field = "sparse"
     has: Mapping[str, frozenset[str]] = {
         "pipe": frozenset({"classes", *SETTINGS}),

@@ -57,6 +57,7 @@ class OrdinalCorrector(Corrector):
 
 class OrdinalKind(DenseKind):
     name, described, snapshot_field = "ordinal", "ordinal rows", "ordinal"
+    corrector = OrdinalCorrector
 
     def new(self, classes: Any, settings: Any) -> OrdinalCorrector:
         return OrdinalCorrector(classes, **settings)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_can import Corrector, Learner, SnapshotMismatch, UnknownClass
+from stream_can import Learner, SnapshotMismatch, UnknownClass
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
 from tests.examples import examples
 
@@ -172,5 +172,3 @@ def test_what_several_labels_do_not_have_is_refused():
     data = Learner(MultiLabelCorrector(2)).to_bytes()
     with pytest.raises(SnapshotMismatch, match="2 labels, expected 3"):
         Learner.from_bytes(data, 3)
-    with pytest.raises(SnapshotMismatch, match="no learner"):
-        Learner.from_bytes(Corrector(2).to_bytes())
