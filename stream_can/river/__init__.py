@@ -10,7 +10,13 @@ except ImportError:
     ) from None
 
 from stream_can.river.frozen import FrozenClassifier
-from stream_can.river.several import CorrectedMultiLabelClassifier
+from stream_can.river.multilabel import CorrectedMultiLabelClassifier
+from stream_can.river.sparse import CorrectedSparseClassifier
 from stream_can.river.wrapper import CorrectedClassifier
 
-__all__ = ["CorrectedClassifier", "CorrectedMultiLabelClassifier", "FrozenClassifier"]
+__all__ = [
+    "CorrectedClassifier",
+    "CorrectedMultiLabelClassifier",
+    "CorrectedSparseClassifier",
+    "FrozenClassifier",
+]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +12,18 @@ from river import base
 
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction
-from stream_can.method.checks import bad_rows
 from stream_can.method.classes import class_name
-from stream_can.method.normalise import divided
 from stream_can.method.receipts import only_set
 from stream_can.method.segments import given_texts
 from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords, takes_settings
 from stream_can.river import frames
+from stream_can.river.corrected import (
+    HasSuccessor,
+    Probabilities,
+    probabilities,
+    require_counts,
+    without_weight,
+)
 from stream_can.river.frozen import FrozenClassifier
 
 if TYPE_CHECKING:
@@ -28,12 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["CorrectedClassifier", "FrozenClassifier"]
 
 Array = NDArray[np.float64]
-Probabilities = dict[Any, float]
-W = TypeVar("W", bound=Any)
 
 
 @takes_settings
-class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-arg]
+class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
     """A classifier behind a :class:`stream_can.Corrector` that learns from the same labels.
 
     ``predict_proba_one`` corrects the classifier's prediction and changes nothing. ``learn_one(x,
@@ -104,49 +106,11 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
             classes, train_counts=self.train_counts, **{n: getattr(self, n) for n in SETTINGS}
         )
 
-    @property
-    def corrector(self) -> Corrector | None:
-        """The corrector, for inspection; None before the first class."""
-        return self._corrector
-
-    def successor(self, classifier: base.Classifier, discount: float = 0.1) -> CorrectedClassifier:
-        """Create the wrapper of a new version of the classifier; see :meth:`Corrector.successor`.
-
-        Parameters
-        ----------
-        classifier
-            The new version, used as it is.
-        discount
-            Factor of the evidence learned here, from 0 to 1.
-
-        Returns
-        -------
-        A new wrapper with these settings, whose sets start over; this one is unchanged.
-        """
-        return successor_of(self, classifier, discount)
-
     # ---- single rows
 
-    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> Probabilities:
-        """Predict the corrected probability of every known class; nothing changes.
-
-        Parameters
-        ----------
-        x
-            Features, as the classifier takes them.
-        **kwargs
-            Passed to the classifier.
-
-        Returns
-        -------
-        {class: probability} in the order in which classes appeared; sums to 1. Empty before the
-        first class.
-        """
-        return self._answer(self._ask(x, **kwargs), self._given(x))
-
-    def _answer(self, p: Probabilities, given: Mapping[str, Any] | None) -> Probabilities:
+    def _answer(self, x: Any, p: Probabilities) -> Probabilities:
         """Correct a prediction."""
-        corrector = self._corrector
+        corrector, given = self._corrector, self._given(x)
         if corrector is not None and p.keys() <= corrector._index.keys():
             try:
                 row = corrector.correct_one(in_order(p, corrector), segments=given)
@@ -188,38 +152,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         corrector = self._corrector or self._new_corrector(answer)
         return corrector._set_now(list(answer), list(answer.values()))
 
-    def learn_one(self, x: dict[Any, Any], y: Any = None, **kwargs: Any) -> None:
-        """Learn the label of a row, in the corrector and then in the classifier.
-
-        Parameters
-        ----------
-        x
-            Features, as the classifier takes them.
-        y
-            The class; None if the label will never arrive: then the row is only observed.
-        **kwargs
-            Passed to the classifier's ``learn_one`` and, as in ``river.evaluate``, except the
-            weight ``w`` to its ``predict_proba_one``. The corrector counts each label once.
-
-        Raises
-        ------
-        ValueError
-            ``y`` is not a str, int of 64 bits, float or bool, or a feature of ``segments`` is a
-            measurement. Nothing was learned.
-        """
-        self._take(self._ask(x, **without_weight(kwargs)), y, self._given(x))
-        if y is not None:
-            self.classifier.learn_one(x, y, **kwargs)
-
-    def _ask(self, x: Any, **kwargs: Any) -> Probabilities:
-        """The classifier's prediction."""
-        try:
-            return self._as_labelled(self.classifier.predict_proba_one(x, **kwargs))
-        except NotImplementedError:
-            name = type(self.classifier).__name__
-            raise NotImplementedError(f"{name} has no probabilities to correct") from None
-
-    def _as_labelled(self, p: Probabilities) -> Probabilities:
+    def _read(self, p: Probabilities) -> Probabilities:
         """Use the class names of the labels.
 
         Trap: in river 0.26.1 naive Bayes that learned a batch names the class True "True". As a
@@ -246,8 +179,11 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         table = {name: rows[name].to_list() for name in columns}
         return given_texts(self.segments, table, many=True)
 
-    def _take(self, p: Probabilities, y: Any, given: Mapping[str, Any] | None = None) -> None:
+    def _take(self, x: Any, p: Probabilities, y: Any) -> None:
         """Pass a prediction to the corrector and, unless None, its label."""
+        self._teach(p, y, self._given(x))
+
+    def _teach(self, p: Probabilities, y: Any, given: Mapping[str, Any] | None = None) -> None:
         # The classifier cannot have rejected a class that nobody had named. Otherwise the first
         # label of each class would spoil the temperature of a young stream.
         unheard = y is not None and y not in p and not self._has(y)
@@ -329,7 +265,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         names, P = frames.predict(self.classifier, self._ask, rows, **asked)
         for i, (row, label) in enumerate(zip(P.tolist(), labels, strict=True)):
             given = None if table is None else {name: texts[i] for name, texts in table.items()}
-            self._take(dict(zip(names, row, strict=True)), label, given)
+            self._teach(dict(zip(names, row, strict=True)), label, given)
         frames.learn(self.classifier, rows, y, labels, **kwargs)
 
     def _correct_many(self, X: IntoDataFrame, **kwargs: Any) -> tuple[Any, list[Any], Array]:
@@ -368,20 +304,7 @@ class CorrectedClassifier(base.Wrapper, base.Classifier):  # type: ignore[type-a
         rows[silent, m:] = 0
         return classes, np.minimum(rows, 1)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickle; unknown parameters get their defaults."""
-        given = inspect.signature(type(self)).parameters.values()
-        older = {one.name: one.default for one in given if one.default is not one.empty}
-        self.__dict__.update(older | state)
-
     # ---- river protocol
-
-    @property
-    def _wrapped_model(self) -> base.Classifier:
-        return self.classifier
-
-    def _unit_test_skips(self) -> set[str]:
-        return self.classifier._unit_test_skips()
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -399,31 +322,3 @@ def in_order(p: Probabilities, corrector: Corrector) -> Array:
 def named(classes: Sequence[Any], row: Array) -> Probabilities:
     """{class: probability}, not above the sum of 1 that river allows, despite rounding."""
     return dict(zip(classes, np.minimum(row, 1.0).tolist(), strict=True))
-
-
-def probabilities(P: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Normalise rows of any sum; also tell which are unusable, shape (n,)."""
-    P, _ = divided(P, "always")
-    silent = np.zeros(len(P), np.bool_)
-    silent[list(bad_rows(P))] = True
-    return P, silent
-
-
-def require_counts(train_counts: object, of: str) -> None:
-    """Raise ValueError for counts without names; None is allowed."""
-    if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
-        raise ValueError(f"train_counts: expected {{{of}: rows}}, got {train_counts!r}")
-
-
-def successor_of(wrapper: W, classifier: Any, discount: float) -> W:
-    """Create the wrapper of a new version of the classifier, with the corrector's knowledge."""
-    after: W = wrapper.clone()
-    after.classifier = classifier  # a clone would be untrained
-    if wrapper._corrector is not None:
-        after._corrector = wrapper._corrector.successor(discount)
-    return after
-
-
-def without_weight(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Keyword arguments that predictions accept too."""
-    return {name: value for name, value in kwargs.items() if name != "w"}

@@ -77,7 +77,7 @@ def test_many_is_the_loop_over_one_with_the_classifier_frozen_in_the_batch(class
         model.learn_many(frame(X), series(y))
         before = pickle.loads(pickle.dumps(loop.classifier))
         for x, label in zip(X, y, strict=True):
-            loop._take(before.predict_proba_one(x), label)
+            loop._teach(before.predict_proba_one(x), label)
         teach(loop.classifier, X, y, kind)
     assert model.corrector.classes == loop.corrector.classes
     assert model.corrector.n_labels == len(rows)
@@ -144,7 +144,7 @@ def test_labels_that_never_come(kind):
     model, loop = (CorrectedClassifier(naive_bayes.GaussianNB()) for _ in range(2))
     model.learn_many(frame(X), series(holes))
     for x, label in zip(X, holes, strict=True):
-        loop._take(loop.classifier.predict_proba_one(x), label)
+        loop._teach(loop.classifier.predict_proba_one(x), label)
     for x, label in zip(X, holes, strict=True):
         if label is not None:
             loop.classifier.learn_one(x, label)

@@ -33,7 +33,12 @@ from river import (
 from sklearn.ensemble import RandomForestClassifier
 
 from stream_can import Corrector
-from stream_can.river import CorrectedClassifier, FrozenClassifier
+from stream_can.river import (
+    CorrectedClassifier,
+    CorrectedMultiLabelClassifier,
+    CorrectedSparseClassifier,
+    FrozenClassifier,
+)
 from tests.river.rows import phishing, segments
 
 SCALED_SOFTMAX = preprocessing.StandardScaler() | linear_model.SoftmaxRegression()
@@ -632,13 +637,17 @@ def test_scores_that_do_not_sum_to_one_are_divided_by_their_sum():
     assert first.corrector.to_bytes() == second.corrector.to_bytes()
 
 
-def test_a_classifier_without_probabilities_is_named():
+@pytest.mark.parametrize(
+    "wrapper",
+    [CorrectedClassifier, CorrectedMultiLabelClassifier, CorrectedSparseClassifier],
+)
+def test_a_classifier_without_probabilities_is_named(wrapper):
     class Votes(base.Classifier):
         def learn_one(self, x, y):
             pass
 
     with pytest.raises(NotImplementedError, match="Votes has no probabilities"):
-        CorrectedClassifier(Votes()).predict_proba_one({})
+        wrapper(Votes()).predict_proba_one({})
 
 
 def test_text():

@@ -12,7 +12,7 @@ import pytest
 from river import datasets, linear_model, metrics, multioutput, preprocessing
 
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
-from stream_can.river import CorrectedMultiLabelClassifier, FrozenClassifier, several
+from stream_can.river import CorrectedMultiLabelClassifier, FrozenClassifier, multilabel
 
 pytestmark = pytest.mark.fast
 
@@ -160,4 +160,4 @@ def test_in_a_pipeline_with_river_s_metrics():
 
 
 def test_the_docstring_is_true():
-    assert doctest.testmod(several).failed == 0
+    assert doctest.testmod(multilabel).failed == 0

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from river import base
 
 from stream_can.multilabel import MultiLabelCorrector
-from stream_can.river.wrapper import require_counts, successor_of, without_weight
+from stream_can.river.corrected import HasSuccessor, Probabilities, require_counts
 
 __all__ = ["CorrectedMultiLabelClassifier"]
 
 Array = NDArray[np.float64]
 
 
-class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  # type: ignore[type-arg]
+class CorrectedMultiLabelClassifier(HasSuccessor[MultiLabelCorrector], base.MultiLabelClassifier):
     """A classifier behind a :class:`stream_can.multilabel.MultiLabelCorrector` that learns from the
     same labels.
 
@@ -81,42 +81,6 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
         )  # fmt: skip
         self._corrector = None if train_counts is None else corrector
 
-    @property
-    def corrector(self) -> MultiLabelCorrector | None:
-        """The corrector, for inspection; None before the first label."""
-        return self._corrector
-
-    def successor(
-        self, classifier: base.MultiLabelClassifier, discount: float = 0.1
-    ) -> CorrectedMultiLabelClassifier:
-        """Create the wrapper of a new version of the classifier; see :meth:`Corrector.successor`.
-
-        Parameters
-        ----------
-        classifier
-            The new version, used as it is.
-        discount
-            Factor of the evidence learned here, from 0 to 1.
-        """
-        return successor_of(self, classifier, discount)
-
-    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, dict[bool, float]]:
-        """Predict the corrected probability of every known label; nothing changes.
-
-        Parameters
-        ----------
-        x
-            Features, as the classifier takes them.
-        **kwargs
-            Passed to the classifier.
-
-        Returns
-        -------
-        {label: {False: 1 - p, True: p}} in the order in which labels appeared.
-        """
-        rows = self._answer(self._ask(x, **kwargs))
-        return {name: {False: 1 - p, True: p} for name, p in rows.items()}
-
     def decide_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, bool]:
         """Decide for each label so as to maximise F1; nothing changes.
 
@@ -125,35 +89,21 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
         """
         corrector = self._corrector
         threshold = 0.5 if corrector is None else corrector.threshold
-        return {name: p >= threshold for name, p in self._answer(self._ask(x, **kwargs)).items()}
+        return {name: p >= threshold for name, p in self._corrected(self._ask(x, **kwargs)).items()}
 
-    def learn_one(
-        self, x: dict[Any, Any], y: Mapping[Any, bool | None] | None = None, **kwargs: Any
-    ) -> None:
-        """Learn the labels of a row, in the corrector and then in the classifier.
+    def _read(self, prediction: dict[Any, Any]) -> Probabilities:
+        """{label: probability}; NaN where the classifier has none."""
+        return {name: _probability(name, p) for name, p in prediction.items()}
 
-        Parameters
-        ----------
-        x
-            Features, as the classifier takes them.
-        y
-            {label: whether the row has it}; missing or None is unknown. None if no label will ever
-            arrive: then the row is only observed.
-        **kwargs
-            Passed to the classifier's ``learn_one`` and, except the weight ``w``, to its
-            ``predict_proba_one``.
-
-        Raises
-        ------
-        ValueError
-            A label is not a str, int of 64 bits, float or bool, or its value not True, False or
-            None. Nothing was learned.
-        """
-        p = self._ask(x, **without_weight(kwargs))
+    def _label(self, y: Mapping[Any, bool | None] | None) -> dict[Any, bool] | None:
         known = {name: said for name, said in (y or {}).items() if said is not None}
         for name, said in known.items():
             if said not in (True, False):
                 raise ValueError(f"y: {name!r} is {said!r}, expected True, False or None")
+        return known or None
+
+    def _take(self, x: Any, p: Probabilities, label: dict[Any, bool] | None) -> None:
+        known = label or {}
         self._take_up([*p, *known])
         if self._corrector is not None:
             row, silent = self._row(p, self._corrector)
@@ -165,18 +115,14 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
                 self._corrector.learn_one(row, heard)
             if unheard:
                 self._corrector.learn_one(None, unheard)
-        if known:
-            self.classifier.learn_one(x, known, **kwargs)
 
-    def _ask(self, x: Any, **kwargs: Any) -> dict[Any, float]:
-        """The classifier's prediction, {label: probability}; NaN where it has none."""
-        said = self.classifier.predict_proba_one(x, **kwargs)
-        return {name: _probability(name, p) for name, p in said.items()}
+    def _answer(self, x: Any, p: Probabilities) -> dict[Any, dict[bool, float]]:
+        return {name: {False: 1 - q, True: q} for name, q in self._corrected(p).items()}
 
-    def _answer(self, p: dict[Any, float]) -> dict[Any, float]:
+    def _corrected(self, p: Probabilities) -> Probabilities:
         """Correct a prediction; an unknown label keeps its probability."""
         corrector = self._corrector
-        found: dict[Any, float] = {}
+        found: Probabilities = {}
         if corrector is not None:
             row, silent = self._row(p, corrector)
             sent = np.where(silent, row, corrector.correct_one(row))
@@ -185,7 +131,7 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
         return found | new
 
     def _row(
-        self, p: dict[Any, float], corrector: MultiLabelCorrector
+        self, p: Probabilities, corrector: MultiLabelCorrector
     ) -> tuple[Array, NDArray[np.bool_]]:
         """The prediction in label order, shape (m,), and where it lacks a value: these entries have
         the label's frequency."""
@@ -203,10 +149,6 @@ class CorrectedMultiLabelClassifier(base.Wrapper, base.MultiLabelClassifier):  #
             self._corrector._add_labels(new)
 
     # ---- river protocol
-
-    @property
-    def _wrapped_model(self) -> base.MultiLabelClassifier:
-        return self.classifier
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

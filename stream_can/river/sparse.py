@@ -1,0 +1,164 @@
+"""CorrectedSparseClassifier: a river classifier of very many classes with corrected
+probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import nlargest
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from river import base
+
+from stream_can.method.classes import class_name
+from stream_can.method.settings import in_range
+from stream_can.river.corrected import Corrected, Probabilities, probabilities, require_counts
+from stream_can.sparse.corrector import SparseCorrector
+from stream_can.sparse.loop import MOST_LISTED
+
+__all__ = ["CorrectedSparseClassifier"]
+
+
+class CorrectedSparseClassifier(Corrected[SparseCorrector], base.Classifier):
+    """A classifier of very many classes behind a :class:`stream_can.sparse.SparseCorrector` that
+    learns from the same labels.
+
+    The ``listed`` likeliest classes of each prediction are corrected, in O(listed). What remains is
+    shared among all other classes that the classifier or a label has named, one half as the
+    classifier shares it, the other half by their labels so far.
+
+    Classes are added as the classifier and the labels name them: str, int of 64 bits, float or
+    bool; those that are written alike are one. The first label of an unknown class teaches the
+    class mix alone. An unusable prediction (empty, NaN, negative, infinite or all zeros) is
+    answered with the class mix, and its label teaches that mix alone.
+
+    Parameters
+    ----------
+    classifier
+        A river classifier or pipeline with ``predict_proba_one``. Wrap it in
+        :class:`FrozenClassifier` if only the corrector should learn.
+    listed
+        How many of the likeliest classes are corrected, 1 to 128.
+    train_counts
+        {class: training rows of the classifier}, for a frozen classifier.
+    max_classes, half_life, memory_mb
+        See :class:`stream_can.sparse.SparseCorrector`.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range; the message names it. Later: there are more than
+        ``max_classes``.
+
+    Examples
+    --------
+    >>> from river import datasets, metrics, naive_bayes
+    >>> from stream_can.river import CorrectedSparseClassifier
+
+    >>> def log_loss(model):
+    ...     metric = metrics.CrossEntropy()
+    ...     for x, y in datasets.ImageSegments():
+    ...         metric.update(y, model.predict_proba_one(x))
+    ...         model.learn_one(x, y)
+    ...     return round(metric.get(), 1)
+
+    >>> plain = naive_bayes.GaussianNB()
+    >>> log_loss(plain), log_loss(CorrectedSparseClassifier(plain.clone(), listed=3))
+    (3.0, 0.6)
+    """
+
+    def __init__(
+        self,
+        classifier: base.Classifier,
+        *,
+        listed: int = 10,
+        train_counts: Mapping[Any, float] | None = None,
+        max_classes: int = 1_000_000,
+        half_life: float = 5000.0,
+        memory_mb: float = 1024,
+    ) -> None:
+        require_counts(train_counts, "class")
+        in_range("listed", listed, 1, MOST_LISTED)
+        if not isinstance(listed, int):
+            raise ValueError(f"listed: {listed!r}, expected a whole number")
+        self.classifier = classifier
+        self.listed, self.train_counts, self.max_classes = listed, train_counts, max_classes
+        self.half_life, self.memory_mb = half_life, memory_mb
+        self._classes = {str(name): class_name(name) for name in train_counts or ()}
+        """Names of the classes by how they are written, which the corrector knows them by."""
+        counts = train_counts and {str(name): n for name, n in train_counts.items()}
+        self._corrector: SparseCorrector = SparseCorrector(
+            max_classes=max_classes, train_counts=counts, half_life=half_life, memory_mb=memory_mb
+        )
+
+    def _read(self, prediction: dict[Any, Any]) -> Probabilities:
+        return {self._classes.get(str(name), name): p for name, p in prediction.items()}
+
+    def _answer(self, x: Any, p: Probabilities) -> Probabilities:
+        every = self._classes | {str(name): name for name in p}
+        row, others = self._likeliest(p)
+        if not row:
+            return dict(zip(every.values(), self._mix([*every]).tolist(), strict=True))
+        better: Any = self._corrector.correct_one(row)
+        probs, rest = better
+        left = [text for text in every if text not in probs]
+        if left:
+            by_labels = self._tails(left, [*probs])
+            by_classifier = np.array([others.get(text, 0.0) for text in left])
+            mass = by_classifier.sum()
+            shares = (by_classifier / mass + by_labels) / 2 if mass > 0 else by_labels
+            probs = probs | dict(zip(left, (rest * shares).tolist(), strict=True))
+        total = sum(probs.values())
+        return {name: min(probs[text] / total, 1.0) for text, name in every.items()}
+
+    def _likeliest(self, p: Probabilities) -> tuple[dict[str, float], dict[str, float]]:
+        """The listed classes and the others, by text; none of them where a prediction is
+        unusable."""
+        rows, silent = probabilities(np.array([list(p.values())], np.float64))
+        if silent[0]:
+            return {}, {}
+        others = dict(zip(map(str, p), rows[0].tolist(), strict=True))
+        row = dict(nlargest(self.listed, others.items(), key=itemgetter(1)))
+        for text in row:
+            del others[text]
+        return row, others
+
+    def _tails(self, texts: Sequence[str], listed: Sequence[str]) -> NDArray[np.float64]:
+        """Shares of the rest by labels, which sum to 1."""
+        corrector = self._corrector
+        ids = np.array(corrector._ids_of([*texts, *listed], "class", add=False), np.int32)
+        row = ids[len(texts) :]
+        tails = np.array([corrector._model.tail_of(i, row) for i in ids[: len(texts)].tolist()])
+        return tails / tails.sum()  # type: ignore[no-any-return]
+
+    def _mix(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """Shares of the classes by all labels so far, which sum to 1."""
+        corrector = self._corrector
+        ids, shares, _ = corrector.class_shares()
+        labels = dict(zip(corrector.names_of(ids), shares.tolist(), strict=True))
+        counts = np.array([labels.get(text, 0.0) for text in texts])
+        counts = counts * corrector.effective_sample_size + len(texts) * self._tails(texts, [])
+        return counts / counts.sum()  # type: ignore[no-any-return]
+
+    def _take(self, x: Any, p: Probabilities, y: Any) -> None:
+        named = [*p] if y is None else [*p, y]
+        new = {str(name): class_name(name) for name in named if str(name) not in self._classes}
+        text, (row, _) = str(y), self._likeliest(p)
+        unheard = text in new and y not in p
+        # Numbered first, so that nothing is learned where there are too many.
+        self._corrector.ids_of([*row] if y is None else [*row, text])
+        self._classes |= new
+        if row:
+            self._corrector.process_one(row)
+        if y is not None:
+            self._classes[text] = class_name(y)  # it may have been predicted as its text
+            self._corrector.learn_one(None if unheard else row or None, text)
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        from river import linear_model, preprocessing
+
+        yield {"classifier": linear_model.LogisticRegression()}
+        yield {"classifier": preprocessing.StandardScaler() | linear_model.SoftmaxRegression()}
