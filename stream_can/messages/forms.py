@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.method.classes import ClassIndex, json_name
+from stream_can.method.rounding import explained
 from stream_can.method.rows import TOLERANCE
 
 __all__ = ["BadMessage", "Form", "Forms", "LabelScore", "Listed", "ListedForms", "Probs"]
@@ -124,7 +125,8 @@ class ListedForms:
             A class is not a number, but classes are numbers.
         """
         if isinstance(probs, dict):
-            return {self.name_of(name): p for name, p in probs.items()}, Listed(as_object=True)
+            row = {self.name_of(name): p for name, p in probs.items()}
+            return _divided(row), Listed(as_object=True)
         if isinstance(probs, float) or not all(isinstance(one, LabelScore) for one in probs):
             raise BadMessage(
                 "no classes are named, expected {class: probability}, or a list of label and score"
@@ -132,7 +134,7 @@ class ListedForms:
         row = {self.name_of(one.label): one.score for one in probs}  # type: ignore[union-attr]
         if len(row) < len(probs):
             raise BadMessage(f"{len(probs)} entries for {len(row)} classes")
-        return row, Listed(as_object=False)
+        return _divided(row), Listed(as_object=False)
 
     def name_of(self, name: Any) -> Any:
         """The class of a name in JSON."""
@@ -142,6 +144,14 @@ class ListedForms:
         if not text.isascii() or not text.isdigit() or (text != "0" and text[0] == "0"):
             raise UnknownClass(f"{name!r} is none of the classes, which are numbers")
         return int(text)
+
+
+def _divided(row: dict[Any, float]) -> dict[Any, float]:
+    """A row divided by its sum, where that is above 1 and rounding explains it."""
+    total = sum(row.values())
+    if total <= 1 + TOLERANCE or not explained(np.array([[*row.values()]]), total).all():
+        return row
+    return {name: p / total for name, p in row.items()}
 
 
 class Forms:

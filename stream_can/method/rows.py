@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction
+from stream_can.method.rounding import explained
 
 __all__ = [
     "TOLERANCE",
@@ -132,8 +133,11 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
     text = f"{total:.6g}"
     if abs(float(text) - 1) <= 1.001 * TOLERANCE:  # rounded, it would seem within the tolerance
         text = repr(float(total))
-    several = total > 1 + 10 * TOLERANCE and row.max() <= 1
-    way_out = f"; {SEVERAL}" if several else ""
+    way_out = ""
+    if names is None and explained(row[None], total).all():
+        way_out = "; rounded numbers? Divide them by their sum: P / P.sum(axis=-1, keepdims=True)"
+    elif total > 1 + 10 * TOLERANCE and row.max() <= 1:
+        way_out = f"; {SEVERAL}"
     return f"probabilities sum to {text}, expected 1 (within {TOLERANCE:g}){way_out}"
 
 

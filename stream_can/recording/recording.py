@@ -311,7 +311,7 @@ def _way_out(row: Array) -> str:
         return ""
     if row.min() < 0:
         return "; logits? Make them probabilities first: scipy.special.softmax(logits, axis=1)"
-    if abs(row.sum() - 100) <= len(row) / 2:
+    if abs(row.sum() - 100) <= min(len(row) / 2, 50):
         return "; percentages? Add --normalise always"
     return ""
 
