@@ -5,13 +5,15 @@
 - a list of {"label": class, "score": probability}
 - with two classes, one number: the probability of the second
 
+What `platforms` describes is read as one of these, and answered as it came.
+
 Object and list may hold only the k largest. The rest of 1 then goes to the other classes in
 proportion to the training prior, and the answer is its own k largest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import nlargest
 from operator import itemgetter
 from typing import Any, Protocol
@@ -25,7 +27,16 @@ from stream_can.method.classes import ClassIndex, json_name
 from stream_can.method.rounding import explained
 from stream_can.method.rows import TOLERANCE
 
-__all__ = ["BadMessage", "Form", "Forms", "LabelScore", "Listed", "ListedForms", "Probs"]
+__all__ = [
+    "BadMessage",
+    "Form",
+    "Forms",
+    "LabelScore",
+    "Listed",
+    "ListedForms",
+    "PlatformForm",
+    "Probs",
+]
 
 
 class BadMessage(StreamCANError, ValueError):
@@ -96,6 +107,17 @@ class Listed(msgspec.Struct, gc=False):
             return row
         largest = sorted(row.items(), key=itemgetter(1), reverse=True)
         return [{"label": name, "score": p} for name, p in largest]
+
+
+class PlatformForm(msgspec.Struct, gc=False):
+    """An ordinary form, written as a platform does."""
+
+    plain: Any
+    back: Callable[[Any], Any]
+
+    def of(self, row: Any) -> Any:
+        """Convert a row to this form."""
+        return self.back(row if self.plain is None else self.plain.of(row))
 
 
 class ListedForms:

@@ -24,9 +24,10 @@ from stream_can.messages.codecs.json import MANY, UNREADABLE, JsonCodec
 from stream_can.messages.columns import Columns, Given, header_bytes
 from stream_can.messages.counting import elements
 from stream_can.messages.fields import HEADER, Fields
-from stream_can.messages.forms import BadMessage, Forms, Largest
+from stream_can.messages.forms import BadMessage, Forms, Largest, PlatformForm
 from stream_can.messages.ids import id_of_json
 from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
+from stream_can.messages.platforms import PlainRow, plain_row
 from stream_can.method.checks import all_fine, bad_rows, within
 from stream_can.method.classes import ClassIndex, json_name
 from stream_can.method.normalise import divided
@@ -203,12 +204,32 @@ class Messages:
         original = self._probs(message, self.probs_path, answered=True)
         if original is None:
             raise BadMessage(f"no field {self._where!r}")
-        row, form = self._row(original, self._forms, self._where)
+        row, form = self._read_row(self._row, original, self._where)
         prediction = Prediction(row, message, original, form)
         if self._columns is not None:
             find = self.predictions.find
             prediction.given, prediction.fault = self._columns.read(find, message, headers)
         return prediction
+
+    def _read_row(self, read: Any, original: Any, where: str) -> tuple[Any, Any]:
+        """Read a row and its form; where it has no ordinary one, as platforms write it."""
+        try:
+            return read(original, self._forms, where)  # type: ignore[no-any-return]
+        except (BadMessage, UnknownClass):
+            if type(original) is not Raw or (plain := self._plain(original)) is None:
+                raise
+            row, form = read(Raw(msgspec.json.encode(plain.probs)), self._forms, where)
+            return row, PlatformForm(form, plain.back)
+
+    def _plain(self, original: Raw) -> PlainRow | None:
+        """Probabilities that are written as platforms do; None for others, and very long ones."""
+        most = self.widest + MANY
+        if elements(original, 2 * most) > 2 * most:
+            return None
+        try:
+            return plain_row(_read_any(original))
+        except UNREADABLE:
+            return None
 
     @cached_property
     def _ordinary(self) -> Ordinary | None:
@@ -332,7 +353,7 @@ class Messages:
 
     def largest(self, prediction: Prediction) -> int:
         """Upper bound of the bytes of :meth:`write` for any row."""
-        names = isinstance(prediction.form, Largest) + self.predictions.sets
+        names = isinstance(prediction.form, Largest | PlatformForm) + self.predictions.sets
         written = self.write(prediction, np.full(self._m, WIDEST))
         return len(written) + names * self._forms.names_size
 
@@ -352,11 +373,11 @@ class Messages:
         original = codec.probs(message, self.probs_path, answered=False)
         if original is None:
             raise BadMessage(f"no field {fields.probs!r}")
-        sent, _ = codec.row(original, self._forms, fields.probs)
+        sent, _ = self._read_row(codec.row, original, fields.probs)
         raw = None
         if self.raw_path is not None:
             was = codec.probs(message, self.raw_path, answered=False)
-            raw = None if was is None else codec.row(was, self._forms, fields.raw)[0]
+            raw = None if was is None else self._read_row(codec.row, was, fields.raw)[0]
         id = self.id_of(message, key, headers)
         asked = codec.find(message, [ASKED])
         return None if id is None else (id, sent, raw, None if asked is None else bytes(asked))
@@ -387,7 +408,7 @@ class Messages:
         if self.echo_path is not None:
             echo = codec.probs(message, self.echo_path, answered=False)
             if echo is not None:
-                label.row, _ = self._echoed(codec)(echo, self._forms, self.fields.raw)
+                label.row, _ = self._read_row(self._echoed(codec), echo, self.fields.raw)
                 if self._columns is not None:
                     label.given, _ = self._columns.read(codec.find, message, headers)
         return label
@@ -449,7 +470,12 @@ class Messages:
 
     def names_in(self, message: Any) -> list[Any] | None:
         """Classes named by an opened message's probabilities; None where they name none."""
-        return self.predictions.names(message, self.probs_path)
+        names = self.predictions.names(message, self.probs_path)
+        text = self.predictions.find(message, self.probs_path) if names is None else None
+        if type(text) is not Raw or (plain := self._plain(text)) is None:
+            return names
+        probs = Raw(msgspec.json.encode(plain.probs))
+        return self.predictions.names({"probs": probs}, ["probs"])
 
     def id_of(self, message: Any, key: bytes | None, headers: Headers = ()) -> bytes | None:
         """Id of a prediction: the record's key, a header, or the text of the id field; None without

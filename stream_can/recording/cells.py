@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
-import re
 from datetime import datetime
 from typing import Any
 
@@ -15,42 +13,46 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
 from stream_can.messages.forms import BadMessage, Forms, LabelScore, Probs
+from stream_can.messages.platforms import plain_row
+from stream_can.method.classes import MOST_SHOWN
+from stream_can.recording.python_text import looks_printed, read_printed
 from stream_can.recording.table import DATES, InvalidRecording, Times
 
-__all__ = ["classes_of", "parsed", "probs_of", "rows_of", "times_of"]
+__all__ = ["classes_of", "in_ordinary_form", "parsed", "probs_of", "rows_of", "times_of"]
 
 
 def parsed(cell: Any) -> Any:
-    """Parse a text cell: JSON, or as Python or numpy print lists and dicts."""
-    if not isinstance(cell, str):
+    """Parse a text cell: JSON, or as Python, numpy, torch or Spark print one."""
+    if not isinstance(cell, str) or not looks_printed(text := cell.strip()):
         return cell
-    text = cell.strip()
-    if not text.startswith(("[", "{")):
-        return cell
-    spaced = re.sub(r"(?<=[\d.])\s+(?=[-\d.])", ", ", text)  # numpy prints [0.2 0.8]
-    for read in (json.loads, ast.literal_eval):
-        for form in (text, spaced):
-            try:
-                return read(form)
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                pass
+    for read in (json.loads, read_printed):
+        try:
+            return read(text)
+        except (ValueError, RecursionError):
+            pass
     return cell
 
 
-def classes_of(cell: Any) -> list[Any] | range | None:
-    """Classes named by probabilities, or their range; None where the cell has none."""
+def in_ordinary_form(cell: Any) -> Any:
+    """A cell whose row may be written as a platform does, in an ordinary form; others unchanged."""
     cell = parsed(cell)
-    if isinstance(cell, bool) or cell is None:
+    row = plain_row(cell)
+    return cell if row is None else row.probs
+
+
+def classes_of(row: Any) -> list[Any] | range | None:
+    """Classes named by probabilities in an ordinary form, or their range; None where it is none."""
+    if isinstance(row, bool) or row is None:
         return None
-    if isinstance(cell, int | float):
+    if isinstance(row, int | float):
         return range(2)
-    if isinstance(cell, dict):
-        return list(cell)
-    if not isinstance(cell, list) or not cell:
+    if isinstance(row, dict):
+        return list(row)
+    if not isinstance(row, list) or not row:
         return None
-    if all(isinstance(entry, dict) and "label" in entry for entry in cell):
-        return [entry["label"] for entry in cell]
-    return range(len(cell))
+    if all(isinstance(entry, dict) and "label" in entry for entry in row):
+        return [entry["label"] for entry in row]
+    return range(len(row))
 
 
 def rows_of(cells: list[Any], forms: Forms, name: str, first: int) -> NDArray[np.float64]:
@@ -71,6 +73,16 @@ def rows_of(cells: list[Any], forms: Forms, name: str, first: int) -> NDArray[np
 def probs_of(cell: Any) -> Probs:
     """Convert a cell, possibly text, to probabilities in any form; BadMessage where it has none."""
     cell = parsed(cell)
+    try:
+        return _ordinary(cell)
+    except (BadMessage, msgspec.ValidationError):
+        row = plain_row(cell)
+        if row is None:
+            raise
+        return _ordinary(row.probs)
+
+
+def _ordinary(cell: Any) -> Probs:
     if isinstance(cell, dict):
         return {str(name): _number(p) for name, p in cell.items() if p is not None}
     if not isinstance(cell, list):
@@ -84,7 +96,8 @@ def _number(value: Any) -> float:
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadMessage(f"{value!r} is not a number")
+        shown = repr(value)[:MOST_SHOWN]
+        raise BadMessage(f"{shown} is not a number; in csv a row is written by json.dumps(row)")
     return float(value)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeGuard
 
+from stream_can.method.classes import MOST_SHOWN
 from stream_can.method.rows import Normalise
-from stream_can.recording.cells import classes_of, parsed
+from stream_can.recording.cells import classes_of, in_ordinary_form, parsed
 from stream_can.recording.evidence import (
     INDEX,
     SEPARATORS,
@@ -71,15 +72,16 @@ def find_layout(
     """
     cell = table.cell(probs)
     if cell is not None:
-        found = classes_of(cell)
-        if found is not None and _is_best_alone(parsed(cell)):
+        row = in_ordinary_form(cell)
+        found = classes_of(row)
+        if found is not None and _is_best_alone(row):
             raise InvalidRecording(f"{name}: {probs!r}: {BEST_ALONE}")
         if found is None:
             raise InvalidRecording(
-                f"{name}: column {probs!r} holds neither lists nor objects; "
+                f"{name}: column {probs!r} holds neither lists nor objects, but {_shown(cell)}; "
                 "name the beginning of the class columns or the column of lists"
             )
-        known = list(_sorted(found, parsed(cell)) if classes is None else classes)
+        known = list(_sorted(found, row) if classes is None else classes)
         if isinstance(found, range) and len(found) != len(known):
             raise _count(name, len(found), known)
         return Layout([probs], True, known)
@@ -164,7 +166,7 @@ def column_of_rows(table: Table, others: Sequence[str]) -> str | None:
 
 def _numbers_in(cell: Any) -> list[float]:
     """Numbers of a cell that may be a whole row; empty for anything else."""
-    cell = parsed(cell)
+    cell = in_ordinary_form(cell)
     if isinstance(cell, dict):
         cell = list(cell.values())
     elif _is_best_alone(cell):
@@ -236,6 +238,12 @@ def _class_names(columns: list[str], prefix: str) -> list[str]:
 def _is_class(rest: str, prefix: str) -> bool:
     """Whether the rest of a column's name is a class: probs_cat and probs1, but not probability."""
     return bool(rest) and (prefix[-1:] in SEPARATORS or rest[0] in SEPARATORS or rest[0].isdigit())
+
+
+def _shown(cell: Any) -> str:
+    """The beginning of a cell, for messages."""
+    text = repr(cell)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def _count(name: str, found: int, classes: Sequence[Any]) -> InvalidRecording:

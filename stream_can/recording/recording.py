@@ -146,14 +146,10 @@ class Recording(LabelArrivals):
         self.times = RowTimes(
             self.name, [] if time is None or label_time is None else [time, label_time]
         )
+        found = None
         if probs == "probs" and not any(name.startswith(probs) for name in table.columns):
             found = column_of_rows(table, [self._label, id, *self.times.names, *segments])
             if found is not None:
-                warnings.warn(
-                    f"{self.name}: the probabilities are those of column {found!r}; --probs names"
-                    " another",
-                    stacklevel=2,
-                )
                 probs = found
                 self._table = table = open_table(self._source, Names(probs, label, id))
         self.segments = column_names(segments)
@@ -167,6 +163,12 @@ class Recording(LabelArrivals):
                 continue
             if what != "label" or not table.labels_apart:
                 raise no_column(self.name, table, what, name)
+        if found is not None:
+            warnings.warn(
+                f"{self.name}: the probabilities are those of column {found!r}; --probs names"
+                " another",
+                stacklevel=2,
+            )
         if classes is None and (stored := table.extra("classes")) is not None:
             classes = stored.tolist()
         prefix = probs.partition("*")[0]

@@ -1,0 +1,254 @@
+"""Forms of probabilities as platforms write them, turned into the ordinary ones and back.
+
+- a list of objects with a class and its probability under other names (BigQuery ML: label, prob)
+- names beside numbers, each an array (Vertex AI: displayNames, confidences), or pairs of both
+- a row in a list, or in an object (predictions, outputs of a model server)
+- vectors of Spark, dense and sparse; tensors of the open inference protocol
+- numbers as text, "0.25" or "25%"
+
+What has two readings, or none, is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+__all__ = ["NAMES", "PlainRow", "key_of", "plain_row"]
+
+NAMES = (
+    "displaynames", "displayname", "labels", "label", "classes", "class", "names", "name",
+    "classnames", "classname", "labelnames", "labelname", "tagnames", "tagname", "categories",
+    "category", "predictedlabel", "value", "ids", "id",
+)  # fmt: skip
+"""Keys of classes, the best first; without case and separators."""
+NUMBERS = (
+    "probabilities", "probability", "probs", "prob", "proba", "confidences", "confidence",
+    "scores", "score", "likelihood", "value",
+)  # fmt: skip
+"""Keys of their probabilities."""
+ROWS = (
+    *NUMBERS, "predictions", "prediction", "outputs", "output", "results", "result", "data",
+    "classprobabilities", "predictproba",
+)  # fmt: skip
+"""Keys of a whole row in an object."""
+DEEPEST = 8
+"""Lists and objects around a row."""
+
+
+class PlainRow(NamedTuple):
+    """A row in an ordinary form."""
+
+    probs: Any
+    """A list of numbers, {class: number}, a list of {"label", "score"}, or a number."""
+    back: Callable[[Any], Any]
+    """Turns an answer in that form into the platform's."""
+
+
+def plain_row(value: Any, depth: int = DEEPEST) -> PlainRow | None:
+    """Read decoded probabilities in any form; None where they have not exactly one reading."""
+    if depth == 0:
+        return None
+    if isinstance(value, list | tuple):
+        return _of_list(value, depth)
+    if isinstance(value, dict):
+        return _of_object(value, depth)
+    number = _number(value)
+    return None if number is None else PlainRow(number, _same)
+
+
+def key_of(name: Any) -> str:
+    """A key without case and separators."""
+    return str(name).replace("_", "").replace("-", "").replace(" ", "").lower()
+
+
+def _same(answer: Any) -> Any:
+    return answer
+
+
+def _number(value: Any) -> float | None:
+    """A number, or a text of one, perhaps in percent."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        if isinstance(value, str) and value.rstrip().endswith("%"):
+            return float(value.rstrip()[:-1]) / 100
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _numbers(values: Any) -> list[Any] | None:
+    """Numbers, None where one is missing; None where a value is something else."""
+    if not isinstance(values, list | tuple) or not values:
+        return None
+    numbers = [_number(value) for value in values]
+    given = zip(values, numbers, strict=True)
+    return None if any(x is None and value is not None for value, x in given) else numbers
+
+
+def _of_list(value: Sequence[Any], depth: int) -> PlainRow | None:
+    if not value:
+        return None
+    if (numbers := _numbers(value)) is not None:
+        return PlainRow(numbers, _same)
+    if all(isinstance(entry, dict) for entry in value):
+        if len(value) > 1 and (tensors := [k for k, v in enumerate(value) if _is_row_tensor(v)]):
+            if len(tensors) > 1:
+                return None
+            return _inside(value, tensors[0], plain_row(value[tensors[0]], depth - 1))
+        if (entries := _of_entries(value)) is not None:
+            return entries
+    elif len(value) > 1 and all(
+        isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)
+        and _number(pair[0]) is None and _number(pair[1]) is not None for pair in value
+    ):  # fmt: skip
+        entries = [{"label": name, "score": _number(p)} for name, p in value]
+        return PlainRow(entries, lambda answer: [[e["label"], e["score"]] for e in answer])
+    elif (vector := _of_size(value)) is not None:
+        return PlainRow(vector, _same)
+    return _inside(value, 0, plain_row(value[0], depth - 1)) if len(value) == 1 else None
+
+
+def _of_size(value: Sequence[Any]) -> list[float] | None:
+    """A sparse vector as Spark prints it: size, indices and values; or size, {index: value}."""
+    size, *rest = value or [None]
+    if isinstance(size, bool) or not isinstance(size, int):
+        return None
+    if len(rest) == 1 and isinstance(rest[0], dict):
+        return _spread(size, [*rest[0]], [*rest[0].values()])
+    return _spread(size, *rest) if len(rest) == 2 else None
+
+
+def _spread(size: Any, indices: Any, values: Any) -> list[float] | None:
+    """A sparse vector with its zeros; None where it is none."""
+    numbers = _numbers(values) if values else []
+    if numbers is None or not isinstance(indices, list | tuple) or len(indices) != len(numbers):
+        return None
+    if not isinstance(size, int) or not 0 < size <= 2**24 or None in numbers:
+        return None
+    row = [0.0] * size
+    for index, number in zip(indices, numbers, strict=True):
+        if not isinstance(index, int) or not 0 <= index < size:
+            return None
+        row[index] = number
+    return row
+
+
+def _of_entries(value: Sequence[dict[str, Any]]) -> PlainRow | None:
+    """A list of objects, each with a class and its probability."""
+    label = _key(value, NAMES, lambda v: isinstance(v, str | int | float | bool))
+    score = _key(value, NUMBERS, lambda v: _number(v) is not None)
+    if label == score:
+        label = None
+    if len(value[0]) == 2 and (label is None) != (score is None):  # the other one is clear
+        (other,) = {*value[0]} - {label, score}
+        label, score = (label or other), (score or other)
+    if label is None or score is None or any(_number(e.get(score)) is None for e in value):
+        return None
+    if not all(isinstance(entry.get(label), str | int | float | bool) for entry in value):
+        return None
+    entries = [{"label": entry[label], "score": _number(entry[score])} for entry in value]
+    beside = {entry[label]: entry for entry in value}
+
+    def back(answer: Any) -> Any:
+        return [
+            {**beside.get(e["label"], {}), label: e["label"], score: e["score"]} for e in answer
+        ]
+
+    return PlainRow(entries, back)
+
+
+def _key(
+    entries: Sequence[dict[str, Any]], names: Sequence[str], fits: Callable[[Any], bool]
+) -> str | None:
+    """The key that all entries have, the best by these names."""
+    ranks = {name: rank for rank, name in enumerate(names)}
+    keys = [
+        key
+        for key, value in entries[0].items()
+        if key_of(key) in ranks and fits(value) and all(key in entry for entry in entries)
+    ]
+    return min(keys, key=lambda key: ranks[key_of(key)], default=None)
+
+
+def _of_object(value: dict[str, Any], depth: int) -> PlainRow | None:
+    if not value:
+        return None
+    if {"values"} < value.keys() <= {"type", "size", "indices", "values"}:  # a vector of Spark
+        return _of_spark(value)
+    if _is_tensor(value):
+        row = plain_row(value["data"], depth - 1) if _is_row_tensor(value) else None
+        return _inside(value, "data", row)
+    if (numbers := _numbers([*value.values()])) is not None:
+        if None in numbers:
+            return None
+        return PlainRow(dict(zip(map(str, value), numbers, strict=True)), _same)
+    if (arrays := _of_arrays(value)) is not None:
+        return arrays
+    rows = [key for key, v in value.items() if isinstance(v, list | dict)]
+    found = {key: row for key in rows if (row := plain_row(value[key], depth - 1)) is not None}
+    for group in ([key for key in found if key_of(key) in ROWS], [*found]):
+        if len(group) == 1:
+            return _inside(value, group[0], found[group[0]])
+    return None
+
+
+def _of_spark(value: dict[str, Any]) -> PlainRow | None:
+    values, dense = value["values"], value.get("type", 1) == 1 or value.get("indices") is None
+    row = _numbers(values) if dense else _spread(value.get("size"), value["indices"], values)
+    empty = {key: None for key in ("size", "indices") if key in value and dense}
+    return None if row is None else PlainRow(row, lambda a: {"type": 1, **empty, "values": a})
+
+
+def _is_tensor(value: dict[str, Any]) -> bool:
+    return {"shape", "datatype", "data"} <= value.keys()
+
+
+def _is_row_tensor(value: dict[str, Any]) -> bool:
+    """Whether a tensor holds one row of several numbers."""
+    if not _is_tensor(value) or not str(value["datatype"]).startswith(("FP", "BF")):
+        return False
+    *rows, m = value["shape"] or [1]
+    return all(n == 1 for n in rows) and isinstance(m, int) and m > 1
+
+
+def _of_arrays(value: dict[str, Any]) -> PlainRow | None:
+    """An array of names beside an array of numbers."""
+    score = _key([value], NUMBERS, lambda v: isinstance(v, list) and _numbers(v) is not None)
+    if score is None:
+        return None
+    numbers: Any = _numbers(value[score])
+
+    def are_names(v: Any) -> bool:
+        same = isinstance(v, list) and len(v) == len(numbers) and v is not value[score]
+        return same and all(isinstance(name, str | int) for name in v) and len({*v}) == len(v)
+
+    label = _key([value], NAMES, are_names)
+    if label is None or None in numbers:
+        return None
+    names = [str(name) for name in value[label]]
+    beside = [k for k, v in value.items() if k not in (label, score) and are_names(v)]
+
+    def back(answer: Any) -> Any:
+        places = [names.index(name) if name in names else None for name in answer]
+        others = {k: [None if i is None else value[k][i] for i in places] for k in beside}
+        shown = [name if i is None else value[label][i]
+                 for name, i in zip(answer, places, strict=True)]  # fmt: skip
+        return {**value, **others, label: shown, score: [*answer.values()]}
+
+    return PlainRow(dict(zip(names, numbers, strict=True)), back)
+
+
+def _inside(value: Any, at: Any, row: PlainRow | None) -> PlainRow | None:
+    """A row at one place of a list or an object; None without one."""
+    if row is None:
+        return None
+
+    def back(answer: Any) -> Any:
+        inner = row.back(answer)
+        if isinstance(value, dict):
+            return {**value, at: inner}
+        return [*value[:at], inner, *value[at + 1 :]]
+
+    return PlainRow(row.probs, back)
