@@ -1,5 +1,8 @@
 """The open inference protocol, version 2, in JSON: tensors of probabilities in and out.
 
+The response of the step before, as an InferenceGraph hands it on, is a request too: of version 2
+with `outputs`, or of version 1 with `predictions`.
+
 https://github.com/kserve/open-inference-protocol, used by KServe, Seldon, Triton and others.
 """
 
@@ -65,6 +68,14 @@ class Request(msgspec.Struct):
     outputs: Annotated[list[Wanted], Meta(max_length=MOST_TENSORS)] | None = None
 
 
+class PreviousStep(msgspec.Struct):
+    """Body of a response as a request."""
+
+    outputs: Annotated[list[Tensor], Meta(max_length=MOST_TENSORS)] = []
+    predictions: Annotated[list[msgspec.Raw], Meta(max_length=MOST_MESSAGES)] | None = None
+    id: str | None = None
+
+
 class OutputTensor(msgspec.Struct):
     """An output tensor."""
 
@@ -89,6 +100,7 @@ _read_row = msgspec.json.Decoder(list[float]).decode
 _read_rows = msgspec.json.Decoder(list[list[float]]).decode
 _read_texts = msgspec.json.Decoder(list[str | list[str]]).decode
 _read = msgspec.json.Decoder(Request).decode
+_read_previous = msgspec.json.Decoder(PreviousStep).decode
 _write = msgspec.json.Encoder().encode
 
 
@@ -111,11 +123,16 @@ class Inference:
     """
 
     def __init__(self, body: bytes, settings: ServeSettings, model: str, version: str) -> None:
+        predictions: list[msgspec.Raw] | None = None
         try:
             asked = _read(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            why = str(error).replace("`$.", "`")
-            raise BadRequest(f"not a request of the protocol, in JSON: {why}") from None
+            previous = _previous_step(body)
+            if previous is None:
+                why = str(error).replace("`$.", "`")
+                raise BadRequest(f"not a request of the protocol, in JSON: {why}") from None
+            predictions = previous.predictions
+            asked = Request(_rows_among(previous.outputs, settings), previous.id)
         # They stand in the message of each row.
         for what, text, most in (
             ("id", asked.id, LONGEST_ID), ("model", model, LONGEST),
@@ -130,12 +147,36 @@ class Inference:
             raise BadRequest(f"version {version!r}: the setting version names no field for it")
         self._model, self._version, self._id = model, version, asked.id
         columns = {name: name.split(".") for name in settings.segments or ()}
+        self.messages: list[bytes] = []
+        self._path = settings.fields.probs.split(".")
+        ids: list[Any] | None = None
+        self._is_v1, self._sets = predictions is not None, False
+
+        def add(i: int, row: Any) -> None:
+            message: dict[str, Any] = {}
+            put(message, self._path, row)
+            if ids is not None or asked.id is not None:
+                put(message, settings.id.split("."), f"{asked.id}/{i}" if ids is None else ids[i])
+            if named and settings.model is not None:
+                put(message, settings.model.split("."), model)
+            if settings.version is not None:
+                put(message, settings.version.split("."), version)
+            for name, path in columns.items():
+                if name in texts:
+                    put(message, path, texts[name][i])
+            self.messages.append(_write(message))
+
+        texts: dict[str, list[Any]] = {}
+        for i, prediction in enumerate(predictions or ()):
+            add(i, prediction)
+        if predictions is not None:
+            return
         rows = [one for one in asked.inputs if one.name != IDS and one.name not in columns]
         if len(rows) != 1:
             names = ", ".join(repr(one.name) for one in rows[:9]) or "none"
             raise BadRequest(f"inputs: expected one tensor of probabilities, found {names}")
         (probs,) = rows
-        self._name, self._path = probs.name, settings.fields.probs.split(".")
+        self._name = probs.name
         outputs = [probs.name, *([SET] if settings.has_sets else [])]
         if outputs.count(SET) > 1:
             raise BadRequest(f"inputs.{SET}: an output has this name; give the tensor another one")
@@ -150,22 +191,8 @@ class Inference:
             one.name: _texts(one, len(P)) for one in asked.inputs if one is not probs
         }  # fmt: skip
         ids = texts.get(IDS)
-        if ids is None and asked.id is not None:
-            ids = [f"{asked.id}/{i}" for i in range(len(P))]
-        self.messages = []
         for i, row in enumerate(P.tolist()):
-            message: dict[str, Any] = {}
-            put(message, self._path, row)
-            if ids is not None:
-                put(message, settings.id.split("."), ids[i])
-            if named and settings.model is not None:
-                put(message, settings.model.split("."), model)
-            if settings.version is not None:
-                put(message, settings.version.split("."), version)
-            for name, path in columns.items():
-                if name in texts:
-                    put(message, path, texts[name][i])
-            self.messages.append(_write(message))
+            add(i, row)
 
     def _matrix(self, probs: Tensor) -> Any:
         """The tensor as a matrix."""
@@ -202,20 +229,41 @@ class Inference:
     def answer(self, outputs: Sequence[bytes]) -> bytes:
         """Build the response from the corrected messages: their rows, and of each the set as a JSON
         text."""
-        data: list[float] = []
-        sets: list[str] = []
+        corrected, sets = list[Any](), list[str]()
         for one in outputs:
             value = message = msgspec.json.decode(one)
             if self._sets:
                 sets.append(_write(message.get(SET)).decode())
             for name in self._path:
                 value = value[name]
-            data += value
+            corrected.append(value)
+        if self._is_v1:
+            return _write({"predictions": corrected})
+        data = [number for row in corrected for number in row]
         made = {self._name: OutputTensor(self._name, list(self.shape), self._type, data)}
         if self._sets:
             made[SET] = OutputTensor(SET, [len(sets)], "BYTES", sets)
         tensors = [made[name] for name in self._wanted]
         return _write(InferenceAnswer(self._model, tensors, self._version or None, self._id))
+
+
+def _previous_step(body: bytes) -> PreviousStep | None:
+    """The response of the step before; None where the body is none."""
+    try:
+        previous = _read_previous(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return previous if previous.outputs or previous.predictions is not None else None
+
+
+def _rows_among(outputs: Sequence[Tensor], settings: ServeSettings) -> list[Tensor]:
+    """The tensors of a response that are read: numbers of several classes, ids and columns."""
+    texts = (IDS, *(settings.segments or ()))
+    return [
+        tensor
+        for tensor in outputs
+        if tensor.name in texts or (tensor.datatype in NUMBERS and tensor.shape[-1:] > [1])
+    ]
 
 
 def _require(tensor: Tensor, most: int) -> None:

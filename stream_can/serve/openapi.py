@@ -159,7 +159,8 @@ def _inference() -> dict[str, Any]:
         data={"type": "array"},
     )
     tensors = {"type": "array", "items": tensor}
-    return _object([], id={"type": "string"}, inputs=tensors, outputs={"type": "array"})
+    array = {"type": "array"}
+    return _object([], id={"type": "string"}, inputs=tensors, outputs=array, predictions=array)
 
 
 def _json(schema: Any) -> dict[str, Any]:

@@ -113,6 +113,40 @@ def test_what_there_is(tmp_path):
         assert client.get("/v2/models/animals/versions/1/x").status_code == 404
 
 
+def test_the_response_of_the_step_before_is_a_request(tmp_path):
+    label = tensor("label", [0, 2], "INT64", [2])
+    confidence = tensor("confidence", [0.5, 0.8], "FP32", [2, 1])
+    with Server(tmp_path) as server:
+        wanted = [one["probs"] for one in server.correct(*({"probs": row} for row in P))]
+        outputs = [label, confidence, tensor("predict_proba", datatype="FP32")]
+        response = {"model_name": "before", "model_version": "1", "id": "r", "outputs": outputs}
+        code, said = server.post(PATH, json.dumps(response))
+        assert code == 200, said
+        (out,) = said["outputs"]
+        assert (said["id"], out["name"], out["shape"]) == ("r", "predict_proba", [2, 3])
+        assert out["data"] == pytest.approx(np.ravel(wanted), abs=0.01)
+        assert server.label({"id": "r/1", "label": "eel"}) == ["learned"]
+        code, said = server.post(PATH, json.dumps({"predictions": P}))
+        assert code == 200, said
+        assert list(said) == ["predictions"]
+        assert np.array(said["predictions"]) == pytest.approx(np.array(wanted), abs=0.05)
+        named = [{"classes": CLASSES[::-1], "scores": row[::-1]} for row in P]
+        code, again = server.post(PATH, json.dumps({"predictions": named}))
+        assert code == 200, again
+        assert [one["classes"] for one in again["predictions"]] == [CLASSES[::-1]] * 2
+        found = [one["scores"][::-1] for one in again["predictions"]]
+        assert np.array(found) == pytest.approx(np.array(wanted), abs=0.05)
+        for body, code, why in [
+            ({"outputs": [label]}, 400, "expected one tensor of probabilities, found none"),
+            ({"outputs": [tensor("a"), tensor("b")]}, 400, "found 'a', 'b'"),
+            ({"outputs": []}, 400, "missing required field `inputs`"),
+            ({"predictions": [0.5, 0.2]}, 422, "message 1: probs: one number"),
+            ({"predictions": 1}, 400, "missing required field `inputs`"),
+        ]:
+            found, said = server.post(PATH, json.dumps(body))
+            assert (found, why in said["error"]) == (code, True), said
+
+
 @pytest.mark.parametrize(
     ("inputs", "why"),
     [
