@@ -29,7 +29,7 @@ from stream_can.messages.ids import id_of_json
 from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
 from stream_can.messages.platforms import PlainRow, plain_row
 from stream_can.method.checks import all_fine, bad_rows, within
-from stream_can.method.classes import ClassIndex, json_name
+from stream_can.method.classes import ClassIndex, is_missing, json_name
 from stream_can.method.normalise import divided
 from stream_can.method.rows import rounded
 from stream_can.row_kinds import part
@@ -431,7 +431,15 @@ class Messages:
             As for :meth:`read_label`.
         """
         text = self.predictions.find(message, self.label_path)
-        return None if text is None or bytes(text) == b"null" else self._class_of(text)
+        if text is None or bytes(text) == b"null":
+            return None
+        try:
+            return self._class_of(text)
+        except UnknownClass:
+            label = _read_any(text)
+            if isinstance(label, str) and is_missing(label):
+                return None
+            raise
 
     def _class_of(self, text: Raw) -> Any:
         """Parse a label to `Label.index`; BadMessage, UnknownClass."""
@@ -447,11 +455,10 @@ class Messages:
 
     def _index_of(self, label: Any, text: Raw) -> Any:
         """Convert a parsed label to `Label.index`; ``text`` is how it was written."""
-        if not isinstance(label, str | int | float):
-            what = "null" if label is None else type(label).__name__
-            raise BadMessage(f"{self.fields.label}: {what}, expected the name of a class")
+        if label is None:
+            raise BadMessage(f"{self.fields.label}: null, expected the name of a class")
         try:
-            return self._index[label]
+            return self._index.column(label)
         except UnknownClass:
             shown = bytes(text)[:80].decode(errors="replace")
             raise UnknownClass(

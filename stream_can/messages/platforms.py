@@ -99,6 +99,8 @@ def _of_list(value: Sequence[Any], depth: int) -> PlainRow | None:
             return _inside(value, tensors[0], plain_row(value[tensors[0]], depth - 1))
         if (entries := _of_entries(value)) is not None:
             return entries
+        if any(key_of(key) in NUMBERS and _number(p) is not None for key, p in value[0].items()):
+            return None  # the best class alone, or a class that is missing
     elif len(value) > 1 and all(
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)
         and _number(pair[0]) is None and _number(pair[1]) is not None for pair in value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+from difflib import get_close_matches
 from enum import Enum
 from functools import cached_property
 from typing import Any, Literal
@@ -15,7 +16,8 @@ import numpy as np
 from stream_can.errors import UnknownClass
 
 __all__ = [
-    "ClassIndex", "class_name", "class_names", "json_name", "preview", "trailing_numbers",
+    "ClassIndex", "class_name", "class_names", "is_missing", "json_name", "preview",
+    "trailing_numbers",
 ]  # fmt: skip
 
 ClassName = str | int | float | bool
@@ -27,6 +29,8 @@ MOST_CLASSES = 2**24
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})", re.DOTALL)
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 
+MOST_COMPARED = 1000
+"""Classes among which a similar name is looked for."""
 MOST_SHOWN = 80
 """Characters of a name in a message."""
 
@@ -39,10 +43,11 @@ class ClassIndex(dict[Any, int]):
     names
         The classes in column order.
     written
-        Notation of labels. "exact": the class itself. "json": as in JSON; the class 1 is also "1"
-        and 1.0, True is "true". "file": also as file formats change it, "1.0" or "True"; a column
-        number where no class is named by a number; and -1 is a missing label. In both, of classes
-        named LABEL_0, LABEL_1, ... the number alone.
+        Notation of labels. "exact": the class itself. "json": as others write it, where only one
+        class can be meant: the class 1 is also "1", 1.0, and of 0 and 1 true; a name in another
+        case, or with blanks around it; of classes named LABEL_0, LABEL_1, ... the number alone; a 1
+        among zeros. "file": also a column number where no class is named by a number; and -1 is a
+        missing label.
 
     Raises
     ------
@@ -88,37 +93,114 @@ class ClassIndex(dict[Any, int]):
         return column
 
     def _unknown(self, label: Any) -> str:
-        return f"{_shown(label)} is none of the {len(self._names)} classes: {preview(self._names)}"
+        m, hint = len(self._names), ""
+        if self._written == "file":
+            hint = self._hint(label)
+        return f"{_shown(label)} is none of the {m} classes: {preview(self._names)}{hint}"
+
+    def _hint(self, label: Any) -> str:
+        """What a label that is unknown may be."""
+        if isinstance(label, list) and len(label) == len(self):
+            return "; a number for each class? The label is the class of the largest: argmax it"
+        if not isinstance(label, str) or len(label) > MOST_SHOWN or len(self) > MOST_COMPARED:
+            return ""
+        if self.is_range:
+            return "; --classes names the classes in the order of the numbers"
+        close = get_close_matches(label.casefold(), self._folded, 1, 0.8)
+        return f"; did you mean {self._names[self._folded[close[0]]]!r}?" if close else ""
 
     def column(self, label: Any) -> int:
-        """The column of a label of any type; an unhashable label is unknown."""
+        """The column of a label of any type, also of one that cannot be hashed."""
         try:
             return self[label]
         except TypeError:
-            raise UnknownClass(self._unknown(label)) from None
+            column = None if self._written == "exact" else self.one_hot(label)
+        if column is None:
+            raise UnknownClass(self._unknown(label))
+        return column
 
     def _other(self, label: Any) -> int | None:
         """The column of a label that is not written like its class."""
-        in_file = self._written == "file"
-        if in_file and (label is None or label != label):
+        if self._written == "file" and (label is None or label != label):
             return -1
-        if isinstance(label, bool):
-            return self.get(json_name(label), self.get(str(label)) if in_file else None)
         if isinstance(label, str):
-            if not in_file:
-                return None
-            if label in ("True", "False"):
-                return self.get(label.lower())
-            try:
-                label = float(label)
-            except ValueError:
-                return None
-        elif not isinstance(label, int | float):
+            text = label.strip()
+            column = self.get(text, self._folded.get(text.casefold()))
+            if column is None and self._written == "file" and is_missing(text):
+                return -1
+            if column is not None or not text:
+                return column
+            if text.casefold() in TRUTHS:
+                label = TRUTHS[text.casefold()]
+            else:
+                try:
+                    label = float(text)
+                except ValueError:
+                    return self.one_hot(re.split(r"[\s,;]+", text.strip("[]() ")))
+        if isinstance(label, bool):
+            column = self.get(json_name(label), self._folded.get(str(label).casefold()))
+            if column is None and self._numbers.keys() == {0.0, 1.0} and len(self) == 2:
+                return self._numbers[label]
+            return column
+        if not isinstance(label, int | float):
             return None
         column = self._numbers.get(label, self.get(json_name(label)))
         if column is None and self.by_position and 0 <= label < len(self) and label == int(label):
             return int(label)
         return column
+
+    def is_position(self, label: Any) -> bool:
+        """Whether a label of one of the classes is its number, not a name."""
+        try:
+            return self.by_position and float(str(label)) >= 0
+        except ValueError:
+            return False
+
+    @cached_property
+    def _folded(self) -> dict[str, int]:
+        """Names without case or blanks around them, where no two are one."""
+        folded = [str(key).strip().casefold() for key in self]
+        often = Counter(folded)
+        return {text: k for k, text in enumerate(folded) if often[text] == 1}
+
+    def one_hot(self, label: Any) -> int | None:
+        """The column of the only 1 among a 0 for each other class; of a list of one name, its own;
+        None for other lists."""
+        if isinstance(label, dict):
+            names = [name for name, has in label.items() if has == 1]
+            return self.column(names[0]) if len(names) == 1 and _are_bits(label.values()) else None
+        if not isinstance(label, list | tuple | np.ndarray):
+            return None
+        entries = label.tolist() if isinstance(label, np.ndarray) else label
+        if len(entries) == 1 and len(self) > 1 and not isinstance(entries[0], list | dict):
+            (name,) = entries
+            return None if isinstance(name, str) and name not in self else self.column(name)
+        if len(entries) != len(self) or not _are_bits(entries):
+            return None
+        ones = [k for k, bit in enumerate(entries) if float(bit) == 1]
+        return ones[0] if len(ones) == 1 else None
+
+
+TRUTHS = {"true": True, "t": True, "yes": True, "y": True,
+          "false": False, "f": False, "no": False, "n": False}  # fmt: skip
+"""Texts of booleans, which are the classes 1 and 0."""
+MISSING = frozenset(
+    ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "nil", "\\n", "missing")
+)
+"""Texts of a label that nobody knows, without case."""
+
+
+def is_missing(text: str) -> bool:
+    """Whether a text says that there is no label; where a class has that name, it does not."""
+    return text.strip().casefold() in MISSING
+
+
+def _are_bits(entries: Iterable[Any]) -> bool:
+    """Whether each is 0 or 1, perhaps as text."""
+    return all(
+        isinstance(bit, int | float | str) and str(bit) in ("0", "1", "0.0", "1.0", "True", "False")
+        for bit in entries
+    )
 
 
 def trailing_numbers(names: Sequence[str]) -> list[int] | None:

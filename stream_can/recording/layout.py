@@ -20,7 +20,7 @@ from stream_can.recording.evidence import (
 )
 from stream_can.recording.table import InvalidRecording, Table
 
-__all__ = ["Layout", "column_of_rows", "find_layout", "may_hold", "no_column"]
+__all__ = ["Layout", "column_of_rows", "find_layout", "in_other_case", "may_hold", "no_column"]
 
 
 class Layout(NamedTuple):
@@ -265,6 +265,12 @@ def may_hold(table: Table, name: str) -> bool:
         if not value:  # null, or an object without fields: later rows may have more
             return True
     return True
+
+
+def in_other_case(table: Table, name: str) -> str:
+    """The only column that is called so but for case, where none is called so exactly."""
+    others = [column for column in table.columns if column.casefold() == name.casefold()]
+    return others[0] if len(others) == 1 and not may_hold(table, name) else name
 
 
 def no_column(name: str, table: Table, what: str, wanted: str) -> InvalidRecording:

@@ -21,7 +21,13 @@ from stream_can.method.segments import column_names, text_of, texts_of
 from stream_can.recording.arrivals import LabelArrivals
 from stream_can.recording.cells import rows_of
 from stream_can.recording.formats import open_table
-from stream_can.recording.layout import column_of_rows, find_layout, may_hold, no_column
+from stream_can.recording.layout import (
+    column_of_rows,
+    find_layout,
+    in_other_case,
+    may_hold,
+    no_column,
+)
 from stream_can.recording.source import open_source
 from stream_can.recording.table import InvalidRecording, Names, Table
 from stream_can.recording.times import RowTimes
@@ -143,6 +149,7 @@ class Recording(LabelArrivals):
         # The default name also matches `labels`.
         if label == "label" and label not in table.columns and "labels" in table.columns:
             self._label = "labels"
+        self._label = in_other_case(table, self._label)
         self.times = RowTimes(
             self.name, [] if time is None or label_time is None else [time, label_time]
         )
@@ -295,16 +302,17 @@ class Recording(LabelArrivals):
         try:
             columns = {label: self._index[label] for label in dict.fromkeys(labels)}
             self.labels_are_positions |= self._index.by_position and any(
-                k >= 0 and label not in self._index for label, k in columns.items()
+                k >= 0 and self._index.is_position(label) for label, k in columns.items()
             )
             return np.array([columns[label] for label in labels], np.int64)
         except (UnknownClass, TypeError):  # a list or an object cannot be a key
+            found = []
             for i, label in enumerate(labels):
                 try:
-                    self._index.column(label)
+                    found.append(self._index.column(label))
                 except UnknownClass as error:
                     raise UnknownClass(f"{self.name}: row {first + i + 1}: label {error}") from None
-            raise
+            return np.array(found, np.int64)
 
 
 def _way_out(row: Array) -> str:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
 from stream_can.messages.forms import ListedForms
+from stream_can.method.classes import is_missing
 from stream_can.recording.arrivals import LabelArrivals
 from stream_can.recording.cells import probs_of
 from stream_can.recording.formats import open_table
-from stream_can.recording.layout import may_hold, no_column
+from stream_can.recording.layout import in_other_case, may_hold, no_column
 from stream_can.recording.recording import CHUNK
 from stream_can.recording.source import open_source
 from stream_can.recording.table import InvalidRecording, Names
@@ -84,6 +85,7 @@ class SparseRecording(LabelArrivals):
         self.size = self._source.path.stat().st_size
         """Size in bytes, decompressed."""
         self._table = table = open_table(self._source, Names(probs, label, id))
+        label = in_other_case(table, label)
         self._probs, self._label = probs, label
         self.times = RowTimes(
             self.name, [] if time is None or label_time is None else [time, label_time]
@@ -95,6 +97,8 @@ class SparseRecording(LabelArrivals):
                 raise no_column(self.name, table, what, name)
         self.rows = table.rows
         self._forms = ListedForms(numbered=numbered)
+        self._listed = set[str]()
+        """Classes of the rows so far whose names would otherwise mean a missing label."""
 
     def chunks(self, size: int = CHUNK) -> Iterator[SparseChunk]:
         """Iterate over the rows in order, at most ``size`` at a time."""
@@ -112,13 +116,19 @@ class SparseRecording(LabelArrivals):
 
     def _row(self, cell: Any, number: int) -> dict[Any, float]:
         try:
-            return self._forms.read(probs_of(cell))[0]
+            row = self._forms.read(probs_of(cell))[0]
+            self._listed.update(name for name in row if isinstance(name, str) and is_missing(name))
+            return row
         except (StreamCANError, msgspec.ValidationError) as error:
             raise InvalidRecording(f"{self.name}: row {number + 1}: {error}") from None
 
     def _class(self, label: Any, number: int) -> Any:
-        if label is None or label == "":
+        if label is None or label != label:
             return None
+        if isinstance(label, str):
+            label = label.strip()
+            if is_missing(label) and label not in self._listed:
+                return None
         where = f"{self.name}: row {number + 1}: label"
         if not isinstance(label, str | int | float):
             raise InvalidRecording(f"{where}: {label!r}, expected the name of a class")

@@ -118,6 +118,7 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
     forms = [row, mapping, scored, *[number][kind.several_labels :]]
     if not kind.declares_classes:
         forms = [mapping, scored]
+    forms.append({"type": ["array", "object"], "description": "A row as platforms write it."})
     text = {"type": ["string", "integer", "null"]}
     fields: dict[str, tuple[dict[str, Any], bool]] = {
         s.fields.probs: ({"anyOf": forms}, True),

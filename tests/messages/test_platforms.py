@@ -164,6 +164,7 @@ def test_the_names_of_classes_are_found():
         {"type": 0, "size": 3, "indices": [0, 3], "values": [0.5, 0.5]},
         {"type": 0, "size": 3, "indices": [0], "values": [0.5, 0.5]},
         [{"label": "cat", "prob": 0.9}, {"name": "dog", "prob": 0.1}],
+        [{"score": 0.5}],
         [{"a": "cat", "b": 0.9, "c": 0.9}],
         {"classes": ["cat", "cat"], "scores": [0.5, 0.5]},
         {"classes": ["cat", "dog", "eel"], "scores": [0.5, 0.5]},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 
+import numpy as np
 import pytest
 
 from stream_can import UnknownClass
@@ -21,11 +23,40 @@ pytestmark = pytest.mark.fast
         ([1, 2], "exact", 2.0, 1),
         ([0, 1], "json", "1", 1),
         ([0, 1], "json", 1.0, 1),
-        ([0, 1], "json", "1.0", None),
-        ([0, 1], "json", True, None),
+        ([0, 1], "json", "1.0", 1),
+        ([0, 1], "json", True, 1),
+        ([1, 0], "json", "False", 1),
+        ([0, 1, 2], "json", True, None),
+        ([1, 2], "json", True, None),
         ([False, True], "json", True, 1),
         ([False, True], "json", "true", 1),
-        ([False, True], "json", "True", None),
+        ([False, True], "json", "True", 1),
+        ([0, 1], "json", "t", 1),
+        (["t", "f"], "json", "F", 1),
+        (["fine", "fraud"], "json", True, None),
+        (["cat", "dog"], "json", " dog  ", 1),
+        (["CAT", "DOG"], "json", "dog", 1),
+        (["a", "b"], "exact", "B", None),
+        (["dog", "Dog"], "json", "Dog", 1),
+        (["dog", "Dog"], "json", "DOG", None),
+        (["a", "b"], "json", "NA", None),
+        (["a", "b"], "json", "", None),
+        (["a", "b"], "json", [0, 1], 1),
+        (["a", "b"], "json", [1.0, 0.0], 0),
+        (["a", "b"], "json", [False, True], 1),
+        (["a", "b"], "json", "[0, 1]", 1),
+        (["a", "b"], "json", "[0 1]", 1),
+        (["a", "b"], "json", {"a": 0, "b": 1}, 1),
+        (["a", "b"], "json", np.array([0, 1]), 1),
+        (["a", "b"], "json", ["b"], 1),
+        (["a", "b"], "json", [1, 1], None),
+        (["a", "b"], "json", [0, 0], None),
+        (["a", "b"], "json", [0.1, 0.9], None),
+        (["a", "b"], "json", [0, 1, 0], None),
+        (["a", "b"], "json", {"a": 1, "b": 1}, None),
+        (["a", "b"], "json", ["c"], None),
+        (["a", "b"], "json", [[0, 1]], None),
+        (["a", "b"], "exact", [0, 1], None),
         (["a", "b"], "json", 1, None),
         (["a", "b"], "json", None, None),
         ([2**53, 2**53 + 1], "json", 2**53 + 1, 1),
@@ -43,16 +74,35 @@ pytestmark = pytest.mark.fast
         (["a", "7"], "file", 1, None),  # a class is named by a number: labels are no columns
         (["a", "b"], "file", None, -1),
         (["a", "b"], "file", math.nan, -1),
-        (["a", "b"], "file", ["a"], None),
+        *(
+            (["a", "b"], "file", text, -1)
+            for text in ("", " ", "NA", "N/A", "nan", "NaN", "null", "NULL", "None", "<NA>", "\\N")
+        ),
+        (["na", "b"], "file", "NA", 0),  # a class has that name
+        (["a", "None"], "file", "None", 1),
+        (["a", "b"], "file", ["a"], 0),
     ],
 )
 def test_a_label_and_its_column(names, written, label, column):
     index = ClassIndex(names, written)
     if column is None:
-        with pytest.raises(UnknownClass, match="is none of the 2 classes"):
+        with pytest.raises(UnknownClass, match=r"is none of the \d classes"):
             index.column(label)
     else:
         assert index.column(label) == column
+
+
+@pytest.mark.parametrize(
+    ("names", "label", "hint"),
+    [
+        (["healthy", "ill"], "healty", "did you mean 'healthy'?"),
+        ([0, 1, 2], "cat", "--classes names the classes in the order of the numbers"),
+        (["a", "b"], [0.1, 0.9], "argmax it"),
+    ],
+)
+def test_a_file_is_told_what_its_label_may_be(names, label, hint):
+    with pytest.raises(UnknownClass, match=re.escape(hint)):
+        ClassIndex(tuple(names), "file").column(label)
 
 
 def test_two_classes_of_one_name_are_refused():

@@ -1,0 +1,73 @@
+"""Labels as other tools write them: the same in files and lines."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from stream_can.messages.messages import Messages
+from stream_can.recording.recording import Recording
+from stream_can.recording.sparse import SparseRecording
+
+pytestmark = pytest.mark.fast
+
+CASES = [
+    ("cat", "cat"), (" cat ", "cat"), ("cat       ", "cat"), ("CAT", "cat"),
+    ([1, 0, 0], "cat"), ([0.0, 1.0, 0.0], "dog"), ([False, False, True], "eel"),
+    ("[0, 1, 0]", "dog"), ("[0 0 1]", "eel"), (["dog"], "dog"), ({"cat": 0, "dog": 1}, "dog"),
+    *((text, None) for text in ("NA", "None", "null", "nan", "NaN", "", " ", "<NA>", "\\N", None)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("label", "name"), CASES)
+def test_files_and_lines_read_the_same_label(tmp_path, label, name):
+    row = {"probs": {"cat": 0.5, "dog": 0.25, "eel": 0.25}, "label": label}
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in (row | {"label": "dog"}, row)))
+    recording = Recording(file)
+    (chunk,) = recording.chunks()
+    assert chunk.y.tolist() == [1, -1 if name is None else recording.classes.index(name)]
+    assert chunk.arrives.tolist() == [True, name is not None]
+    assert not recording.labels_are_positions
+    messages = Messages(recording.classes)
+    index = messages.label_in(messages.open(json.dumps(row).encode()))
+    assert (None if index is None else recording.classes[index]) == name
+
+
+@pytest.mark.parametrize("label", [True, "true", "True", "TRUE", 1, 1.0, "1.0", " 1", [0, 1]])
+def test_so_they_do_of_two_classes_0_and_1(tmp_path, label):
+    file = tmp_path / "a.jsonl"
+    row = {"probs": 0.25, "label": label}
+    file.write_text("".join(json.dumps(one) + "\n" for one in (row | {"label": 0}, row)))
+    recording = Recording(file)
+    assert [chunk.y.tolist() for chunk in recording.chunks()] == [[0, 1]]
+    messages = Messages([0, 1])
+    assert messages.label_in(messages.open(json.dumps(row).encode())) == 1
+
+
+def test_a_csv_file_has_them_as_text(tmp_path):
+    file = tmp_path / "a.csv"
+    labels = ["cat", "  dog", "EEL", "[0 1 0]", "NA", "", "None", "2.0"]
+    file.write_text("CAT,DOG,EEL,LABEL\n" + "".join(f".5,.25,.25,{text}\n" for text in labels))
+    recording = Recording(file)
+    (chunk,) = recording.chunks()
+    assert chunk.y.tolist() == [0, 1, 2, 1, -1, -1, -1, 2]
+
+
+def test_a_row_of_the_likeliest_may_have_a_class_of_such_a_name(tmp_path):
+    file = tmp_path / "a.jsonl"
+    labels = ["NA", "none", " cat", None, float("nan"), ""]
+    rows = [{"probs": {"cat": 0.5, "none": 0.25}, "label": label} for label in labels]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows).replace("NaN", "null"))
+    (chunk,) = SparseRecording(file).chunks()
+    assert chunk.labels == [None, "none", "cat", None, None, None]
+    assert chunk.arrives.tolist() == [False, True, True, False, False, False]
+
+
+def test_npz_has_one_hot_labels(tmp_path):
+    P = np.full((2, 3), 1 / 3)
+    np.savez(tmp_path / "a.npz", probs=P, label=np.array([[0, 0, 1], [1, 0, 0]]))
+    (chunk,) = Recording(tmp_path / "a.npz").chunks()
+    assert chunk.y.tolist() == [2, 0]
