@@ -30,7 +30,7 @@ try:
     )
     from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_method_params, check_is_fitted
+    from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
 except ImportError:
     raise StreamCANError(
         "the estimator needs scikit-learn 1.8 or newer: pip install 'stream_can[compare]'"
@@ -427,6 +427,11 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         from sklearn import get_config
 
         if not get_config()["enable_metadata_routing"]:
+            if "groups" in params and not has_fit_parameter(self.estimator, "groups"):
+                raise ValueError(
+                    "fit: 'groups' reaches the splitter only with metadata routing:"
+                    " sklearn.set_config(enable_metadata_routing=True)"
+                )
             return Bunch(estimator=Bunch(fit=params), splitter=Bunch(split={}))
         routed = process_routing(self, "fit", **params)
         return Bunch(estimator=routed.estimator, splitter=routed.get("splitter", Bunch(split={})))

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stream_can.learner.ids import plain_id, plain_ids
 from stream_can.learner.joining import LabelJoining, Outcome
 from stream_can.learner.kinds import Id, for_one_row
 from stream_can.learner.lane import Lane, Name
@@ -179,7 +180,7 @@ class Learner(Persistence):
         """
         name = (model, version)
         rows = self._memory.lanes.kind_of(name).row(p)
-        played = self._playing.play([id], rows, (), for_one_row(segments), name, [time])
+        played = self._playing.play([plain_id(id)], rows, (), for_one_row(segments), name, [time])
         row: Array = played.rows[0]
         return row
 
@@ -198,7 +199,7 @@ class Learner(Persistence):
 
         All rows are checked before the first is processed. ``segments`` is {segment: n values}.
         """
-        return self._playing.play(list(ids), P, (), segments, (model, version), times)
+        return self._playing.play(plain_ids(ids), P, (), segments, (model, version), times)
 
     # ---- labels
 
@@ -242,7 +243,7 @@ class Learner(Persistence):
         """
         given = None if segments is None else dict(segments)
         late = LateLabel(
-            id, label, row=row, segments=given, model=model, version=version, time=time
+            plain_id(id), label, row=row, segments=given, model=model, version=version, time=time
         )  # fmt: skip
         return self._playing.play([], None, [late]).outcomes[0]
 
@@ -258,7 +259,7 @@ class Learner(Persistence):
     ) -> list[Outcome]:
         """:meth:`label` for each id and label, in order; all are checked before the first is
         learned."""
-        names, ys = list(ids), list(labels)
+        names, ys = plain_ids(ids), list(labels)
         whens = [None] * len(names) if times is None else times
         if not len(names) == len(ys) == len(whens):
             raise ValueError(f"{len(names)} ids, {len(ys)} labels, {len(whens)} times")
@@ -303,4 +304,6 @@ class Learner(Persistence):
         InvalidPrediction, UnknownClass, ValueError, TypeError
             As for those; nothing has changed.
         """
-        return self._playing.play(list(ids), P, labels, segments, lanes, times, explain=explain)
+        return self._playing.play(
+            plain_ids(ids), P, labels, segments, lanes, times, explain=explain
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from functools import cached_property
@@ -228,10 +228,24 @@ def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:
         raise ValueError(
             f"classes: a {type(classes).__name__}, expected a list in order of columns"
         )
+    if isinstance(classes, Mapping):
+        classes = _by_column(classes)
     names = tuple(map(class_name, classes))
     if not names:
         raise ValueError("classes: expected at least 1, got none")
     return names
+
+
+def _by_column(classes: Mapping[Any, Any]) -> list[Any]:
+    """Names of {0: name, 1: name, ...}, as ``id2label`` of a model; its keys may be text."""
+    by_text = {str(key): name for key, name in classes.items()}
+    columns = [str(k) for k in range(len(classes))]
+    if by_text.keys() != {*columns} or not all(isinstance(name, str) for name in classes.values()):
+        raise ValueError(
+            f"classes: a {type(classes).__name__}, expected a list in order of columns, or"
+            " {0: name, 1: name, ...} as id2label of a model"
+        )
+    return [by_text[column] for column in columns]
 
 
 def class_name(name: Any) -> ClassName:

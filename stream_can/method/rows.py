@@ -45,6 +45,7 @@ def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
         return P
     if unordered(P):
         raise InvalidPrediction(f"predictions are a {type(P).__name__}, expected an array")
+    P = _by_class(P)
     names = list(P) if isinstance(P, Mapping) else names_of(P)
     if isinstance(P, Mapping):
         P = list(P.values())
@@ -54,11 +55,55 @@ def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
         raise
     except ValueError as error:
         raise InvalidPrediction(f"predictions do not form an array: {error}") from None
+    if array.dtype == object and (rows := _stacked(array)) is not None:
+        array, names = rows, None
     if array.dtype.kind not in "fiub":
         raise InvalidPrediction(f"predictions are {array.dtype}, expected real numbers")
     if names is not None and index is not None:
         array = array[..., _order(names, index)]
     return np.asarray(array, np.float64, order="C")
+
+
+def _by_class(P: Any) -> Any:
+    """Rows that are lists of {"label", "score"}, or of {class: probability}, with their names."""
+    if not isinstance(P, list) or not P:
+        return P
+    if isinstance(P[0], dict) and P[0].keys() >= {"label", "score"}:
+        try:
+            row = {entry["label"]: entry["score"] for entry in P}
+        except (KeyError, TypeError):
+            return P
+        return row if len(row) == len(P) else P
+    if not isinstance(P[0], dict | list) or not isinstance(_by_class(P[0]), dict):
+        return P
+    rows = [_by_class(row) for row in P]
+    if not all(isinstance(row, dict) and row.keys() == rows[0].keys() for row in rows):
+        raise InvalidPrediction("the rows do not all name the same classes")
+    return _NamedRows(rows)
+
+
+class _NamedRows:
+    """Rows of the same names."""
+
+    def __init__(self, rows: list[dict[Any, Any]]) -> None:
+        self.columns = list(rows[0])
+        self._numbers = [[row[name] for name in self.columns] for row in rows]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self._numbers, dtype)
+
+
+def _stacked(cells: NDArray[Any]) -> NDArray[Any] | None:
+    """A column of lists or arrays as rows; None for anything else."""
+    if cells.ndim == 2 and cells.shape[1] == 1:
+        cells = cells[:, 0]
+    if cells.ndim != 1 or not all(isinstance(cell, list | tuple | np.ndarray) for cell in cells):
+        return None
+    lengths = {len(cell): i for i, cell in reversed([*enumerate(cells)])}
+    if len(lengths) > 1:
+        (n, _), (k, i) = sorted(lengths.items(), key=lambda item: item[1])[:2]
+        raise InvalidPrediction(f"row {i}: {k} probabilities, and row 0 has {n}")
+    return np.array(cells.tolist())
 
 
 def _of_pandas(data: Any) -> NDArray[Any]:
@@ -124,7 +169,11 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
     for i, value in enumerate(row.tolist()):
         if not value >= 0 or value == np.inf:
             if names is None:
-                return f"entry {i} is {value}, expected a finite number >= 0"
+                logits = -np.inf < value < 0 and np.isfinite(row).all()
+                way_out = "; logits? Softmax them first: scipy.special.softmax(logits, axis=-1)"
+                return (
+                    f"entry {i} is {value}, expected a finite number >= 0{way_out * bool(logits)}"
+                )
             if np.isnan(value):
                 return f"the probability of class {names[i]!r} is missing"
             return f"the probability of class {names[i]!r} is {value}"
@@ -136,6 +185,8 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
     way_out = ""
     if names is None and explained(row[None], total).all():
         way_out = "; rounded numbers? Divide them by their sum: P / P.sum(axis=-1, keepdims=True)"
+    elif names is None and abs(total - 100) <= min(len(row) / 2, 50):
+        way_out = "; percentages? Divide them by their sum: P / P.sum(axis=-1, keepdims=True)"
     elif total > 1 + 10 * TOLERANCE and row.max() <= 1:
         way_out = f"; {SEVERAL}"
     return f"probabilities sum to {text}, expected 1 (within {TOLERANCE:g}){way_out}"
@@ -149,6 +200,8 @@ def wrong_shape(shape: tuple[int, ...], ndim: int, m: int) -> str:
         way_out = "of two classes the probability p of the second is the row [1 - p, p]"
     elif ndim == 1 and shape == (1, m):
         way_out = "a list of one row; give the row itself"
+    elif ndim == 2 and len(shape) == 1 and m == 2 and shape != (2,):
+        way_out = "of scores of the second class, rows are np.column_stack([1 - p, p])"
     elif ndim == 2 and shape == (m,):
         way_out = "a single row; give a list of it, or call the method for one"
     return f"predictions have shape {shape}, expected {expected}: {way_out}"

@@ -244,3 +244,9 @@ def test_a_new_version_starts_from_what_was_learned():
         old.successor(GaussianNB().fit(X[:1000], y[:1000] % 3))
     with pytest.raises(NotFittedError):
         old.successor(GaussianNB())
+
+
+def test_groups_without_routing_say_how_they_reach_the_splitter():
+    X, y = np.zeros((8, 2)), np.arange(8) % 2
+    with pytest.raises(ValueError, match=r"sklearn.set_config\(enable_metadata_routing=True\)"):
+        StreamCalibrator(GaussianNB(), cv=GroupKFold(2)).fit(X, y, groups=np.arange(8) // 2)
