@@ -105,8 +105,8 @@ def _of_list(value: Sequence[Any], depth: int) -> PlainRow | None:
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)
         and _number(pair[0]) is None and _number(pair[1]) is not None for pair in value
     ):  # fmt: skip
-        entries = [{"label": name, "score": _number(p)} for name, p in value]
-        return PlainRow(entries, lambda answer: [[e["label"], e["score"]] for e in answer])
+        pairs = [{"label": name, "score": _number(p)} for name, p in value]
+        return PlainRow(pairs, lambda answer: [[e["label"], e["score"]] for e in answer])
     elif (vector := _of_size(value)) is not None:
         return PlainRow(vector, _same)
     return _inside(value, 0, plain_row(value[0], depth - 1)) if len(value) == 1 else None
