@@ -142,7 +142,6 @@ def test_labels_are_asked_for_at_random(tmp_path):
     [
         (["--sets", "0.9"], "sets: not of rows of several labels"),
         (["--segments", "a"], "segments: not of rows of several labels"),
-        (["--format", "avro"], "format avro: not of rows of several labels"),
         (["--label-noise", "0.1"], "label_noise: not of rows of several labels"),
     ],
 )
