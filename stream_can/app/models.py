@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from stream_can.app.reader import Array, Classes
+from stream_can.app.model_messages import Array, Classes
 from stream_can.app.start import NO_CLASSES
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import Name, most_bytes
@@ -70,7 +70,7 @@ class Begins(Protocol):
 
 
 class LiveModels:
-    """Models in use, see :class:`stream_can.app.reader.Models`. New ones are pending until
+    """Models in use, see :class:`stream_can.app.model_messages.Models`. New ones are pending until
     :meth:`admit` or :meth:`forget`.
 
     Parameters
@@ -117,7 +117,7 @@ class LiveModels:
 
     @abstractmethod
     def holders(self, id: Id, name: Name) -> list[Name]:
-        """Models and versions that keep a prediction of an id; see `reader.Models`."""
+        """Models and versions that keep a prediction of an id; see `model_messages.Models`."""
 
     @abstractmethod
     def _correctors(self) -> Mapping[Name, DeclaredCorrector]:

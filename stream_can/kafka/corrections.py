@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.app.known import Known, KnownLane
+from stream_can.app.label_reader import LabelReader
+from stream_can.app.model_messages import Bad, Classes, ModelMessages
 from stream_can.app.models import DeclaredCorrector, LiveModels, classes_of, train_prior_of
-from stream_can.app.reader import Bad, Classes, Reader, ReadPredictions
+from stream_can.app.prediction_reader import PredictionReader, ReadPredictions
 from stream_can.app.start import NO_CLASSES
 from stream_can.app.tally import lane_name
 from stream_can.errors import SnapshotMismatch, StreamCANError
@@ -305,27 +307,31 @@ class Correcting:
         self._rows = rows
         self._fields, self._formats, self._segments = fields, formats, segments
         self._max_bytes, self._fail, self._needs_id = max_bytes, fail, needs_id
-        self._reader: Reader | None = None
-        self._reads: tuple[Any, Any] = (), None
+        self._messages: ModelMessages | None = None
+        self._known: tuple[Any, Any] = (), None
 
-    def reads(self, state: CurrentState) -> Reader:
-        """Return a reader for messages of the models of a state."""
-        classes = classes_of(state.begins[None])
-        lookup = state.lookup
-        if self._reader is None or (classes, lookup) != self._reads:
-            self._reads = classes, lookup
-            self._reader = Reader(
-                classes, self._fields, self._formats, self._segments, state, self._max_bytes,
-                needs_id=self._needs_id, rows=self._rows, numbering=lookup,
+    def messages(self, state: CurrentState) -> ModelMessages:
+        """Messages of the models of a state."""
+        known = classes_of(state.begins[None]), state.lookup
+        if self._messages is None or known != self._known:
+            self._known = known
+            self._messages = ModelMessages(
+                known[0], self._fields, self._formats, self._segments, state,
+                rows=self._rows, numbering=state.lookup,
             )  # fmt: skip
-        self._reader.models = state
-        return self._reader
+        self._messages.models = state
+        return self._messages
+
+    def labels_of(self, state: CurrentState) -> LabelReader:
+        """What reads labels of the models of a state."""
+        return LabelReader(self.messages(state), needs_id=self._needs_id)
 
     def read(
         self, records: Sequence[Source], state: CurrentState
     ) -> tuple[list[ReadPredictions], Bad]:
         """Read records; return the messages and the unreadable records."""
-        return self.reads(state).predictions(records)
+        messages = self.messages(state)
+        return PredictionReader(messages, self._max_bytes, needs_id=self._needs_id).read(records)
 
     def correct(self, records: Sequence[Source], state: CurrentState) -> Corrections:
         """Correct records of one partition, in order."""
@@ -345,12 +351,11 @@ class Correcting:
         state: CurrentState,
     ) -> Corrections:
         """Correct records that have been read."""
-        reader = self.reads(state)
         state.admit()
         found = Corrections()
         outputs: list[Output | None] = [None] * len(records)
         headers = [VERSION_HEADER, (STATE_HEADER, b"%d" % state.number)]
-        dropped = reader.first.predictions.dropped
+        dropped = self.messages(state).first.predictions.dropped
         for i, error in bad:
             record = records[i]
             found.dead_letters.append(

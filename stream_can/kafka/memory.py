@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_can.app.label_reader import LabelReader
+from stream_can.app.model_messages import ModelMessages
 from stream_can.app.models import LearnerModels
-from stream_can.app.reader import Reader
 from stream_can.app.start import Start
 from stream_can.errors import StreamCANError
 from stream_can.kafka.behind import LAST_TIMES
@@ -115,10 +116,11 @@ class TopicLearner:
             learner, start, max_lanes=settings.max_lanes,
             only_listed=settings.only_listed_models, clock=time.time,
         )  # fmt: skip
-        self._reader = Reader(
+        messages = ModelMessages(
             start.classes, settings.fields, start.formats, start.segments, self.models,
             rows=settings.rows, numbering=learner.numbering,
         )  # fmt: skip
+        self._labels = LabelReader(messages)
         self.touched: set[Name] = set()
         """Models and versions whose correctors have changed since they were written."""
         self.places: dict[Name, int] = {}
@@ -222,7 +224,7 @@ class TopicLearner:
         names = {lane.name for lane in events.sent.lanes} | {one.name for one in found.taught}
         names |= {(one.model, one.version) for one in events.labels if one.row is not None}
         self.touched |= names
-        if not self._reader.named:
+        if not self.settings.has_lanes:
             self.touched |= set(self.learner.models)
         places = []
         if self.settings.ask is not None:
@@ -234,7 +236,7 @@ class TopicLearner:
         """Begin the models of new rows as the workers began them; return the models that may not
         begin."""
         strange = set[Name]()
-        if not self._reader.named:
+        if not self.settings.has_lanes:
             return strange
         known = self.models.classes()
         for batch in batches:
@@ -255,7 +257,7 @@ class TopicLearner:
         read = dict[int, list[LateLabel]]()
         bad = list[tuple[Source, StreamCANError]]()
         for p, found in labels.items():
-            says = self._reader.labels(found)
+            says = self._labels.read(found)
             bad += [(found[i], why) for i, why in says.bad]
             for one, i in zip(says.labels, says.places, strict=True):
                 made = found[i].timestamp

@@ -171,7 +171,10 @@ class ListedForms:
 def _divided(row: dict[Any, float]) -> dict[Any, float]:
     """A row divided by its sum, where that is above 1 and rounding explains it."""
     total = sum(row.values())
-    if total <= 1 + TOLERANCE or not explained(np.array([[*row.values()]]), np.array([total])).all():
+    if (
+        total <= 1 + TOLERANCE
+        or not explained(np.array([[*row.values()]]), np.array([total])).all()
+    ):
         return row
     return {name: p / total for name, p in row.items()}
 

@@ -39,6 +39,14 @@ class Record(msgspec.Struct, gc=False):
     headers: Headers = ()
 
 
+class Line(msgspec.Struct, gc=False):
+    """A message that is a line of a file or the body of a request."""
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+
+
 class Output(msgspec.Struct, gc=False):
     """An output record, for the partition of its input."""
 

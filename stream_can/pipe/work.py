@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.errors import StreamCANError
@@ -21,9 +19,9 @@ from stream_can.learner.lane import ONLY, Name
 from stream_can.messages.columns import table
 from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
 from stream_can.messages.naming import Naming
-from stream_can.messages.opening import Opened, Reading, open_records, rows_at
+from stream_can.messages.opening import Opened, open_labels, open_predictions, rows_at
 from stream_can.messages.ordinary import OrdinaryBatch
-from stream_can.messages.records import Record
+from stream_can.messages.records import Line
 from stream_can.method.state import rows_at_once
 from stream_can.pipe.output import complain, letter_of, naming, write_all
 from stream_can.pipe.statefile import PipeState
@@ -31,7 +29,6 @@ from stream_can.trust.alarm import Episode
 
 __all__ = ["BadLine", "HowRead", "Run", "Saver"]
 
-LABELS, PREDICTIONS = "labels", "predictions"
 MOST_MODELS = 1000
 """Maximum number of models and versions; more suggest that a wrong field is named."""
 
@@ -83,6 +80,18 @@ class Saver:
 
 class BadLine(StreamCANError):
     """The line at which ``errors="fail"`` stopped."""
+
+
+class OpenedLines(NamedTuple):
+    """Parsed lines."""
+
+    content: list[Opened]
+    names: list[Name]
+    """Model and version of each, where configured."""
+    rows: Any
+    """Rows of the predictions."""
+    brought: Any
+    """Rows that labels carry."""
 
 
 class HowRead(NamedTuple):
@@ -171,14 +180,18 @@ class Run:
         """Process numbered lines, which are ordinary where ``batch`` holds them."""
         opened, errors = list[Opened](), dict[int, StreamCANError]()
         if batch is None:
-            opened, names, P = self.open(taken)
+            lines = self.open(taken)
+            opened = lines.content
             errors = {i: one for i, one in enumerate(opened) if isinstance(one, StreamCANError)}
         else:
             self.divided(batch.off)
         bad = list(errors)
         if bad and self.stops:
             opened = opened[: bad[0]]
-        values = self.learn(opened, names, P) if batch is None else self.learn_ordinary(batch)
+        values = (
+            self.learn(lines._replace(content=opened)) if batch is None
+            else self.learn_ordinary(batch)
+        )  # fmt: skip
         if values:
             with naming("standard output"):
                 self.write(values)
@@ -199,17 +212,24 @@ class Run:
                 write_all(self.letters, letter)
         self.state.counts.dead_letters += len(bad)
 
-    def open(
-        self, taken: Sequence[tuple[int, bytes]]
-    ) -> tuple[list[Opened], list[Name], NDArray[np.float64]]:
-        """Parse lines: content, names of models where configured, and rows."""
-        records, given = list[Record](), list[Any]()
-        for number, line in taken:
-            message, kind = self.kind(line)
-            records.append(Record(kind, 0, number, 0, None, line))
+    def open(self, taken: Sequence[tuple[int, bytes]]) -> OpenedLines:
+        """Parse lines."""
+        given, of_labels, of_predictions = list[Any](), list[int](), list[int]()
+        for i, (_, line) in enumerate(taken):
+            message, is_label = self.told_apart(line)
             given.append(message)
-        reading = Reading(None if self.labelled else LABELS, self.labelled, None)
-        opened, P, off = open_records(records, self.messages, reading, given)
+            (of_labels if is_label else of_predictions).append(i)
+        lines = [Line(line) for _, line in taken]
+        predictions, P, off = open_predictions(
+            [lines[i] for i in of_predictions], self.messages, labelled=self.labelled,
+            given=[given[i] for i in of_predictions],
+        )  # fmt: skip
+        labels, brought = open_labels(
+            [lines[i] for i in of_labels], self.messages, [given[i] for i in of_labels]
+        )
+        opened: list[Opened] = [None] * len(taken)
+        for i, says in zip(of_predictions + of_labels, [*predictions, *labels], strict=True):
+            opened[i] = says
         self.divided(off)
         names = []
         if self.naming is not None:
@@ -222,7 +242,7 @@ class Run:
                     names[i] = self.name_of(says, message, known)
                 except BadMessage as error:
                     opened[i] = error
-        return opened, names, P
+        return OpenedLines(opened, names, P, brought)
 
     def divided(self, n: int) -> None:
         """Count rows that were divided by their sum, and say so once."""
@@ -248,11 +268,10 @@ class Run:
             )
         return name
 
-    def learn(
-        self, opened: Sequence[Opened], names: Sequence[Name], P: NDArray[np.float64]
-    ) -> list[bytes]:
+    def learn(self, lines: OpenedLines) -> list[bytes]:
         """Correct the predictions and learn the labels, in order; return the output lines."""
         learner, messages = self.learner, self.messages
+        opened, names, P, brought = lines
         columns = learner.segments
         predictions, labels, lanes = list[Prediction](), list[LateLabel](), list[Name]()
         for i, says in enumerate(opened):
@@ -266,7 +285,7 @@ class Run:
             elif isinstance(says, Label):
                 one = LateLabel(says.id, messages.label_of(says.index), len(predictions))
                 if says.number >= 0:
-                    one.row = P[says.number]
+                    one.row = brought[says.number]
                     if says.given is not None:
                         one.segments = dict(zip(columns, says.given, strict=True))
                 if names:
@@ -338,8 +357,8 @@ class Run:
                 self.episodes[name] = episode
                 complain(episode.text(" ".join(filter(None, name))))
 
-    def kind(self, line: bytes) -> tuple[Any, str]:
-        """Open a line, and tell whether it is a prediction or a label; or return its error.
+    def told_apart(self, line: bytes) -> tuple[Any, bool]:
+        """Open a line, or return its error; and tell whether it is a label.
 
         A label has the label field and no probabilities, or echoes the raw row (``probs_raw``)
         beside them.
@@ -348,18 +367,18 @@ class Run:
         try:
             message = messages.open(line)
         except BadMessage as error:
-            return error, PREDICTIONS
+            return error, False
         if self.labelled or (self.of_lines and self.in_labels not in line):
-            return message, PREDICTIONS
+            return message, False
         find = messages.predictions.find
         label, probs = find(message, messages.label_path), find(message, messages.probs_path)
         if label is None or bytes(label) == b"null":
-            return message, PREDICTIONS
+            return message, False
         if probs is None or bytes(probs) == b"null":
-            return message, LABELS
+            return message, True
         raw = None if messages.raw_path is None else find(message, messages.raw_path)
         if raw is not None and bytes(raw) != b"null":
-            return message, LABELS
+            return message, True
         if not self.told_of_both:
             self.told_of_both = True
             names, what = messages.fields, self.unit
@@ -367,7 +386,7 @@ class Run:
                 f"a {what} has both {names.probs!r} and {names.label!r}: it is corrected, its"
                 f" label is not learned; if {what}s carry their own label, say so with labelled"
             )
-        return message, PREDICTIONS
+        return message, False
 
     def finish(self) -> None:
         """Save what is unsaved, and report a summary."""

@@ -103,7 +103,7 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
 
     def _new_corrector(self, classes: Iterable[Any]) -> Corrector:
         return Corrector(
-            classes, train_counts=self.train_counts, **{n: getattr(self, n) for n in SETTINGS}
+            [*classes], train_counts=self.train_counts, **{n: getattr(self, n) for n in SETTINGS}
         )
 
     # ---- single rows

@@ -28,6 +28,7 @@ from stream_can.kafka.pending import PendingRequests
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
 from stream_can.kafka.topics import topics_of
+from stream_can.messages.records import Line, Record
 from stream_can.serve.appender import DELIVERY, Appender
 from stream_can.serve.service import (
     Answers,
@@ -35,7 +36,6 @@ from stream_can.serve.service import (
     Service,
     Status,
     Unavailable,
-    records,
 )
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 
@@ -122,7 +122,8 @@ class BrokerService(Service):
     def correct(self, messages: Sequence[bytes]) -> Answers:
         """See :meth:`Service.correct`."""
         state, appender = self._there()
-        found = records(INPUT, messages, int(1000 * time.time()))
+        now = int(1000 * time.time())
+        found = [Record(INPUT, 0, i, now, None, one) for i, one in enumerate(messages)]
         groups, bad = self._correcting.read(found, state)
         if bad:
             state.forget()
@@ -144,12 +145,12 @@ class BrokerService(Service):
         if topic is None:
             raise Unavailable("there is no topic of labels: set labels")
         state, appender = self._there()
-        found, reads = records(LABELS, messages), self._correcting.reads(state)
-        if bad := reads.labels(found).bad:
+        found, reads = [*map(Line, messages)], self._correcting.labels_of(state)
+        if bad := reads.read(found).bad:
             raise self._refuse(bad, len(messages), LABELS)
         labels = [
-            Appended(topic, None, reads.id_of_label(record), one)
-            for record, one in zip(found, messages, strict=True)
+            Appended(topic, None, reads.id_of(line), one)
+            for line, one in zip(found, messages, strict=True)
         ]
         await self._appended(appender, labels)
         return ["taken"] * len(messages)
@@ -193,7 +194,7 @@ class BrokerService(Service):
     def _widest(self) -> int:
         if (state := self._state) is None:
             return len(self.start.classes)
-        return self._correcting.reads(state).widest
+        return self._correcting.messages(state).widest
 
     def _known(self) -> Known | None:
         state = self._state

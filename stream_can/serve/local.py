@@ -17,12 +17,14 @@ import msgspec
 
 from stream_can.app.health import Health
 from stream_can.app.known import Handled, Known, KnownLane
+from stream_can.app.label_reader import LabelReader
 from stream_can.app.labelling.asked import RequestMessage
 from stream_can.app.labelling.requests import Chosen, NotOpen, OpenRequests, Pending, label_of
 from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
+from stream_can.app.model_messages import ModelMessages
 from stream_can.app.models import LearnerModels
-from stream_can.app.reader import Reader, ReadPredictions
+from stream_can.app.prediction_reader import PredictionReader, ReadPredictions
 from stream_can.app.start import start_of
 from stream_can.app.tally import Tally, lane_name
 from stream_can.errors import SnapshotMismatch, UnknownClass
@@ -32,10 +34,11 @@ from stream_can.learner.learner import Learner
 from stream_can.learner.saved import corrector as corrector_of
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LaneName
+from stream_can.messages.records import Line
 from stream_can.serve.asking import Requests
 from stream_can.serve.commits import Commits
 from stream_can.serve.database import CannotWrite, StateError
-from stream_can.serve.service import Answers, Service, Status, Unavailable, records
+from stream_can.serve.service import Answers, Service, Status, Unavailable
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.serve.store import Store
 
@@ -89,17 +92,19 @@ class LocalService(Service):
             clock=time.time,
         )
         start = self.start
-        self.reader = Reader(
+        self.messages = ModelMessages(
             start.classes, settings.fields, start.formats, start.segments, self.models,
-            rows=settings.rows, needs_id=True, numbering=self.learner.numbering,
+            rows=settings.rows, numbering=self.learner.numbering,
         )  # fmt: skip
+        self.predictions = PredictionReader(self.messages, needs_id=True)
+        self.label_reader = LabelReader(self.messages, needs_id=True)
         self._learned = self._labels_so_far()
         self._newest: float | None = None
         """Time of the last label learned."""
         self.tally = Tally(
             self.start.segments,
-            lambda name: len(self.reader.classes(name)),
-            named=self.reader.named,
+            lambda name: len(self.models.classes().get(name, start.classes)),
+            named=self.messages.naming is not None,
             sets=settings.sets is not None,
             rows=settings.rows,
         )
@@ -208,7 +213,7 @@ class LocalService(Service):
 
     def correct(self, messages: Sequence[bytes]) -> Answers:
         """See :meth:`Service.correct`."""
-        groups, bad = self.reader.predictions(records(INPUT, messages))
+        groups, bad = self.predictions.read([*map(Line, messages)])
         if bad:
             self.models.forget()
             if not self._tries:
@@ -268,7 +273,7 @@ class LocalService(Service):
         """
         if (trouble := self.commits.trouble) is not None:
             raise Unavailable(f"{trouble}; nothing was learned, send it again")
-        labels, places, bad = self.reader.labels(records(LABELS, messages), self.require_few)
+        labels, places, bad = self.label_reader.read([*map(Line, messages)], self.require_few)
         if bad:
             raise self._refuse(bad, len(messages), LABELS)
         now, learner = time.time(), self.learner
@@ -291,27 +296,27 @@ class LocalService(Service):
         self.metrics.handled(Handled(delays=delays, answered=answered))
         names = [one.name for one in found.taught]
         names += [(one.model, one.version) for one in labels if one.row is not None]
-        self.commits.came(0, names if self.reader.named else (ONLY,))
+        self.commits.came(0, names if self.messages.naming is not None else (ONLY,))
         return statuses
 
     def _taught(self, found: Corrected) -> int:
         """Number of labels learned: with their prediction, with a row of their own, or for the
         class mix alone."""
         brought = found.outcomes.count("learned") - len({one.label for one in found.taught})
-        alone = 0 if self.reader.named else found.outcomes.count("unknown")
+        alone = 0 if self.messages.naming is not None else found.outcomes.count("unknown")
         return len(found.taught) + brought + alone
 
     # -- status ----------------------------------------------------------------------------------
 
     def _known(self) -> Known:
-        learner, reader = self.learner, self.reader
+        learner = self.learner
         live = {
             lane_name(name): KnownLane(one.corrector, one.after)
             for name, one in learner.live.items()
         }
         first = next(iter(live.values())).corrector
         lanes = None
-        if reader.named:
+        if self.messages.naming is not None:
             lanes = live if learner.models else {}
         newest = None if self._newest is None else int(1000 * self._newest)
         return Known(
@@ -362,7 +367,7 @@ class LocalService(Service):
             classes = pending.says.classes or self.start.classes
             label = label_of(chosen, classes, self.settings.rows)
         message: dict[str, object] = {}
-        put(message, self.reader.first.label_path, label)
+        put(message, self.messages.first.label_path, label)
         put(message, self.settings.id.split("."), pending.says.id)
         await self.labels([msgspec.json.encode(message)])
         self.requests.pop(number, None)
@@ -371,7 +376,7 @@ class LocalService(Service):
         """The open requests."""
         return Requests(
             loop, self.requests, self.answer, self._knows, self.settings.rows, self.start.classes,
-            self.reader.first,
+            self.messages.first,
         )  # fmt: skip
 
     def _knows(self, name: str) -> bool:
@@ -391,7 +396,7 @@ class LocalService(Service):
 
     @property
     def _widest(self) -> int:
-        return self.reader.widest
+        return self.messages.widest
 
     def _counted(self) -> None:
         self.commits.counted()

@@ -15,17 +15,16 @@ from stream_can.app.labelling.requests import OpenRequests
 from stream_can.app.letters import KEPT, Letter, without_payload
 from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
-from stream_can.app.reader import Bad
+from stream_can.app.model_messages import Bad
 from stream_can.app.start import Start
 from stream_can.app.tally import Tally
 from stream_can.errors import StreamCANError
-from stream_can.messages.records import Record
 from stream_can.method.state import FEW_ROWS, rows_at_once
 from stream_can.serve.settings import LABELS, ServeSettings
 
 __all__ = [
     "MOST_MESSAGES", "Answers", "NoBrokers", "Refused", "Service", "Status", "TooMany",
-    "Unavailable", "records",
+    "Unavailable",
 ]  # fmt: skip
 
 MOST_MESSAGES = 10_000
@@ -206,11 +205,6 @@ class Service(ABC):
         self.metrics.handled(Handled(letters=letters))
         self._counted()
         return Refused(_refusal(bad, n))
-
-
-def records(topic: str, messages: Sequence[bytes], time_ms: int = 0) -> list[Record]:
-    """Messages as records, numbered from 0."""
-    return [Record(topic, 0, i, time_ms, None, one) for i, one in enumerate(messages)]
 
 
 def _refusal(bad: Sequence[tuple[int, object]], n: int) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from stream_can import Corrector, Learner
+from stream_can.app.label_reader import LabelReader
+from stream_can.app.model_messages import ModelMessages
 from stream_can.app.models import LearnerModels
-from stream_can.app.reader import Reader
 from stream_can.app.tally import Tally
 from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.state import Index
@@ -97,10 +98,13 @@ class Task:
         options = {"max_lanes": 1000, "only_listed": False, "clock": time.time}
         models = LearnerModels(self.learner, Start(corrector), **options)
         segments = corrector.segments
-        self._reader = Reader(corrector.classes, fields, formats, segments, models, rows="dense")
+        self._messages = ModelMessages(
+            corrector.classes, fields, formats, segments, models, rows="dense"
+        )
+        self._labels = LabelReader(self._messages)
         self._correcting = Correcting(fields, formats, segments, rows="dense", max_bytes=max_bytes)
         self.counts, self.next_prediction = Counts(), 0
-        self.messages = self._reader.first
+        self.messages = self._messages.first
         self._tally = Tally(segments, lambda name: len(corrector.classes), named=False, sets=False,
                             rows="dense")  # fmt: skip
 

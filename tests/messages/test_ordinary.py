@@ -17,7 +17,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from stream_can.app.reader import Reader
+from stream_can.app.label_reader import LabelReader
+from stream_can.app.model_messages import ModelMessages
+from stream_can.app.prediction_reader import PredictionReader
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import JSON, Messages
 from stream_can.messages.numbers import COMPILED
@@ -295,10 +297,11 @@ def test_records_are_read_and_answered_as_msgspec_has_it(id: str | None) -> None
         answers, limit = [], rng.choice([None, 500, 10_000])
         for way in (Messages._ordinary, None):
             with mock.patch.object(Messages, "_ordinary", way):
-                reader = Reader(
-                    tuple(CLASSES), Fields(id=id), JSON, (), OneModel(), limit, rows="dense"
-                )  # type: ignore[arg-type]
-                (group,), bad = reader.predictions(records)
+                models: Any = OneModel()
+                messages = ModelMessages(
+                    tuple(CLASSES), Fields(id=id), JSON, (), models, rows="dense"
+                )
+                (group,), bad = PredictionReader(messages, limit).read(records)
                 ordinary += any(not isinstance(run, list) for run in group.runs)
                 cut += len(group.runs) > 1
                 rows = np.ascontiguousarray(group.rows[:, ::-1])
@@ -349,17 +352,13 @@ def test_labels_are_read_as_msgspec_has_them(id: str | None, needs_id: bool) -> 
         found = []
         for way in (Messages._ordinary, None):
             with mock.patch.object(Messages, "_ordinary", way):
-                reader = Reader(
-                    tuple(CLASSES),
-                    Fields(id=id),
-                    JSON,
-                    (),
-                    OneModel(),
-                    rows="dense",
-                    needs_id=needs_id,  # type: ignore[arg-type]
+                models: Any = OneModel()
+                messages = ModelMessages(
+                    tuple(CLASSES), Fields(id=id), JSON, (), models, rows="dense"
                 )
+                reader = LabelReader(messages, needs_id=needs_id)
                 together += reader._ordinary_labels(records) is not None
-                labels, places, bad = reader.labels(records)
+                labels, places, bad = reader.read(records)
                 found.append(
                     (
                         [(one.id, one.label, one.row, one.time) for one in labels], places,

@@ -1,0 +1,159 @@
+"""LabelReader: parses records of labels for learners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from stream_can.app.model_messages import Array, Bad, ModelMessages, too_long
+from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.learner import LateLabel
+from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.lanes import is_of
+from stream_can.learner.recent import LONGEST_ID
+from stream_can.messages.messages import BadMessage, Label, Messages
+from stream_can.messages.opening import Unread, open_labels
+
+__all__ = ["LabelReader", "ReadLabels"]
+
+
+class ReadLabels(NamedTuple):
+    """Labels."""
+
+    labels: list[LateLabel]
+    """Labels for a learner."""
+    places: list[int]
+    """Positions among the records; others belong to no model in use, or have no value."""
+    bad: Bad
+
+
+class LabelReader:
+    """Parses records of labels.
+
+    Parameters
+    ----------
+    messages
+        The messages of the models.
+    needs_id
+        Whether a label without an id is unreadable.
+    """
+
+    def __init__(self, messages: ModelMessages, *, needs_id: bool = False) -> None:
+        self._messages, self._needs_id = messages, needs_id
+
+    def read(
+        self, records: Sequence[Unread], require_few: Callable[[int], None] | None = None
+    ) -> ReadLabels:
+        """Read labels; a record without a value is skipped. ``require_few`` is called with the
+        number of rows that they carry as it grows, and may raise."""
+        if (ordinary := self._ordinary_labels(records)) is not None:
+            return ReadLabels(ordinary, [*range(len(records))], [])
+        found, rows = ReadLabels([], [], []), 0
+        for i, record in enumerate(records):
+            if record.value is None:
+                continue
+            try:
+                late = self._label(record, record.value)
+            except StreamCANError as error:
+                found.bad.append((i, error))
+                continue
+            if late is not None:
+                rows += late.row is not None
+                if require_few is not None and late.row is not None:
+                    require_few(rows)
+                found.labels.append(late)
+                found.places.append(i)
+        return found
+
+    def _ordinary_labels(self, records: Sequence[Unread]) -> list[LateLabel] | None:
+        """Read a batch of ordinary labels of one model; None where there are others."""
+        values = [record.value for record in records]
+        alone = self._messages.naming is None
+        batch = self._messages.first.read_ordinary(values) if alone else None
+        if batch is None or batch.ids or batch.size < len(values):
+            return None
+        labels = [LateLabel(id, label) for id, label, _ in batch.labels]
+        if self._messages.fields.id is None:
+            for late, record in zip(labels, records, strict=True):
+                late.id = record.key
+        if self._needs_id and any(late.id is None for late in labels):
+            return None
+        if any(late.id is not None and len(late.id) > LONGEST_ID for late in labels):
+            return None
+        return labels
+
+    def id_of(self, record: Unread) -> bytes | None:
+        """Id of the prediction that a readable label names."""
+        message = self._messages.first.open(record.value or b"", record.headers, label=True)
+        return self._messages.first.id_of_label(message, record.key, record.headers)
+
+    def _label(self, record: Unread, value: bytes) -> LateLabel | None:
+        """Read a label; None where no model in use has its class or its prediction."""
+        first, headers = self._messages.first, record.headers
+        message = first.open(value, headers, label=True)
+        id = None
+        naming = self._messages.naming
+        if self._needs_id or naming is not None:
+            id = first.id_of_label(message, record.key, headers)
+        if id is None and self._needs_id:
+            raise BadMessage(f"no field {self._messages.fields.id!r}")
+        if naming is None:
+            says, P = self._read_label(first, message, record)
+            return self._late(says, P, ONLY, first)
+        model, version = naming.of_label(first.labels.find, message, headers)
+        name = model or None, version or None
+        whole = (model or not naming.has_model) and (version or not naming.has_version)
+        known = self._messages.models.classes()
+        holders = [] if id is None else self._messages.models.holders(id, name)
+        error: StreamCANError | None = None
+        for classes in dict.fromkeys(known[one] for one in holders):
+            try:
+                says, P = self._read_label(self._messages.of(classes), message, record)
+            except (BadMessage, UnknownClass) as why:
+                error = error or why
+                continue
+            # A label that names no model does not say whose row it carries.
+            return self._late(says, P if whole else None, name, self._messages.of(classes))
+        if error is not None:
+            raise error
+        return self._of_nobody(message, record, name, bool(whole))
+
+    def _of_nobody(self, message: Any, record: Unread, name: Name, whole: bool) -> LateLabel | None:
+        """Read a label whose prediction is not kept; it may carry the row."""
+        known = self._messages.models.classes()
+        own = known.get(name) if whole else None
+        if own is not None:
+            reads = self._messages.of(own)
+            return self._late(*self._read_label(reads, message, record), name, reads)
+        may_be = [classes for one, classes in known.items() if is_of(one, name)]
+        error: StreamCANError | None = None
+        for classes in dict.fromkeys([*may_be, self._messages.first.classes]):
+            reads = self._messages.of(classes)
+            try:
+                says, _ = self._read_label(reads, message, record)
+            except UnknownClass as why:
+                error = error or why
+                continue
+            return self._late(says, None, name, reads)
+        if error is not None and self._messages.models.alike:
+            raise error
+        return None  # it may belong to an unknown model
+
+    def _read_label(self, reads: Messages, message: Any, record: Unread) -> tuple[Label, Array]:
+        (says,), P = open_labels([record], reads, [message])
+        if isinstance(says, StreamCANError):
+            raise says
+        assert says is not None
+        return says, P
+
+    def _late(self, says: Label, P: Array | None, name: Name, reads: Messages) -> LateLabel:
+        """Convert a label for a learner, with its row from ``P`` where it carries one."""
+        if says.id is not None and len(says.id) > LONGEST_ID:
+            raise too_long(says.id)
+        label = reads.label_of(says.index)
+        late = LateLabel(says.id, label, model=name[0], version=name[1])
+        if P is not None and says.number >= 0:
+            late.row = P[says.number]
+            if says.given is not None:
+                late.segments = dict(zip(self._messages.segments, says.given, strict=True))
+        return late

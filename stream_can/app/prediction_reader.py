@@ -1,0 +1,229 @@
+"""PredictionReader: parses records of predictions for learners and correctors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_can.app.model_messages import Bad, Classes, ModelMessages, too_long
+from stream_can.errors import UnknownClass
+from stream_can.learner.kinds import Reason
+from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.recent import LONGEST_ID
+from stream_can.messages.columns import Table, table
+from stream_can.messages.messages import BadMessage, Messages, Prediction
+from stream_can.messages.opening import (
+    Unread,
+    far_below,
+    needs_measure,
+    open_predictions,
+    rows_at,
+)
+from stream_can.messages.ordinary import OrdinaryBatch
+
+__all__ = ["PredictionReader", "ReadPredictions"]
+
+
+class ReadPredictions(NamedTuple):
+    """Predictions of models with the same classes."""
+
+    places: Sequence[int]
+    """Positions among the records."""
+    messages: Messages
+    runs: list[OrdinaryBatch | list[Prediction]]
+    """The predictions, in order: ordinary ones, and others."""
+    ids: list[bytes | None]
+    rows: Any
+    """Rows, shape (n, m); of very many classes the checked rows."""
+    names: list[Name] | None
+    """Model and version of each; None without models."""
+    segments: Sequence[str]
+    """Names of the declared columns."""
+    off: int
+    """Number of rows divided by their sum."""
+    empty: list[int]
+    """Positions of records without a value."""
+
+    @property
+    def says(self) -> list[Prediction]:
+        """The predictions that are not ordinary: all where columns are declared."""
+        return [one for run in self.runs if isinstance(run, list) for one in run]
+
+    @property
+    def columns(self) -> Table | None:
+        """Values of the declared columns."""
+        names = self.segments
+        return table(names, [one.given for one in self.says]) if names else None
+
+    @property
+    def faults(self) -> list[tuple[int, str]]:
+        """Positions of invalid column values, and what is wrong."""
+        both = zip(self.places, self.says, strict=False)
+        return [(i, says.fault) for i, says in both if says.fault is not None]
+
+    def write(
+        self,
+        rows: Any,
+        asked: Sequence[Reason | None] | None = None,
+        sets: Sequence[list[Any]] | None = None,
+    ) -> list[bytes]:
+        """Write the answers: corrected rows, with the reasons of label requests and with sets."""
+        at, out = 0, list[bytes]()
+        for run in self.runs:
+            n = len(run if isinstance(run, list) else run.ids)
+            part = slice(at, at + n)
+            reasons, named = asked and asked[part], sets and sets[part]
+            if isinstance(run, list):
+                for says, reason in zip(run, reasons or (), strict=False):
+                    says.asked = reason
+                for says, names in zip(run, named or (), strict=False):
+                    says.set = names
+                out += self.messages.write_all(run, rows[part])
+            else:
+                out += run.write(rows[part], reasons, named)
+            at += n
+        return out
+
+
+class PredictionReader:
+    """Parses records of predictions.
+
+    Parameters
+    ----------
+    messages
+        The messages of the models.
+    max_bytes
+        Maximum output size; a prediction whose output could exceed it is unreadable.
+    needs_id
+        Whether a prediction whose label can name none is unreadable.
+    """
+
+    def __init__(
+        self, messages: ModelMessages, max_bytes: int | None = None, *, needs_id: bool = False
+    ) -> None:
+        self._messages, self._max_bytes, self._needs_id = messages, max_bytes, needs_id
+
+    def read(self, records: Sequence[Unread]) -> tuple[list[ReadPredictions], Bad]:
+        """Read predictions, grouped by classes, with those of new models last; also return the
+        unreadable records."""
+        if self._messages.naming is None:
+            found, bad = self._read(self._messages.first, range(len(records)), records, None, None)
+            return [found], bad
+        names, known = list[Name](), self._messages.models.classes()
+        new: dict[Name, Classes] = {}
+        alike: dict[tuple[bool, Classes], tuple[list[int], list[Any]]] = {}
+        bad, empty = Bad(), list[int]()
+        for i, one in enumerate(records):
+            names.append(ONLY)
+            if one.value is None and one.key is not None:
+                empty.append(i)
+                continue
+            try:
+                message = self._messages.first.open(one.value or b"", one.headers)
+                name = self._name(message, one)
+                classes = known.get(name) or new.get(name)
+                if classes is None:
+                    new[name] = classes = self._messages.models.begin(
+                        name, self._messages.first.names_in(message)
+                    )
+            except (BadMessage, UnknownClass) as error:
+                bad.append((i, error))
+                continue
+            names[i] = name
+            # New models come last: one of the others may be dropped for them.
+            places, given = alike.setdefault((name in new, classes), ([], []))
+            places.append(i)
+            given.append(message)
+        groups = []
+        for (_, classes), (places, given) in sorted(alike.items(), key=lambda one: one[0][0]):
+            found, wrong = self._read(
+                self._messages.of(classes), places, [records[i] for i in places], given,
+                [names[i] for i in places],
+            )  # fmt: skip
+            bad += wrong
+            groups.append(found)
+        if empty:
+            first = self._messages.first
+            groups.append(self._nothing(first, empty))
+        return groups, sorted(bad, key=lambda one: one[0])
+
+    def _nothing(self, reads: Messages, empty: list[int]) -> ReadPredictions:
+        found, _ = self._read(reads, [], [], [], [])
+        return found._replace(empty=empty)
+
+    def _read(
+        self,
+        reads: Messages,
+        places: Sequence[int],
+        records: Sequence[Unread],
+        given: list[Any] | None,
+        names: list[Name] | None,
+    ) -> tuple[ReadPredictions, Bad]:
+        runs = list[OrdinaryBatch | list[Prediction]]()
+        ids, rows, at = list[bytes | None](), list[Any](), list[int]()
+        empty, bad, off = list[int](), Bad(), 0
+        for first, last, batch in self._runs(reads, records, given):
+            some = records[first:last]
+            if batch is not None:
+                by_key = self._messages.fields.id is None
+                ids += [one.key for one in some] if by_key else batch.ids
+                at += range(first, last)
+                runs.append(batch)
+                rows.append(batch.rows)
+                off += batch.off
+                continue
+            opened, P, divided = open_predictions(
+                some, reads, max_bytes=self._max_bytes, given=given
+            )
+            says = list[Prediction]()
+            for i, (one, record) in enumerate(zip(opened, some, strict=True), first):
+                if isinstance(one, Prediction):
+                    says.append(one)
+                    at.append(i)
+                    ids.append(reads.id_of(one.message, record.key, record.headers))
+                elif one is None:
+                    empty.append(places[i])
+                else:
+                    bad.append((places[i], one))
+            if len(says) < len(opened):
+                P = rows_at(P, [one.number for one in says])
+            runs.append(says)
+            rows.append(P)
+            off += divided
+        if len(at) < len(places):
+            places = [places[i] for i in at]
+            names = None if names is None else [names[i] for i in at]
+        every = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        if self._needs_id:
+            long = zip(places, ids, strict=True)
+            bad += [(i, too_long(id)) for i, id in long if id is not None and len(id) > LONGEST_ID]
+            bad.sort(key=lambda one: one[0])
+        ids = [None if id is None or len(id) > LONGEST_ID else id for id in ids]
+        return ReadPredictions(
+            places, reads, runs, ids, every, names, self._messages.segments, off, empty
+        ), bad
+
+    def _runs(
+        self, reads: Messages, records: Sequence[Unread], given: list[Any] | None
+    ) -> Iterable[tuple[int, int, OrdinaryBatch | None]]:
+        """Cut records into runs of ordinary ones, none of them near the limit of size, and others;
+        those that are ``given`` are opened."""
+        if given is not None or not records:
+            return [(0, len(records), None)]
+        values = [record.value for record in records]
+        if self._max_bytes is not None:
+            most = far_below(reads, self._max_bytes)
+            values = [
+                None if value is None or len(value) > most or needs_measure(record) else value
+                for record, value in zip(records, values, strict=True)
+            ]
+        return reads.runs(values, labels=False)
+
+    def _name(self, message: Any, record: Unread) -> Name:
+        """Model and version of a prediction."""
+        assert self._messages.naming is not None
+        find = self._messages.first.predictions.find
+        model, version = self._messages.naming.of_prediction(find, message, record.headers)
+        return model or None, version or None
