@@ -1,4 +1,4 @@
-"""Corrected: what the river wrappers of all kinds of rows share."""
+"""CorrectedWrapper: what the river wrappers of all kinds of rows share."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from river import base
 from stream_can.method.checks import bad_rows
 from stream_can.method.normalise import divided
 
-__all__ = ["Corrected", "HasSuccessor", "probabilities", "require_counts", "without_weight"]
+__all__ = ["CorrectedWrapper", "HasSuccessor", "probabilities", "require_counts", "without_weight"]
 
 C = TypeVar("C")
 Probabilities = dict[Any, float]
 
 
-class Corrected(base.Wrapper[Any], Generic[C]):
+class CorrectedWrapper(base.Wrapper[Any], Generic[C]):
     """A classifier behind a corrector that learns from the same labels.
 
     A wrapper of a kind of rows says how a prediction is read (``_read``) and a label (``_label``),
@@ -119,7 +119,7 @@ class Corrected(base.Wrapper[Any], Generic[C]):
         return skips
 
 
-class HasSuccessor(Corrected[C]):
+class HasSuccessor(CorrectedWrapper[C]):
     """A wrapper whose corrector can begin with what that of an older classifier learned."""
 
     def successor(self, classifier: Any, discount: float = 0.1) -> Self:

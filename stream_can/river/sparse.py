@@ -14,14 +14,19 @@ from river import base
 
 from stream_can.method.classes import class_name
 from stream_can.method.settings import in_range
-from stream_can.river.corrected import Corrected, Probabilities, probabilities, require_counts
+from stream_can.river.corrected import (
+    CorrectedWrapper,
+    Probabilities,
+    probabilities,
+    require_counts,
+)
 from stream_can.sparse.corrector import SparseCorrector
 from stream_can.sparse.loop import MOST_LISTED
 
 __all__ = ["CorrectedSparseClassifier"]
 
 
-class CorrectedSparseClassifier(Corrected[SparseCorrector], base.Classifier):
+class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifier):
     """A classifier of very many classes behind a :class:`stream_can.sparse.SparseCorrector` that
     learns from the same labels.
 
