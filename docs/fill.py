@@ -90,8 +90,8 @@ def settings(of: str) -> str:
 FEATURES = {
     "label requests": ("ask", "pipe replay server topics"),
     "models and versions": ("model", "pipe replay server topics"),
-    "columns": ("segments", "pipe replay server topics"),
-    "prediction sets": ("sets", "pipe replay server topics"),
+    "columns": ("segments", "pipe replay server topics river sklearn spark"),
+    "prediction sets": ("sets", "pipe replay server topics river sklearn spark"),
     "scores that do not sum to 1": ("normalise always", "pipe replay server topics"),
     "validation rows": ("validation", "pipe replay"),
     "rivals": ("against", "replay"),
@@ -103,7 +103,10 @@ FEATURES = {
 }
 """What pages call a setting or option that not all kinds of rows have, its name in
 `stream_can.row_kinds.RowKind.has`, and the places that there are for it."""
-PLACES = {"pipe": "pipe", "replay": "replay", "server": "serve", "topics": "between topics"}
+PLACES = {
+    "pipe": "pipe", "replay": "replay", "server": "serve", "topics": "between topics",
+    "river": "river", "sklearn": "scikit-learn", "spark": "Spark (`correct`)",
+}  # fmt: skip
 
 
 def cells(of: str) -> str:

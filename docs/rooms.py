@@ -49,7 +49,7 @@ KINDS = ("dense", "multilabel", "sparse")
 PARTS = {
     "": "learner", "about": "app", "adapter": "learner", "doubts": "replay", "kind": "learner",
     "messages": "messages", "outcomes": "learner", "page": "report", "replay": "replay",
-    "result": "replay", "start": "app", "verdict": "replay",
+    "result": "replay", "spark": "spark", "start": "app", "verdict": "replay",
 }  # fmt: skip
 """Parts of a kind of rows by the name of the module, and the room on whose floor they are."""
 

@@ -26,7 +26,8 @@ imported where they are needed: ``messages`` reads and writes its messages
 (`stream_can.messages.messages.Messages`), ``start`` makes initial correctors
 (`stream_can.app.start.Start`), ``outcomes`` scores what learners were taught, ``about`` describes a
 corrector, ``replay`` and ``page`` show a replay (`stream_can.replay.shown.Shown`,
-`stream_can.report.page.Page`)."""
+`stream_can.report.page.Page`), ``spark`` corrects a column
+(`stream_can.spark.fixed.FixedRows`)."""
 
 OTHER_SNAPSHOTS = {
     "pipe": "a pipe; read it with stream-can pipe --state",
@@ -35,6 +36,7 @@ OTHER_SNAPSHOTS = {
 """Whose snapshots have such a field, besides correctors'; that of a pipe has both."""
 IN_WORDS = {
     "pipe": "a pipe", "replay": "a replay", "server": "a server", "topics": "topics",
+    "river": "river", "sklearn": "scikit-learn", "spark": "Spark",
 }  # fmt: skip
 
 
@@ -64,7 +66,8 @@ class RowKind(Protocol):
     """Field that the heads of its correctors' snapshots have and no other kind's."""
     has: Mapping[str, frozenset[str]]
     """Of the settings and options that not all kinds have, those that such rows have: in a "pipe",
-    a "replay", a "server", and between "topics". A place that is missing does not play them."""
+    a "replay", a "server", and between "topics"; behind a classifier of "river" or "sklearn"; in
+    a DataFrame of "spark". A place that is missing does not play them."""
     fields: Mapping[str, str]
     """Fields of messages that have another name by default."""
     declares_classes: bool

@@ -222,7 +222,7 @@ def test_no_class_has_the_name_of_another():
 
 SHAPES_OF_ONE_KIND = {
     "sklearn": "y of one column or of several chooses the corrector",
-    "spark.fixed": "a frame of rows of one label",
+    "spark.application": "a frame of rows of one label",
     "snapshot": "the fields of snapshots",
     "row_kinds": "the table",
 }

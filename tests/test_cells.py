@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
 
 from stream_can.app.settings import SettingsError
 from stream_can.app.start import start_of as start_of_server
@@ -21,8 +26,15 @@ from stream_can.kafka.start import start_of
 from stream_can.messages.fields import fields_of
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.pipe.run import pipe
+from stream_can.river import (
+    CorrectedClassifier,
+    CorrectedMultiLabelClassifier,
+    CorrectedSparseClassifier,
+    FrozenClassifier,
+)
 from stream_can.row_kinds import KINDS, row_kind
 from stream_can.serve.settings import ServeSettings
+from stream_can.sklearn import StreamCalibrator
 from stream_can.sparse import SparseCorrector
 from tests.pages import ROOT
 
@@ -59,6 +71,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "validation": {"validation": "validation.jsonl"},
     "against": {"against": "batch-can"},
     "output": {"output": "corrected.jsonl"},
+    "": {},
 }
 BEGINS: dict[str, Callable[[], bytes]] = {
     "dense": json.dumps({"classes": CLASSES}).encode,
@@ -67,11 +80,54 @@ BEGINS: dict[str, Callable[[], bytes]] = {
 }
 CELLS = [
     pytest.param(kind, place, name, id=f"{kind}-{place}-{name}")
-    for name, places in fill.FEATURES.values()
+    for name, places in [*fill.FEATURES.values(), ("", "river sklearn")]
     for place in places.split()
     for kind in KINDS
-    if place in row_kind(kind).has
+    if place in row_kind(kind).has and place != "spark"  # tests/spark/test_fixed_kinds.py
 ]
+
+
+WRAPPERS: dict[str, Any] = {
+    "dense": CorrectedClassifier,
+    "multilabel": CorrectedMultiLabelClassifier,
+    "sparse": CorrectedSparseClassifier,
+}
+
+
+def behind_river(kind: str, given: dict[str, Any]) -> str:
+    """What is said of a wrapper where it is refused, else nothing."""
+    x: dict[str, Any] = {"p": {"a": 0.4, "b": 0.6}, "of": "x"}
+    try:
+        model = WRAPPERS[kind](FrozenClassifier(lambda x: dict(x["p"])), **given)
+    except TypeError as error:  # the argument is not there
+        return str(error)
+    for _ in range(3):
+        model.learn_one(x, {"a": True} if row_kind(kind).several_labels else "a")
+    assert model.corrector.row_kind == kind
+    assert model.predict_proba_one(x).keys() == {"a", "b"}
+    assert "sets" not in given or model.predict_set_one(x)
+    assert "segments" not in given or model.corrector.segments == ("of",)
+    return ""
+
+
+def behind_sklearn(kind: str, given: dict[str, Any]) -> str:
+    """What is said of an estimator where it is refused, else nothing."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["one", "two"]).assign(of="x")
+    y = (X[["one", "two"]].to_numpy() > 0).astype(int)
+    numbers = make_column_transformer(("passthrough", ["one", "two"]))
+    several = row_kind(kind).several_labels
+    classifier = OneVsRestClassifier(LogisticRegression()) if several else LogisticRegression()
+    model = StreamCalibrator(make_pipeline(numbers, classifier), **given)
+    try:
+        model.fit(X, y if several else y[:, 0])
+    except ValueError as error:
+        return str(error)
+    assert model.corrector_.row_kind == kind
+    assert model.predict_proba(X).shape == (60, 2)
+    assert "sets" not in given or model.predict_set(X).shape == (60, 2)
+    assert "segments" not in given or model.corrector_.segments == ("of",)
+    return ""
 
 
 def play(kind: str, place: str, given: dict[str, Any]) -> str:
@@ -127,6 +183,11 @@ def test_a_cell(
         given: dict[str, Any] = {"format": "avro"}
     else:
         given = GIVEN[name]
+    if place in ("river", "sklearn"):
+        said = (behind_river if place == "river" else behind_sklearn)(kind, given)
+        assert (said == "") == (has or not name), said
+        assert said == "" or name in said
+        return
     said = play(kind, place, given)
     said += capsys.readouterr().err if said == "refused" else ""
     assert (said == "") == has, said

@@ -26,9 +26,12 @@ class DenseKind:
     described = "rows of one label"
     corrector = Corrector
     snapshot_field = "paths"
-    has: Mapping[str, frozenset[str]] = dict.fromkeys(
-        ("pipe", "replay", "server", "topics"), OPTIONS.union(SETTINGS)
-    )
+    has: Mapping[str, frozenset[str]] = {
+        **dict.fromkeys(("pipe", "replay", "server", "topics"), OPTIONS.union(SETTINGS)),
+        "river": frozenset(SETTINGS),
+        "sklearn": frozenset(SETTINGS),
+        "spark": frozenset({"receipt", "segments", "sets"}),
+    }
     fields: Mapping[str, str] = {}
     declares_classes = True
     changes: frozenset[str] | None = None

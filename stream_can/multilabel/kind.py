@@ -27,6 +27,7 @@ class MultiLabelKind:
         "replay": SETTINGS | {"classes", "model", "output", "version"},
         "server": SETTINGS | {"classes", "classes_from_file", "model", "version"},
         "topics": SETTINGS | FORMATS | {"classes", "classes_from_file", "model", "version"},
+        **dict.fromkeys(("river", "sklearn", "spark"), frozenset[str]()),
     }
     fields: Mapping[str, str] = {"probs": "scores", "raw": "scores_raw", "label": "labels"}
     declares_classes = True

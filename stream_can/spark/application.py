@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from stream_can.corrector import Corrector
 from stream_can.spark.columns import (
     arrays,
     check_columns,
@@ -18,7 +19,7 @@ from stream_can.spark.columns import (
     refuse,
     segments_of,
 )
-from stream_can.spark.fixed import Errors, one_label
+from stream_can.spark.fixed import Errors, OfApplication
 
 if TYPE_CHECKING:
     from stream_can.kafka import ApplicationState
@@ -27,6 +28,14 @@ __all__ = ["send"]
 
 SECONDS = 60.0
 """Time limit for the brokers to accept an Arrow batch's rows."""
+
+
+def one_label(state: OfApplication) -> Corrector:
+    """The corrector of an application's state; ValueError for rows of several labels."""
+    found = state.corrector()
+    if not isinstance(found, Corrector):
+        raise ValueError("state: its rows have several labels; Spark corrects rows of one")
+    return found
 
 
 def send(

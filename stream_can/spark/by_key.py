@@ -32,15 +32,17 @@ from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.method.classes import json_name
 from stream_can.spark.columns import (
+    NAMES,
     arrays,
     check_columns,
     check_segments,
+    lists,
     map_in_arrow,
     matrix,
     quoted,
     refuse,
 )
-from stream_can.spark.fixed import NAMES, Errors, lists
+from stream_can.spark.fixed import Errors
 from stream_can.spark.in_turn import InTurn
 
 __all__ = ["correct_by_key"]

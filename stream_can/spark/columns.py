@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,29 +13,42 @@ from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, IntegralType, NumericType, StringType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegralType,
+    NumericType,
+    StringType,
+)
 
 from stream_can.errors import InvalidPrediction
 from stream_can.method.checks import bad_rows
 
 __all__ = [
-    "arrays", "check_columns", "check_segments", "is_vector", "map_in_arrow", "matrix", "quoted",
-    "refuse", "segments_of",
+    "NAMES", "arrays", "check_columns", "check_segments", "is_vector", "lists", "map_in_arrow",
+    "matrix", "numbers", "quoted", "refuse", "require_numbers", "segments_of",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
+NAMES = pa.list_(pa.field("element", pa.string(), nullable=False))
+"""Arrow's type of a column of sets."""
 
 
 def is_vector(df: DataFrame, name: str) -> bool:
     """Whether a column holds Spark ML vectors, dense or sparse, rather than arrays."""
     kind = df.schema[name].dataType
-    if isinstance(kind, VectorUDT):
-        return True
-    if isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
-        return False
-    raise TypeError(
-        f"column {name} is {kind.simpleString()}, expected vectors or arrays of numbers"
-    )
+    require_numbers(name, kind)
+    return isinstance(kind, VectorUDT)
+
+
+def require_numbers(name: str, kind: DataType) -> None:
+    """Raise TypeError for a type that is neither vectors nor arrays of numbers."""
+    array = isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType)
+    if not array and not isinstance(kind, VectorUDT):
+        raise TypeError(
+            f"column {name} is {kind.simpleString()}, expected vectors or arrays of numbers"
+        )
 
 
 def arrays(df: DataFrame, name: str) -> Column:
@@ -101,20 +114,48 @@ def matrix(column: Any, classes: Sequence[Any]) -> tuple[Array, dict[int, str]]:
     -------
     The matrix, shape (n, m), and {row: reason} for bad rows, which are uniform in the matrix.
     """
-    n, m = len(column), len(classes)
+    P, short = numbers(column, len(classes), 1 / len(classes))
+    bad: dict[int, str] = bad_rows(P, classes)
+    P[list(bad)] = 1 / len(classes)
+    return P, bad | short
+
+
+def numbers(
+    column: Any, m: int, otherwise: float, *, of: str = "classes"
+) -> tuple[Array, dict[int, str]]:
+    """Convert an Arrow column of lists to a matrix, shape (n, m).
+
+    Returns
+    -------
+    The matrix, NaN for null, and {row: reason} for lists of another length, whose numbers are
+    ``otherwise`` in the matrix.
+    """
+    n = len(column)
     lengths = pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
     values = column.flatten().cast(pa.float64()).to_numpy(zero_copy_only=False)  # null becomes NaN
     right = lengths == m
     if right.all():
         P = np.array(values).reshape(n, m)
     else:
-        P = np.full((n, m), 1 / m)
+        P = np.full((n, m), otherwise)
         P[right] = values[np.repeat(right, np.maximum(lengths, 0))].reshape(-1, m)
-    bad: dict[int, str] = bad_rows(P, classes)
-    P[list(bad)] = 1 / m
-    for i in np.flatnonzero(~right).tolist():
-        bad[i] = "null" if lengths[i] < 0 else f"{lengths[i]} numbers for {m} classes"
-    return P, bad
+    short = {
+        i: "null" if lengths[i] < 0 else f"{lengths[i]} numbers for {m} {of}"
+        for i in np.flatnonzero(~right).tolist()
+    }
+    return P, short
+
+
+def lists(rows: NDArray[Any], bad: Mapping[int, str]) -> pa.ListArray:
+    """Rows as an Arrow array of lists; null for a bad row."""
+    n, m = rows.shape
+    mask = None
+    if bad:
+        null = np.zeros(n, bool)
+        null[list(bad)] = True
+        mask = pa.array(null)
+    offsets = pa.array(np.arange(n + 1, dtype=np.int32) * m)
+    return pa.ListArray.from_arrays(offsets, pa.array(rows.reshape(-1)), mask=mask)
 
 
 def refuse(bad: dict[int, str], column: str, keys: Any, key: str | None) -> None:

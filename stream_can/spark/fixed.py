@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyspark.ml.functions import array_to_vector
+from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DoubleType, FloatType, StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, FloatType, StringType, StructType
 
 from stream_can import snapshot
-from stream_can.corrector import Corrector
-from stream_can.method.classes import json_name
-from stream_can.row_sums import RowSums
+from stream_can.row_kinds import AnyCorrector, kind_of_snapshot, part, refuse_others
 from stream_can.spark.columns import (
     arrays,
     check_columns,
     check_segments,
-    is_vector,
     map_in_arrow,
-    matrix,
     quoted,
     refuse,
     segments_of,
@@ -33,8 +28,6 @@ from stream_can.spark.columns import (
 __all__ = ["Errors", "correct"]
 
 Errors = Literal["fail", "null"]
-NAMES = pa.list_(pa.field("element", pa.string(), nullable=False))
-"""Arrow's type of a column of sets."""
 
 
 @runtime_checkable
@@ -45,17 +38,33 @@ class OfApplication(Protocol):
         """Return the corrector."""
 
 
-def one_label(state: OfApplication) -> Corrector:
-    """The corrector of an application's state; ValueError for rows of several labels."""
-    found = state.corrector()
-    if not isinstance(found, Corrector):
-        raise ValueError("state: its rows have several labels; Spark corrects rows of one")
-    return found
+class FixedRows(Protocol):
+    """How rows of a kind stand in a DataFrame, and what a corrector makes of them.
+
+    It is the ``ROWS`` of a kind's module ``spark``, called with the corrector.
+    """
+
+    segments: Sequence[str]
+    """Columns that are read besides the rows."""
+    has_sets: bool
+    """Whether each row gets a set."""
+
+    def type_of(self, name: str, column: DataType) -> DataType:
+        """Type of the corrected column, vectors aside; TypeError where rows are none in such a
+        column."""
+
+    def read(self, column: pa.Array) -> tuple[Any, dict[int, str]]:
+        """The rows of a column, and {row: reason} for bad ones."""
+
+    def corrected(
+        self, rows: Any, bad: Mapping[int, str], segments: Any, receipt: bool
+    ) -> tuple[pa.Array, pa.Array | None, pa.Array | None]:
+        """Corrected rows, receipts and sets, null for bad rows."""
 
 
 def correct(
     df: DataFrame,
-    state: Corrector | OfApplication | bytes | str | os.PathLike[str],
+    state: AnyCorrector | OfApplication | bytes | str | os.PathLike[str],
     *,
     probs: str = "probability",
     into: str = "corrected",
@@ -66,25 +75,30 @@ def correct(
 ) -> DataFrame:
     """Correct each row of a DataFrame, batch or streaming, with a fixed state.
 
-    Each row is corrected by :meth:`Corrector.correct_one <stream_can.Corrector.correct_one>`, bit
-    for bit, however the rows are partitioned. Nothing is learned. Segments of the state are read
-    from the DataFrame's columns of the same names.
+    Each row is corrected by ``correct_one`` of the state's corrector, such as
+    :meth:`Corrector.correct_one <stream_can.Corrector.correct_one>`, bit for bit, however the rows
+    are partitioned. Nothing is learned. Segments of the state are read from the DataFrame's columns
+    of the same names.
 
     Parameters
     ----------
     df
         Any DataFrame; its columns are kept.
     state
-        A corrector, its ``to_bytes``, or the path of a file with that; or the newest state of an
-        application, from :class:`stream_can.kafka.States`. It is read once, here, and sent to each
-        executor once.
+        A corrector of any kind of rows, its ``to_bytes``, or the path of a file with that; or the
+        newest state of an application, from :class:`stream_can.kafka.States`. It is read once,
+        here, and sent to each executor once.
     probs
-        Column of probabilities in class order: arrays of numbers, or vectors of Spark ML, dense or
-        sparse.
+        Column of rows. Probabilities in the order of the classes, or scores in that of several
+        labels: arrays of numbers, or vectors of Spark ML, dense or sparse. Of very many classes:
+        maps of those that a row lists to their probabilities.
     into
-        Name of the new column: vectors if ``probs`` has vectors, else arrays of double.
+        Name of the new column: vectors if ``probs`` has vectors, arrays of double if it has arrays,
+        maps to double if it has maps. A map may have more classes than came; what is missing from 1
+        belongs to the others.
     receipt
-        Name of a second new column, if labels return to :class:`Learning`: receipts as of
+        Name of a second new column, if labels return to :class:`Learning`, which rows of one label
+        alone can: receipts as of
         :meth:`Corrector.process_one <stream_can.Corrector.process_one>`, arrays of 7 m + 1 floats,
         with segments 9 m + 1, after ``fit`` 2 m less.
     set_into
@@ -93,7 +107,7 @@ def correct(
     key
         Column by which errors name a row.
     errors
-        For a row that is no probability vector: "fail", or "null" for null in its place.
+        For a row that the corrector does not take: "fail", or "null" for null in its place.
 
     Returns
     -------
@@ -104,53 +118,50 @@ def correct(
     ValueError, TypeError
         A column is missing, has another type, or exists already.
     SnapshotMismatch
-        ``state`` is not the state of a Corrector.
+        ``state`` is not the state of a corrector.
     InvalidPrediction
         Within Spark's own error, when the DataFrame is computed.
     """
     if errors not in ("fail", "null"):
         raise ValueError(f"errors: {errors!r}, expected 'fail' or 'null'")
-    if isinstance(state, OfApplication):
-        state = one_label(state)
-    if isinstance(state, Corrector):
-        data = state.to_bytes()
+    corrector: Any = state.corrector() if isinstance(state, OfApplication) else state
+    if hasattr(corrector, "row_kind"):
+        data = corrector.to_bytes()
     else:
-        data = state if isinstance(state, bytes) else snapshot.read(state)
-        state = Corrector.from_bytes(data)  # errors are raised here
-    sets = state.sets is not None
+        data = corrector if isinstance(corrector, bytes) else snapshot.read(corrector)
+    kind = kind_of_snapshot(data)
+    refuse_others(kind, "spark", {"receipt": receipt is not None})
+    rows_of = part(kind.name, "spark").ROWS
+    here: FixedRows = rows_of(kind.copied(data))  # errors are raised here
+    sets = here.has_sets
     check_columns(df, probs, key, new=(into, receipt, set_into if sets else None))
-    names, vectors = df.columns, is_vector(df, probs)
-    check_segments(df, state.segments)
+    column_type = df.schema[probs].dataType
+    better_type = here.type_of(probs, column_type)
+    names, vectors = df.columns, isinstance(column_type, VectorUDT)
+    check_segments(df, here.segments)
     source = into if vectors else probs
     if vectors:
         df = df.withColumn(into, arrays(df, probs))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Correct a partition, on an executor."""
-        corrector = Corrector.from_bytes(data)
-        sums = RowSums(corrector).zeros()  # filled along with the receipts, and unused
+        mine: FixedRows = rows_of(kind.copied(data))
         for batch in batches:
-            P, bad = matrix(batch.column(source), corrector.classes)
+            rows, bad = mine.read(batch.column(source))
             if errors == "fail":
                 refuse(bad, probs, None if key is None else batch.column(key), key)
             columns = {name: batch.column(name) for name in names}
-            segments = segments_of([columns[s] for s in corrector.segments], corrector.segments)
-            if receipt is None and not sets:
-                better = corrector.correct_many(P, segments=segments)
-                columns[into] = lists(better, bad)
-            else:
-                better, receipts = RowSums(corrector).correct(
-                    P, sums, receipt=True, segments=segments
-                )
-                columns[into] = lists(better, bad)
-                if receipt is not None:
-                    columns[receipt] = lists(receipts, bad)
-                if sets:
-                    columns[set_into] = names_of_sets(corrector, better, receipts, bad)
+            segments = segments_of([columns[s] for s in mine.segments], mine.segments)
+            better, receipts, found = mine.corrected(rows, bad, segments, receipt is not None)
+            columns[into] = better
+            if receipt is not None:
+                columns[receipt] = receipts
+            if sets:
+                columns[set_into] = found
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     schema = StructType(df.schema.fields[: len(names)])
-    schema.add(into, ArrayType(DoubleType(), containsNull=False))
+    schema.add(into, better_type)
     if receipt is not None:
         schema.add(receipt, ArrayType(FloatType(), containsNull=False))
     if sets:
@@ -160,27 +171,3 @@ def correct(
         as_vector = F.when(quoted(into).isNotNull(), array_to_vector(quoted(into)))
         corrected = corrected.withColumn(into, as_vector)
     return corrected
-
-
-def names_of_sets(
-    corrector: Corrector, rows: NDArray[Any], receipts: NDArray[Any], bad: dict[int, str]
-) -> pa.Array:
-    """The set of each row, the likeliest class first; null for a bad row."""
-    has, names = corrector.sets_of(rows, receipts), [json_name(name) for name in corrector.classes]
-    order = np.argsort(-rows.astype(np.float32), axis=1, kind="stable").tolist()
-    found = [
-        None if i in bad else [names[k] for k in order[i] if has[i, k]] for i in range(len(rows))
-    ]
-    return pa.array(found, NAMES)
-
-
-def lists(rows: NDArray[Any], bad: dict[int, str]) -> pa.ListArray:
-    """Rows as an Arrow array of lists; null for a bad row."""
-    n, m = rows.shape
-    mask = None
-    if bad:
-        null = np.zeros(n, bool)
-        null[list(bad)] = True
-        mask = pa.array(null)
-    offsets = pa.array(np.arange(n + 1, dtype=np.int32) * m)
-    return pa.ListArray.from_arrays(offsets, pa.array(rows.reshape(-1)), mask=mask)

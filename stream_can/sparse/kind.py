@@ -29,6 +29,7 @@ class SparseKind:
         "replay": frozenset({"classes", "output", *SETTINGS}),
         "server": SETTINGS_OF_SERVICE,
         "topics": SETTINGS_OF_SERVICE,
+        **dict.fromkeys(("river", "spark"), frozenset[str]()),
     }
     fields: Mapping[str, str] = {}
     declares_classes = False
