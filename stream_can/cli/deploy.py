@@ -69,7 +69,10 @@ def deployment(
         state = free_name(STATE)
         found["first"] = with_state(command, state)
     kept = state or free_name(STATE)
-    read = options(fields or {})
+    fields, jq = dict(fields or {}), list[str]()
+    if "," in fields.get("probs", ""):
+        jq.append(names_and_numbers(fields.pop("probs")))
+    read = options(fields)
     if ask is not None:
         read += options({"ask": ask})
     # A pipe resumes the settings of a state, but makes the sets that it is asked for.
@@ -81,10 +84,14 @@ def deployment(
     words = shlex.join([*made, *read, *both, "--state", str(kept)])
     source = shlex.quote(str(lines or "lines.jsonl"))
     found["pipe"] = f"stream-can pipe {words} < {source}"
+    given = ""
     if numbered is not None and not deployed.unwritable:
-        named = shlex.quote(named_labels(numbered))
+        jq.append(named_labels(numbered))
         names = shlex.quote(json.dumps(list(deployed.classes), ensure_ascii=False))
-        found["pipe"] = f"jq -c --argjson names {names} {named} {source} | stream-can pipe {words}"
+        given = f"--argjson names {names} "
+    if jq:
+        program = shlex.quote(" | ".join(jq))
+        found["pipe"] = f"jq -c {given}{program} {source} | stream-can pipe {words}"
     begins = deployed.serves
     if state is not None and deployed.serves_state:
         begins = {"classes_from_file": state}
@@ -99,7 +106,7 @@ def deployment(
     # What a state has learned the recording must not teach again; and a server begins with one
     # corrector, not with those of several models.
     taught = state is not None or (labelled and ask is not None)
-    models = not {"model", "version"}.isdisjoint(fields or {})
+    models = not {"model", "version"}.isdisjoint(fields)
     resumes = state is not None and (models or not deployed.serves_state)
     piped = resume if resumes else "" if taught or not lines else found["pipe"]
     found["next"] = next_command(piped, found["serve"], found.get("first"))
@@ -107,6 +114,14 @@ def deployment(
         found["next"] = f"save the recording to a file, and replay that with --state {state}"
     found["python"] = deployed.python(state)
     return found
+
+
+def names_and_numbers(fields: str) -> str:
+    """A program of jq that puts two fields, of names and of numbers, into one object."""
+    parts = [part.split(".") for part in fields.split(",")]
+    places = ["." + "".join(f"[{json.dumps(name)}]" for name in part) for part in parts]
+    pairs = [f"{json.dumps(part[-1])}: {place}" for part, place in zip(parts, places, strict=True)]
+    return f".probs = {{{', '.join(pairs)}}}"
 
 
 def named_labels(field: str) -> str:

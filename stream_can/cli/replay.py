@@ -312,7 +312,10 @@ def replay_command(
     fields: dict[str, str] = {} if normalise == "rounded" else {"normalise": normalise}
     if is_lines(file):
         usual = {"probs": "probs", "label": "label", "id": "id"}
-        fields |= {name: given for name, given in places.items() if given != usual[name]}
+        taken = places
+        if rows != "multilabel":
+            taken = places | {"probs": recording.probs, "label": recording.label}
+        fields |= {name: given for name, given in taken.items() if given != usual[name]}
     fields |= {name: given for name, given in named.items() if given is not None}
     deploy = deployment(
         shown.deployed(recording, classes, settings),

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["NAMES", "PlainRow", "key_of", "plain_row"]
+__all__ = ["NAMES", "PlainRow", "key_of", "names_beside", "plain_row"]
 
 NAMES = (
     "displaynames", "displayname", "labels", "label", "classes", "class", "names", "name",
@@ -97,6 +97,9 @@ def _of_list(value: Sequence[Any], depth: int) -> PlainRow | None:
             if len(tensors) > 1:
                 return None
             return _inside(value, tensors[0], plain_row(value[tensors[0]], depth - 1))
+        whole = plain_row(value[0], depth - 1) if len(value) == 1 else None
+        if whole is not None and any(isinstance(v, list | dict) for v in value[0].values()):
+            return _inside(value, 0, whole)
         if (entries := _of_entries(value)) is not None:
             return entries
         if any(key_of(key) in NUMBERS and _number(p) is not None for key, p in value[0].items()):
@@ -215,22 +218,32 @@ def _is_row_tensor(value: dict[str, Any]) -> bool:
     return all(n == 1 for n in rows) and isinstance(m, int) and m > 1
 
 
+def names_beside(value: dict[str, Any], numbers: str) -> str | None:
+    """The key of an array of names beside an array of as many numbers; None without one."""
+    return _key([value], NAMES, lambda v: v is not value[numbers] and _are_names(v, value[numbers]))
+
+
+def _are_names(names: Any, numbers: Sequence[Any]) -> bool:
+    """Whether an array has a name for each number."""
+    return (
+        isinstance(names, list)
+        and len(names) == len(numbers)
+        and all(isinstance(name, str | int) for name in names)
+        and len({*names}) == len(names)
+    )
+
+
 def _of_arrays(value: dict[str, Any]) -> PlainRow | None:
     """An array of names beside an array of numbers."""
     score = _key([value], NUMBERS, lambda v: isinstance(v, list) and _numbers(v) is not None)
     if score is None:
         return None
     numbers: Any = _numbers(value[score])
-
-    def are_names(v: Any) -> bool:
-        same = isinstance(v, list) and len(v) == len(numbers) and v is not value[score]
-        return same and all(isinstance(name, str | int) for name in v) and len({*v}) == len(v)
-
-    label = _key([value], NAMES, are_names)
+    label = names_beside(value, score)
     if label is None or None in numbers:
         return None
     names = [str(name) for name in value[label]]
-    beside = [k for k, v in value.items() if k not in (label, score) and are_names(v)]
+    beside = [k for k, v in value.items() if k not in (label, score) and _are_names(v, numbers)]
 
     def back(answer: Any) -> Any:
         places = [names.index(name) if name in names else None for name in answer]

@@ -104,8 +104,6 @@ class ClassIndex(dict[Any, int]):
             return "; a number for each class? The label is the class of the largest: argmax it"
         if not isinstance(label, str) or len(label) > MOST_SHOWN or len(self) > MOST_COMPARED:
             return ""
-        if self.is_range:
-            return "; --classes names the classes in the order of the numbers"
         close = get_close_matches(label.casefold(), self._folded, 1, 0.8)
         return f"; did you mean {self._names[self._folded[close[0]]]!r}?" if close else ""
 

@@ -117,6 +117,8 @@ class FrameTable:
         )
 
     def cell(self, name: str) -> Any:
+        if "," in name and name not in self.first:
+            return {part.rpartition(".")[2]: self.cell(part) for part in name.split(",")}
         value: Any = self.first
         for part in [name] if name in self.first else name.split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -128,6 +130,9 @@ class FrameTable:
     def _column(self, name: str) -> pl.Expr:
         if name in self.first:
             return pl.col(name)
+        if "," in name:  # names and numbers, see `with_names_beside`
+            parts = [self._column(part).alias(part.rpartition(".")[2]) for part in name.split(",")]
+            return pl.struct(parts).alias(name)
         outer, *inner = name.split(".")
         column = pl.col(outer)
         for part in inner:

@@ -274,6 +274,9 @@ def field(row: dict[str, Any], name: str) -> Any:
     """Value of a field or of a nested one (``model.probs``); None where missing."""
     if name in row:
         return row[name]
+    if "," in name:  # names and numbers, see `with_names_beside`
+        cells = {part.rpartition(".")[2]: field(row, part) for part in name.split(",")}
+        return cells if any(cell is not None for cell in cells.values()) else None
     value: Any = row
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeGuard
 
+from stream_can.messages.platforms import names_beside
 from stream_can.method.classes import MOST_SHOWN
 from stream_can.method.rows import Normalise
 from stream_can.recording.cells import classes_of, in_ordinary_form, parsed
@@ -20,7 +21,10 @@ from stream_can.recording.evidence import (
 )
 from stream_can.recording.table import InvalidRecording, Table
 
-__all__ = ["Layout", "column_of_rows", "find_layout", "in_other_case", "may_hold", "no_column"]
+__all__ = [
+    "Layout", "column_of_rows", "find_layout", "in_other_case", "may_hold", "no_column",
+    "with_names_beside",
+]  # fmt: skip
 
 
 class Layout(NamedTuple):
@@ -164,6 +168,20 @@ def column_of_rows(table: Table, others: Sequence[str]) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
+def with_names_beside(table: Table, probs: str, others: Sequence[str]) -> str:
+    """``names,numbers``, two fields together, where an array of names stands beside one of numbers
+    in the first row; else ``probs`` as it is."""
+    outer, _, inner = probs.rpartition(".")
+    beside = table.cell(outer) if outer and probs not in table.first else table.first
+    if not isinstance(beside, dict) or not isinstance(beside.get(inner), list):
+        return probs
+    if len(beside[inner]) < 2 or not all(_is_number(number) for number in beside[inner]):
+        return probs
+    free = {key: cell for key, cell in beside.items() if key == inner or key not in others}
+    names = names_beside(free, inner)
+    return probs if names is None else f"{probs.removesuffix(inner)}{names},{probs}"
+
+
 def _numbers_in(cell: Any) -> list[float]:
     """Numbers of a cell that may be a whole row; empty for anything else."""
     cell = in_ordinary_form(cell)
@@ -283,11 +301,17 @@ def no_column(name: str, table: Table, what: str, wanted: str) -> InvalidRecordi
         text += f". Add --label {other[0]}?"
     elif wanted in {c.strip() for c in table.columns}:
         text += ". There are blanks around names; without them: sed 's/ *, */,/g' FILE"
+    elif inside := [c for c in table.columns if _holds(table.first.get(c), wanted)]:
+        text += f". Add --{what.replace('_', '-')} {inside[0]}.{wanted}?"
     elif texts := [c for c in table.columns if _is_json_text(table.first.get(c))]:
         text += f". {texts[0]!r} holds JSON as text: jq -c '.{texts[0]} | fromjson' FILE"
     elif what == "label" and len(table.columns) == 1:
         text += ", and labels are needed beside them"
     return InvalidRecording(text)
+
+
+def _holds(cell: Any, name: str) -> bool:
+    return isinstance(cell, dict) and name in cell
 
 
 def _is_json_text(cell: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from stream_can.recording.layout import (
     in_other_case,
     may_hold,
     no_column,
+    with_names_beside,
 )
 from stream_can.recording.source import open_source
 from stream_can.recording.table import InvalidRecording, Names, Table
@@ -159,6 +161,10 @@ class Recording(LabelArrivals):
             if found is not None:
                 probs = found
                 self._table = table = open_table(self._source, Names(probs, label, id))
+        beside = with_names_beside(table, probs, [self._label, id, *self.times.names, *segments])
+        if beside != probs:
+            probs = beside
+            self._table = table = open_table(self._source, Names(probs, label, id))
         self.segments = column_names(segments)
         for what, name in [
             ("label", self._label),
@@ -178,6 +184,8 @@ class Recording(LabelArrivals):
             )
         if classes is None and (stored := table.extra("classes")) is not None:
             classes = stored.tolist()
+        self.probs = probs
+        """Where the probabilities are; two fields are joined by a comma."""
         prefix = probs.partition("*")[0]
         values = [name for name in self.segments if not name.startswith(prefix)]
         others = [self._label, id, *self.times.names, *values]
@@ -311,8 +319,20 @@ class Recording(LabelArrivals):
                 try:
                     found.append(self._index.column(label))
                 except UnknownClass as error:
-                    raise UnknownClass(f"{self.name}: row {first + i + 1}: label {error}") from None
+                    where, hint = f"{self.name}: row {first + i + 1}", self._names_hint(label)
+                    raise UnknownClass(f"{where}: label {error}{hint}") from None
             return np.array(found, np.int64)
+
+    def _names_hint(self, label: Any) -> str:
+        """The option that names the classes, where they have only numbers and labels have names."""
+        cells = [self._table.head[i].get(self._label) for i in range(len(self._table.head))]
+        names = sorted({cell.strip() for cell in cells if isinstance(cell, str) and cell.strip()})
+        if not isinstance(label, str) or self.classes != [*range(len(self.classes))]:
+            return ""
+        order = "NAME,NAME,..."
+        if len(names) == len(self.classes):
+            order = f"{shlex.quote(','.join(names))}, if that is their order (scikit-learn sorts)"
+        return f". Which number is which? Add --classes {order}"
 
 
 def _way_out(row: Array) -> str:

@@ -86,7 +86,7 @@ class SparseRecording(LabelArrivals):
         """Size in bytes, decompressed."""
         self._table = table = open_table(self._source, Names(probs, label, id))
         label = in_other_case(table, label)
-        self._probs, self._label = probs, label
+        self.probs, self._label = probs, label
         self.times = RowTimes(
             self.name, [] if time is None or label_time is None else [time, label_time]
         )
@@ -105,7 +105,7 @@ class SparseRecording(LabelArrivals):
         first = 0
         self.times.begin()
         for cells, labels, times, _, _ in self._table.batches(
-            [self._probs], self._label, self.times.names, size, []
+            [self.probs], self._label, self.times.names, size, []
         ):
             rows = [self._row(cell, first + i) for i, cell in enumerate(cells)]
             names = [self._class(label, first + i) for i, label in enumerate(labels)]

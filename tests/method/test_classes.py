@@ -96,7 +96,6 @@ def test_a_label_and_its_column(names, written, label, column):
     ("names", "label", "hint"),
     [
         (["healthy", "ill"], "healty", "did you mean 'healthy'?"),
-        ([0, 1, 2], "cat", "--classes names the classes in the order of the numbers"),
         (["a", "b"], [0.1, 0.9], "argmax it"),
     ],
 )

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import subprocess
+import sys
+import warnings
 
 import numpy as np
+import polars as pl
 import pytest
 
+from stream_can.errors import UnknownClass
 from stream_can.messages.messages import Messages
 from stream_can.recording.recording import Recording
 from stream_can.recording.sparse import SparseRecording
+from stream_can.recording.table import InvalidRecording
 
 pytestmark = pytest.mark.fast
 
@@ -71,3 +79,74 @@ def test_npz_has_one_hot_labels(tmp_path):
     np.savez(tmp_path / "a.npz", probs=P, label=np.array([[0, 0, 1], [1, 0, 0]]))
     (chunk,) = Recording(tmp_path / "a.npz").chunks()
     assert chunk.y.tolist() == [2, 0]
+
+
+NAMES = ["cat", "dog", "eel"]
+
+
+def beside(p):
+    """Names beside numbers, each row in an order of its own."""
+    order = sorted(range(3), key=lambda k: -p[k])
+    return {"classes": [NAMES[k] for k in order], "scores": [p[k] for k in order]}
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+@pytest.mark.parametrize(
+    ("wrapped", "probs"),
+    [(False, "probs"), (False, "scores"), (True, "answer.scores"), (True, "answer")],
+)
+def test_names_in_an_array_beside_the_numbers_are_taken(tmp_path, name, wrapped, probs):
+    P = np.random.default_rng(0).dirichlet([1, 1, 1], 30)
+    rows = [beside(p) for p in P.tolist()]
+    rows = [{"answer": row, "label": "dog"} if wrapped else row | {"label": "dog"} for row in rows]
+    file = tmp_path / name
+    if name == "a.parquet":
+        pl.DataFrame(rows).write_parquet(file)
+    else:
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        recording = Recording(file, probs=probs)
+    (chunk,) = recording.chunks()
+    order = [recording.classes.index(name) for name in NAMES]
+    assert chunk.P[:, order] == pytest.approx(P)
+    assert recording.probs in ("answer", "classes,scores", "answer.classes,answer.scores")
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize(
+    "row",
+    [
+        lambda p: beside(p),
+        lambda p: {"output": [[{"label": n, "score": x} for n, x in zip(NAMES, p, strict=True)]]},
+        lambda p: {"prediction": beside(p)},
+        lambda p: {"probs": {n: f"{x:.6f}" for n, x in zip(NAMES, p, strict=True)}},
+    ],
+    ids=range(4),
+)
+def test_the_pipe_takes_what_replay_took(tmp_path, row):
+    P = np.random.default_rng(0).dirichlet([1, 1, 1], 260).round(6)
+    lines = [json.dumps(row(p) | {"label": " DOG "}) + "\n" for p in P.tolist()]
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    command = [sys.executable, "-m", "stream_can", "replay", "a.jsonl", "--label-delay", "20"]
+    done = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, check=True)
+    pipe = json.loads(done.stdout)["deploy"]["pipe"]
+    pipe = pipe.replace("stream-can", shlex.join([sys.executable, "-m", "stream_can"]))
+    done = subprocess.run(pipe, cwd=tmp_path, capture_output=True, shell=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(b"\n") == 260, done.stderr
+
+
+def test_the_names_of_numbered_classes_are_asked_for(tmp_path):
+    file = tmp_path / "a.jsonl"
+    rows = [{"probs": [0.5, 0.25, 0.25], "label": label} for label in ("eel", "cat", "dog")]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UnknownClass, match=r"Add --classes cat,dog,eel, if that is their order"):
+        list(Recording(file).chunks())
+
+
+def test_a_label_inside_an_object_is_found(tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"offset": 1, "payload": {"probs": [0.5, 0.5], "label": 1}}\n')
+    with pytest.raises(InvalidRecording, match=r"Add --label payload.label\?"):
+        Recording(file)
