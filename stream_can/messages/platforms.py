@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["NAMES", "PlainRow", "key_of", "names_beside", "plain_row"]
+__all__ = ["NAMES", "PlainRow", "key_of", "names_beside", "number_of", "plain_row"]
 
 NAMES = (
     "displaynames", "displayname", "labels", "label", "classes", "class", "names", "name",
@@ -53,7 +53,7 @@ def plain_row(value: Any, depth: int = DEEPEST) -> PlainRow | None:
         return _of_list(value, depth)
     if isinstance(value, dict):
         return _of_object(value, depth)
-    number = _number(value)
+    number = number_of(value)
     return None if number is None else PlainRow(number, _same)
 
 
@@ -66,7 +66,7 @@ def _same(answer: Any) -> Any:
     return answer
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
     """A number, or a text of one, perhaps in percent."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -82,7 +82,7 @@ def _numbers(values: Any) -> list[Any] | None:
     """Numbers, None where one is missing; None where a value is something else."""
     if not isinstance(values, list | tuple) or not values:
         return None
-    numbers = [_number(value) for value in values]
+    numbers = [number_of(value) for value in values]
     given = zip(values, numbers, strict=True)
     return None if any(x is None and value is not None for value, x in given) else numbers
 
@@ -102,14 +102,14 @@ def _of_list(value: Sequence[Any], depth: int) -> PlainRow | None:
             return _inside(value, 0, whole)
         if (entries := _of_entries(value)) is not None:
             return entries
-        if any(key_of(key) in NUMBERS and _number(p) is not None for key, p in value[0].items()):
+        if any(key_of(key) in NUMBERS and number_of(p) is not None for key, p in value[0].items()):
             return None  # the best class alone, or a class that is missing
     elif len(value) > 1 and all(
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)
-        and _number(pair[0]) is None and _number(pair[1]) is not None for pair in value
+        and number_of(pair[0]) is None and number_of(pair[1]) is not None for pair in value
     ):  # fmt: skip
-        pairs = [{"label": name, "score": _number(p)} for name, p in value]
-        return PlainRow(pairs, lambda answer: [[e["label"], e["score"]] for e in answer])
+        entries = [{"label": name, "score": number_of(p)} for name, p in value]
+        return PlainRow(entries, lambda answer: [[e["label"], e["score"]] for e in answer])
     elif (vector := _of_size(value)) is not None:
         return PlainRow(vector, _same)
     return _inside(value, 0, plain_row(value[0], depth - 1)) if len(value) == 1 else None
@@ -143,17 +143,17 @@ def _spread(size: Any, indices: Any, values: Any) -> list[float] | None:
 def _of_entries(value: Sequence[dict[str, Any]]) -> PlainRow | None:
     """A list of objects, each with a class and its probability."""
     label = _key(value, NAMES, lambda v: isinstance(v, str | int | float | bool))
-    score = _key(value, NUMBERS, lambda v: _number(v) is not None)
+    score = _key(value, NUMBERS, lambda v: number_of(v) is not None)
     if label == score:
         label = None
     if len(value[0]) == 2 and (label is None) != (score is None):  # the other one is clear
         (other,) = {*value[0]} - {label, score}
         label, score = (label or other), (score or other)
-    if label is None or score is None or any(_number(e.get(score)) is None for e in value):
+    if label is None or score is None or any(number_of(e.get(score)) is None for e in value):
         return None
     if not all(isinstance(entry.get(label), str | int | float | bool) for entry in value):
         return None
-    entries = [{"label": entry[label], "score": _number(entry[score])} for entry in value]
+    entries = [{"label": entry[label], "score": number_of(entry[score])} for entry in value]
     beside = {entry[label]: entry for entry in value}
 
     def back(answer: Any) -> Any:

@@ -150,7 +150,7 @@ class FrameTable:
         types: dict[str, Any] = {name: schema[name] for name in times if name in schema}
         types |= dict.fromkeys([label, *segments], pl.String)
         if len(probs) > 1 or (probs[0] in schema and schema[probs[0]].is_numeric()):
-            types |= dict.fromkeys(probs, pl.Float64)
+            types |= dict.fromkeys((name for name in probs if not self._is_text(name)), pl.Float64)
         first = 0
         names = dict.fromkeys([*probs, label, *times, *segments])
         frame = self._scan(types).select(self._column(name) for name in names)
@@ -187,11 +187,19 @@ class FrameTable:
                 raise InvalidRecording(
                     f"{self._name}: column {name!r} holds {kind}, expected numbers"
                 )
-        try:
-            numbers = part.select(pl.col(probs).cast(pl.Float64))
-        except pl.exceptions.PolarsError as error:
-            raise InvalidRecording(f"{self._name}: rows {first + 1} on: {error}") from None
-        return np.ascontiguousarray(numbers.to_numpy(), np.float64)
+        read = [_numbers(part[name]) for name in probs]
+        for name, numbers in zip(probs, read, strict=True):
+            odd = numbers.is_null() & part[name].is_not_null()
+            if odd.any() and (row := odd.arg_max()) is not None:
+                raise InvalidRecording(
+                    f"{self._name}: row {first + row + 1}: column {name!r} is"
+                    f" {part[name][row]!r}, expected a number"
+                )
+        return np.ascontiguousarray(pl.DataFrame(read).to_numpy(), np.float64)
+
+    def _is_text(self, name: str) -> bool:
+        """Whether the first rows of a column are text, as are percentages."""
+        return self._schema.get(name) == pl.String
 
     def _times(self, column: pl.Series, first: int) -> Times:
         if column.dtype.is_temporal() and column.dtype != pl.Time:
@@ -202,6 +210,15 @@ class FrameTable:
             missing = column.is_null().to_numpy()
             return Times(values, missing | np.isnan(values), "")
         return times_of(self._name, column.name, column.to_list(), first)
+
+
+def _numbers(column: pl.Series) -> pl.Series:
+    """A column as numbers, null where one is none; texts may be in percent."""
+    if column.dtype != pl.String:
+        return column.cast(pl.Float64, strict=False)
+    text = column.str.strip_chars()
+    numbers = text.str.strip_suffix("%").str.strip_chars().cast(pl.Float64, strict=False)
+    return numbers / (1 + 99 * text.str.ends_with("%").cast(pl.Float64))
 
 
 def _cells(column: pl.Series) -> NDArray[np.float64] | list[Any]:
@@ -251,6 +268,8 @@ def _dialect(start: bytes) -> dict[str, Any]:
 def _reason(error: BaseException) -> str:
     """What polars says of a file, without its options, which nobody can set here."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if cell := re.match(r"could not parse `(.*)` as dtype `\S+` at column '(.*?)'", reason):
+        return f"column {cell[2]!r} holds {cell[1]!r}, expected one like those before it"
     if "more fields than defined" in reason:
         return "a line has more fields than the header"
     return re.sub(r";? *(try |consider |you might want to ).*", "", reason, flags=re.IGNORECASE)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.messages.platforms import number_of
 from stream_can.method.classes import trailing_numbers
 from stream_can.method.rows import TOLERANCE
 
@@ -20,6 +21,7 @@ __all__ = [
 INDEX = ("", "index", "Unnamed: 0", "id", "pred", "prediction", "predicted", "y_pred")
 """Names of numeric columns that are never probabilities."""
 SEPARATORS = "_./: -"
+PLAIN = frozenset((int, float, type(None)))
 ENOUGH = 0.9
 """Share of the rows that must be probabilities."""
 MOST_TRIED = 300
@@ -111,10 +113,11 @@ def _numbers(
     columns, values = list[str](), list[list[float]]()
     for name in free:
         cells = [row.get(name) for row in rows]
-        if any(
-            isinstance(cell, bool) or not isinstance(cell, int | float | None) for cell in cells
-        ):
-            continue
+        if not {*map(type, cells)} <= PLAIN:  # texts of numbers, perhaps in percent
+            read = [None if cell is None else number_of(cell) for cell in cells]
+            if any(x is None and cell is not None for x, cell in zip(read, cells, strict=True)):
+                continue
+            cells = read
         numbers = [np.nan if cell is None else float(cell) for cell in cells]
         if not np.isnan(numbers).all() and min(numbers) >= 0:
             columns.append(name)

@@ -150,3 +150,35 @@ def test_a_label_inside_an_object_is_found(tmp_path):
     file.write_text('{"offset": 1, "payload": {"probs": [0.5, 0.5], "label": 1}}\n')
     with pytest.raises(InvalidRecording, match=r"Add --label payload.label\?"):
         Recording(file)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("prefix", ["", "probs_", "confidence("])
+@pytest.mark.parametrize("write", [lambda p: f"{100 * p!r}%", lambda p: f" {100 * p!r} %", repr])
+def test_columns_of_numbers_as_text(tmp_path, name, prefix, write):
+    P = np.random.default_rng(0).dirichlet([1, 1, 1], 30)
+    suffix = ")" if "(" in prefix else ""
+    columns = {f"{prefix}{n}{suffix}": [*map(write, P[:, k].tolist())] for k, n in enumerate(NAMES)}
+    frame = pl.DataFrame({"label": [*NAMES] * 10, **columns})
+    file = tmp_path / name
+    writers = {"a.csv": frame.write_csv, "a.jsonl": frame.write_ndjson}
+    writers.get(name, frame.write_parquet)(file)
+    recording = Recording(file)
+    (chunk,) = recording.chunks()
+    assert recording.classes == NAMES
+    assert pytest.approx(P) == chunk.P
+
+
+@pytest.mark.parametrize("before", ["0.5", "50%"])
+def test_a_cell_that_is_no_number_is_named(tmp_path, before):
+    file = tmp_path / "a.csv"
+    file.write_text(f"probs_a,probs_b,label\n{before},.5,a\nx%,.5,a\n")
+    with pytest.raises(InvalidRecording, match="row 2: column 'probs_a' is 'x%', expected a num"):
+        list(Recording(file).chunks())
+
+
+def test_so_is_one_after_many_numbers(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("probs_a,probs_b,label\n" + ".5,.5,a\n" * 2000 + "x,.5,a\n")
+    with pytest.raises(InvalidRecording, match="column 'probs_a' holds 'x', expected one like"):
+        list(Recording(file).chunks())
