@@ -108,8 +108,8 @@ def _of_list(value: Sequence[Any], depth: int) -> PlainRow | None:
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)
         and number_of(pair[0]) is None and number_of(pair[1]) is not None for pair in value
     ):  # fmt: skip
-        entries = [{"label": name, "score": number_of(p)} for name, p in value]
-        return PlainRow(entries, lambda answer: [[e["label"], e["score"]] for e in answer])
+        scored = [{"label": name, "score": number_of(p)} for name, p in value]
+        return PlainRow(scored, lambda answer: [[e["label"], e["score"]] for e in answer])
     elif (vector := _of_size(value)) is not None:
         return PlainRow(vector, _same)
     return _inside(value, 0, plain_row(value[0], depth - 1)) if len(value) == 1 else None

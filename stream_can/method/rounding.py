@@ -15,7 +15,7 @@ PRINTED = 1e-6
 """Relative error of such a number that was printed with 6 digits or more."""
 
 
-def explained(P: Array, total: Array) -> NDArray[np.bool_]:
+def explained(P: Array, total: Array | float) -> NDArray[np.bool_]:
     """Whether rounding explains that the rows of P, shape (n, m), sum to ``total``.
 
     Either to decimal digits, half a unit of the last digit for each entry; or to bfloat16 or
