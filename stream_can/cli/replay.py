@@ -313,7 +313,7 @@ def replay_command(
     if is_lines(file):
         usual = {"probs": "probs", "label": "label", "id": "id"}
         taken = places
-        if rows != "multilabel":
+        if not kind.several_labels:
             taken = places | {"probs": recording.probs, "label": recording.label}
         fields |= {name: given for name, given in taken.items() if given != usual[name]}
     fields |= {name: given for name, given in named.items() if given is not None}
