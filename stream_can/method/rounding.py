@@ -34,7 +34,7 @@ def _units(P: Array, bits: int, least: float) -> Array:
     units[P == 0] = least
     nearest = np.rint(np.divide(P, units, out=np.zeros_like(P), where=units > 0)) * units
     same = (np.abs(nearest - P) <= PRINTED * P).all(axis=1)
-    steps = np.log2(P.shape[1]) * 2.0 ** -(bits + 1)
+    steps = np.log2(max(P.shape[1], 1)) * 2.0 ** -(bits + 1)
     return np.asarray(np.where(same, units.sum(axis=1) + steps, 0))
 
 

@@ -76,7 +76,7 @@ class CorrectedMultiLabelClassifier(HasSuccessor[MultiLabelCorrector], base.Mult
         self.train_counts, self.train_rows, self.half_life = train_counts, train_rows, half_life
         # Created in any case, so that an invalid argument is refused here.
         corrector = MultiLabelCorrector(
-            [False] if train_counts is None else train_counts,
+            [False] if train_counts is None else [*train_counts],
             train_counts=train_counts, train_rows=train_rows, half_life=half_life,
         )  # fmt: skip
         self._corrector = None if train_counts is None else corrector

@@ -133,7 +133,7 @@ class Task:
         return result
 
     def _label(self, record: Any, result: Result) -> None:
-        says = self._reader.labels([record])
+        says = self._labels.read([record])
         for _, error in says.bad:
             headers = headers_of(record) + error_headers(record, error)
             result.dead_letters.append(
