@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import random
@@ -30,7 +31,7 @@ import httpx
 from tests.kafka.broker.broker import VERSIONS, Broker, Cluster
 from tests.kafka.chaos import CLIENT
 from tests.kafka.judge import Answered, Verdict, judge_answers, partitions_of
-from tests.kafka.streams import COMMAND, App, prediction
+from tests.kafka.streams import COMMAND, App, Running, caught_up, prediction
 from tests.programs import PATIENCE, wait
 from tests.serve.serving import Server
 
@@ -43,6 +44,23 @@ def server_of(app: App, folder: Path, name: str, **settings: Any) -> Server:
     folder.mkdir(exist_ok=True)
     of = {"input": None, "output": None}
     return Server(folder, **{**app.given, **of, "instance": name, **settings})
+
+
+def is_ready(server: Server) -> bool:
+    with contextlib.suppress(httpx.TransportError):
+        return server.client.get("/readyz").status_code == 200
+    return False
+
+
+def ready(*servers: Server) -> None:
+    for one in servers:
+        wait("ready", lambda one=one: is_ready(one))
+
+
+def learned(app: App, learner: Running, n: int) -> None:
+    """Wait until it has learned so many labels, and said so."""
+    wait("learned", lambda: learner.n_labels() == n)
+    caught_up(app, learner)
 
 
 class Proxy:

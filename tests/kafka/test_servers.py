@@ -26,31 +26,14 @@ from stream_can.serve.service import Unavailable
 from tests.chromium import Browser
 from tests.kafka.broker.broker import VERSIONS, Broker, Served, free_ports
 from tests.kafka.judge import Answered, judge_answers
-from tests.kafka.server_chaos import ServerChaos, server_of
-from tests.kafka.streams import App, Running, caught_up, fill, label, prediction, state_of
+from tests.kafka.server_chaos import ServerChaos, learned, ready, server_of
+from tests.kafka.streams import App, fill, label, prediction, state_of
 from tests.kafka.topics import unique
 from tests.kafka.users import SCRAM, allow, lacks, take_away
 from tests.kafka.users import servers as rights_of_servers
 from tests.pages import ROOT, blocks, run_sh, staying
 from tests.programs import wait
 from tests.serve.serving import Server
-
-
-def is_ready(server: Server) -> bool:
-    with contextlib.suppress(httpx.TransportError):
-        return server.client.get("/readyz").status_code == 200
-    return False
-
-
-def ready(*servers: Server) -> None:
-    for one in servers:
-        wait("ready", lambda one=one: is_ready(one))
-
-
-def learned(app: App, learner: Running, n: int) -> None:
-    """Wait until it has learned so many labels, and said so."""
-    wait("learned", lambda: learner.n_labels() == n)
-    caught_up(app, learner)
 
 
 class Traffic:

@@ -21,9 +21,8 @@ from stream_can.sparse import SparseCorrector
 from stream_can.sparse.adapter import SparseBlob
 from tests.kafka.broker.broker import Served
 from tests.kafka.judge import State, states_of
-from tests.kafka.server_chaos import server_of
+from tests.kafka.server_chaos import learned, ready, server_of
 from tests.kafka.streams import STAMP, App, caught_up, label
-from tests.kafka.test_servers import learned, ready
 from tests.kafka.topics import produce, read
 from tests.programs import wait
 
