@@ -12,7 +12,7 @@ from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.lanes import is_of
 from stream_can.learner.recent import LONGEST_ID
 from stream_can.messages.messages import BadMessage, Label, Messages
-from stream_can.messages.opening import Unread, open_labels
+from stream_can.messages.opening import OpenedLabels, Unread
 
 __all__ = ["LabelReader", "ReadLabels"]
 
@@ -140,7 +140,9 @@ class LabelReader:
         return None  # it may belong to an unknown model
 
     def _read_label(self, reads: Messages, message: Any, record: Unread) -> tuple[Label, Array]:
-        (says,), P = open_labels([record], reads, [message])
+        reading = OpenedLabels(reads)
+        reading.add(record, message)
+        (says,), P = reading.checked()
         if isinstance(says, StreamCANError):
             raise says
         assert says is not None

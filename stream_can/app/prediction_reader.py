@@ -15,10 +15,11 @@ from stream_can.learner.recent import LONGEST_ID
 from stream_can.messages.columns import Table, table
 from stream_can.messages.messages import BadMessage, Messages, Prediction
 from stream_can.messages.opening import (
+    UNOPENED,
+    OpenedPredictions,
     Unread,
     far_below,
     needs_measure,
-    open_predictions,
     rows_at,
 )
 from stream_can.messages.ordinary import OrdinaryBatch
@@ -174,9 +175,10 @@ class PredictionReader:
                 rows.append(batch.rows)
                 off += batch.off
                 continue
-            opened, P, divided = open_predictions(
-                some, reads, max_bytes=self._max_bytes, given=given
-            )
+            reading = OpenedPredictions(reads, max_bytes=self._max_bytes)
+            for k, record in enumerate(some):
+                reading.add(record, UNOPENED if given is None else given[k])
+            opened, P, divided = reading.checked()
             says = list[Prediction]()
             for i, (one, record) in enumerate(zip(opened, some, strict=True), first):
                 if isinstance(one, Prediction):

@@ -12,10 +12,14 @@ from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
 from stream_can.messages.records import Headers
 
 __all__ = [
-    "Opened", "Unread", "far_below", "needs_measure", "open_labels", "open_predictions", "rows_at",
+    "UNOPENED", "Opened", "OpenedLabels", "OpenedPredictions", "Unread", "far_below",
+    "needs_measure", "rows_at",
 ]  # fmt: skip
 
 BOTH_NULL = "key and value are both null; this letter's value is empty instead"
+
+UNOPENED: Any = object()
+"""In place of a message: it is opened where it is parsed."""
 
 Opened = Prediction | Label | StreamCANError | None
 """A parsed message or its error; None for a tombstone."""
@@ -29,15 +33,8 @@ class Unread(Protocol):
     headers: Headers
 
 
-def open_predictions(
-    records: Sequence[Unread],
-    messages: Messages,
-    *,
-    labelled: bool = False,
-    max_bytes: int | None = None,
-    given: Sequence[Any] | None = None,
-) -> tuple[list[Prediction | StreamCANError | None], Any, int]:
-    """Parse predictions.
+class OpenedPredictions:
+    """Parses predictions one after the other; their rows are checked together.
 
     Parameters
     ----------
@@ -47,67 +44,81 @@ def open_predictions(
         Whether they may carry their own label.
     max_bytes
         Maximum size of an output.
-    given
-        Message of each record or its error, where opened already; None for a tombstone.
-
-    Returns
-    -------
-    Content of each record; the checked rows, to which predictions refer by number; and the number
-    of rows divided by their sum.
     """
-    opened: list[Prediction | StreamCANError | None] = []
-    rows: list[array[float]] = []
-    open_prediction, most = messages.predictions.open, far_below(messages, max_bytes)
-    for i, record in enumerate(records):
-        value = record.value
+
+    def __init__(
+        self, messages: Messages, *, labelled: bool = False, max_bytes: int | None = None
+    ) -> None:
+        self._messages, self._labelled, self._max_bytes = messages, labelled, max_bytes
+        self._most = far_below(messages, max_bytes)
+        self._opened: list[Prediction | StreamCANError | None] = []
+        self._rows: list[array[float]] = []
+
+    def add(self, record: Unread, message: Any = UNOPENED) -> None:
+        """Parse the next one; ``message`` is its message or its error, where opened already."""
         try:
-            if value is None:
-                if record.key is None:
-                    raise BadMessage(BOTH_NULL)
-                opened.append(None)
-                continue
-            message = open_prediction(value, record.headers) if given is None else _of(given[i])
-            says = messages.read_opened(message, record.headers)
-            if labelled:
-                says.label = messages.label_in(message)
-            if len(value) > most or needs_measure(record):
-                check_size(record, says, messages, max_bytes)
+            self._opened.append(self._read(record, message))
         except (BadMessage, UnknownClass, InvalidPrediction) as error:
-            opened.append(error)
-            continue
-        if says.row is not None:
-            says.number = len(rows)
-            rows.append(says.row)
-        opened.append(says)
-    P, bad, off = messages.rows_of(rows)
-    return _without(bad, opened, messages.fields.probs), P, off
+            self._opened.append(error)
 
-
-def open_labels(
-    records: Sequence[Unread], messages: Messages, given: Sequence[Any] | None = None
-) -> tuple[list[Label | StreamCANError | None], Any]:
-    """Parse labels, as :func:`open_predictions`; rows are those that they carry."""
-    opened: list[Label | StreamCANError | None] = []
-    rows: list[array[float]] = []
-    for i, record in enumerate(records):
-        value = record.value
+    def _read(self, record: Unread, message: Any) -> Prediction | None:
+        value, messages = record.value, self._messages
         if value is None:
-            opened.append(None)
-            continue
+            if record.key is None:
+                raise BadMessage(BOTH_NULL)
+            return None
+        if message is UNOPENED:
+            message = messages.predictions.open(value, record.headers)
+        says = messages.read_opened(_of(message), record.headers)
+        if self._labelled:
+            says.label = messages.label_in(message)
+        if len(value) > self._most or needs_measure(record):
+            check_size(record, says, messages, self._max_bytes)
+        _count(says, self._rows)
+        return says
+
+    def checked(self) -> tuple[list[Prediction | StreamCANError | None], Any, int]:
+        """Content of each, None for a tombstone; the checked rows, to which predictions refer by
+        number; and the number of rows divided by their sum."""
+        P, bad, off = self._messages.rows_of(self._rows)
+        return _without(bad, self._opened, self._messages.fields.probs), P, off
+
+
+class OpenedLabels:
+    """Parses labels one after the other, as `OpenedPredictions`; rows are those that they carry."""
+
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
+        self._opened: list[Label | StreamCANError | None] = []
+        self._rows: list[array[float]] = []
+
+    def add(self, record: Unread, message: Any = UNOPENED) -> None:
+        """Parse the next one; ``message`` is its message or its error, where opened already."""
         try:
-            message = (
-                messages.labels.open(value, record.headers) if given is None else _of(given[i])
-            )
-            says = messages.read_opened_label(message, record.key, record.headers)
+            self._opened.append(self._read(record, message))
         except (BadMessage, UnknownClass, InvalidPrediction) as error:
-            opened.append(error)
-            continue
-        if says.row is not None:
-            says.number = len(rows)
-            rows.append(says.row)
-        opened.append(says)
-    P, bad, _ = messages.rows_of(rows)
-    return _without(bad, opened, messages.fields.raw), P
+            self._opened.append(error)
+
+    def _read(self, record: Unread, message: Any) -> Label | None:
+        if record.value is None:
+            return None
+        if message is UNOPENED:
+            message = self._messages.labels.open(record.value, record.headers)
+        says = self._messages.read_opened_label(_of(message), record.key, record.headers)
+        _count(says, self._rows)
+        return says
+
+    def checked(self) -> tuple[list[Label | StreamCANError | None], Any]:
+        """Content of each, None for a tombstone; and the rows, to which labels refer by number."""
+        P, bad, _ = self._messages.rows_of(self._rows)
+        return _without(bad, self._opened, self._messages.fields.raw), P
+
+
+def _count(says: Prediction | Label, rows: list[array[float]]) -> None:
+    """Add the row of a message, if any, and number it."""
+    if says.row is not None:
+        says.number = len(rows)
+        rows.append(says.row)
 
 
 def _without(bad: Mapping[int, str], opened: list[Any], field: str) -> list[Any]:
@@ -120,7 +131,7 @@ def _without(bad: Mapping[int, str], opened: list[Any], field: str) -> list[Any]
 
 
 def rows_at(P: Any, numbers: Sequence[int]) -> Any:
-    """Select rows of :func:`open_predictions`."""
+    """Select rows of `OpenedPredictions`."""
     return [P[i] for i in numbers] if isinstance(P, list) else P[numbers]
 
 

@@ -19,7 +19,7 @@ from stream_can.learner.lane import ONLY, Name
 from stream_can.messages.columns import table
 from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
 from stream_can.messages.naming import Naming
-from stream_can.messages.opening import Opened, open_labels, open_predictions, rows_at
+from stream_can.messages.opening import Opened, OpenedLabels, OpenedPredictions, rows_at
 from stream_can.messages.ordinary import OrdinaryBatch
 from stream_can.messages.records import Line
 from stream_can.method.state import rows_at_once
@@ -214,22 +214,17 @@ class Run:
 
     def open(self, taken: Sequence[tuple[int, bytes]]) -> OpenedLines:
         """Parse lines."""
-        given, of_labels, of_predictions = list[Any](), list[int](), list[int]()
-        for i, (_, line) in enumerate(taken):
+        predictions = OpenedPredictions(self.messages, labelled=self.labelled)
+        labels, are_labels, given = OpenedLabels(self.messages), list[bool](), list[Any]()
+        for _, line in taken:
             message, is_label = self.told_apart(line)
+            (labels if is_label else predictions).add(Line(line), message)
+            are_labels.append(is_label)
             given.append(message)
-            (of_labels if is_label else of_predictions).append(i)
-        lines = [Line(line) for _, line in taken]
-        predictions, P, off = open_predictions(
-            [lines[i] for i in of_predictions], self.messages, labelled=self.labelled,
-            given=[given[i] for i in of_predictions],
-        )  # fmt: skip
-        labels, brought = open_labels(
-            [lines[i] for i in of_labels], self.messages, [given[i] for i in of_labels]
-        )
-        opened: list[Opened] = [None] * len(taken)
-        for i, says in zip(of_predictions + of_labels, [*predictions, *labels], strict=True):
-            opened[i] = says
+        of_predictions, P, off = predictions.checked()
+        of_labels, brought = labels.checked()
+        both = iter(of_predictions), iter(of_labels)
+        opened: list[Opened] = [next(both[is_label]) for is_label in are_labels]
         self.divided(off)
         names = []
         if self.naming is not None:

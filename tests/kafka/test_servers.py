@@ -26,7 +26,7 @@ from stream_can.serve.service import Unavailable
 from tests.chromium import Browser
 from tests.kafka.broker.broker import VERSIONS, Broker, Served, free_ports
 from tests.kafka.judge import Answered, judge_answers
-from tests.kafka.server_chaos import ServerChaos, learned, ready, server_of
+from tests.kafka.server_chaos import ServerChaos, is_ready, learned, ready, server_of
 from tests.kafka.streams import App, fill, label, prediction, state_of
 from tests.kafka.topics import unique
 from tests.kafka.users import SCRAM, allow, lacks, take_away
