@@ -356,23 +356,18 @@ class Correcting:
         outputs: list[Output | None] = [None] * len(records)
         headers = [VERSION_HEADER, (STATE_HEADER, b"%d" % state.number)]
         dropped = self.messages(state).first.predictions.dropped
-        for i, error in bad:
-            record = records[i]
-            found.dead_letters.append(
-                Output(record.key, record.value, headers_of(record) + error_headers(record, error),
-                       record.timestamp, record)
-            )  # fmt: skip
+        found.dead_letters += letters_of(records, bad)
         parts = list[tuple[ReadPredictions, StateRows]]()
         for group in groups:
             for i in group.empty:
-                outputs[i] = _output(records[i], None, headers, dropped)
+                outputs[i] = output_of(records[i], None, headers, dropped)
             if group.ids:
                 rows = self._group(group, state)
                 parts.append((group, rows))
-                self._write(group, rows, records, outputs, headers, found)
+                write_group(group, rows.sent, rows.sets, records, outputs, headers, found)
         found.outputs = [one for one in outputs if one is not None]
         if parts:
-            found.sent = _batch(parts, records, self._segments)
+            found.sent = sent_batch_of(parts, records, self._segments)
         return found
 
     def _group(self, group: ReadPredictions, state: CurrentState) -> StateRows:
@@ -380,26 +375,35 @@ class Correcting:
         names = group.names or [ONLY] * len(group.ids)
         return state.correct(group.rows, names, group.columns, group.messages.finished)
 
-    def _write(
-        self,
-        group: ReadPredictions,
-        part: StateRows,
-        records: Sequence[Source],
-        outputs: list[Output | None],
-        headers: list[Header],
-        found: Corrections,
-    ) -> None:
-        """Write the output of each prediction of a group."""
-        dropped = group.messages.predictions.dropped
-        values = group.write(part.sent, None, part.sets)
-        for i, value in zip(group.places, values, strict=True):
-            outputs[i] = _output(records[i], value, headers, dropped)
-        found.faults += [(records[i], fault) for i, fault in group.faults]
-        found.corrected += len(values)
-        found.normalised += group.off
+
+def letters_of(records: Sequence[Source], bad: Bad) -> list[Output]:
+    """Dead letters of unreadable records."""
+    return [
+        Output(one.key, one.value, headers_of(one) + error_headers(one, error), one.timestamp, one)
+        for one, error in ((records[i], error) for i, error in bad)
+    ]
 
 
-def _output(record: Source, value: bytes | None, headers: list[Header], dropped: Any) -> Output:
+def write_group(
+    group: ReadPredictions,
+    rows: Any,
+    sets: Sequence[list[Any]] | None,
+    records: Sequence[Source],
+    outputs: list[Output | None],
+    headers: list[Header],
+    found: Corrections,
+) -> None:
+    """Write the output of each prediction of a group, from the corrected rows and their sets."""
+    dropped = group.messages.predictions.dropped
+    values = group.write(rows, None, sets)
+    for i, value in zip(group.places, values, strict=True):
+        outputs[i] = output_of(records[i], value, headers, dropped)
+    found.faults += [(records[i], fault) for i, fault in group.faults]
+    found.corrected += len(values)
+    found.normalised += group.off
+
+
+def output_of(record: Source, value: bytes | None, headers: list[Header], dropped: Any) -> Output:
     """Build the output of a record."""
     if record.headers:
         kept = headers_of(record)
@@ -409,7 +413,7 @@ def _output(record: Source, value: bytes | None, headers: list[Header], dropped:
     return Output(record.key, value, headers, record.timestamp, record)
 
 
-def _batch(
+def sent_batch_of(
     parts: Sequence[tuple[ReadPredictions, StateRows]],
     records: Sequence[Source],
     segments: Sequence[str],

@@ -421,6 +421,7 @@ class Learns:
             (p, one.offset): transaction.send(topic, p, None, one.batch.to_bytes(), headers)
             for p, found in batches.items()
             for one in found
+            if isinstance(one.batch, SentBatch)
         }
         transaction.deliver()
         ends = {place: future.value.offset + 1 for place, future in futures.items()}

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,11 @@ from stream_can.app.model_messages import ModelMessages
 from stream_can.app.models import LearnerModels
 from stream_can.app.start import Start
 from stream_can.errors import StreamCANError
+from stream_can.kafka.answering import DeferredRecords
 from stream_can.kafka.behind import LAST_TIMES
 from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.corrections import Corrections
+from stream_can.kafka.deferred import DeferredBatch
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import (
     Begin,
@@ -59,11 +63,16 @@ class SentRecord(NamedTuple):
     """A sent batch as its topic holds it."""
 
     offset: int
-    batch: SentBatch
+    batch: SentBatch | DeferredBatch
     size: int = 0
     """Approximate size in memory."""
     next: int | None = None
     """Next input offset after it; None where its rows are not from records of an input."""
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether the learner is to correct its records."""
+        return isinstance(self.batch, DeferredBatch)
 
 
 class PlayedRecords(NamedTuple):
@@ -77,6 +86,9 @@ class PlayedRecords(NamedTuple):
     requested."""
     bad: list[tuple[Source, StreamCANError]]
     """Labels that cannot be read."""
+    answers: dict[int, Corrections] = {}  # noqa: RUF012
+    """Outputs and dead letters of deferred records, by partition; then ``sent`` is to be told, see
+    :attr:`Play.played`."""
 
 
 class TopicLearner:
@@ -128,6 +140,11 @@ class TopicLearner:
         self.begins: dict[str | None, int] = {}
         self.skipped = 0
         """Number of rows of models that may not begin or have other classes."""
+        self.output_bytes: int | None = None
+        """Maximum size of an output."""
+        self._predictions: Reader | None = None
+        self._last_play: Play | None = None
+        """The last play, where it has rows that wait for labels."""
 
     @classmethod
     def begin(
@@ -150,6 +167,7 @@ class TopicLearner:
         stored: StoredState,
         batches: Mapping[int, Sequence[SentRecord]],
         first: Mapping[int, int],
+        played: Mapping[tuple[int, int], SentBatch] | None = None,
     ) -> TopicLearner:
         """Restore the learner that wrote a state.
 
@@ -161,6 +179,8 @@ class TopicLearner:
             For each partition the sent batches from ``stored.memory.begun`` up to ``sent``.
         first
             For each partition the offset from which on all batches are present.
+        played
+            The batches that plays name as played, by partition and offset.
         """
         memory = stored.memory
         begins, lanes = stored.begins, stored.lanes
@@ -169,7 +189,7 @@ class TopicLearner:
             own := adapter_of(saved.corrector(lanes.get(ONLY, begins[None]))).numbering
         ) is not None:
             batches = {p: [_adopted(own, one) for one in some] for p, some in batches.items()}
-        plays, batch_of = _plays(memory, batches, first)
+        plays, batch_of = _plays(memory, batches, first, played or {})
         learner = Learner.from_state(
             state, batch_of, recent_mb=settings.recent_mb, ask=settings.ask,
             max_lanes=settings.max_lanes, label_wait=settings.label_wait,
@@ -198,25 +218,30 @@ class TopicLearner:
         sent: Mapping[int, Sequence[SentRecord]],
         labels: Mapping[int, Sequence[Source]],
         until: float = math.inf,
+        state: int = 0,
     ) -> PlayedRecords:
-        """Learn records after the positions, in the order of their times.
+        """Learn records after the positions, in the order of their times; correct deferred ones.
 
         Parameters
         ----------
         sent
-            Sent batches of each partition.
+            Sent and deferred batches of each partition.
         labels
             Records of labels of each partition.
         until
             As for :meth:`Learner.play_sent`.
+        state
+            Number of the state before.
         """
         if (own := self.learner.numbering) is not None:
             sent = {p: [_adopted(own, one) for one in some] for p, some in sent.items()}
-        strange = self._admit(one.batch for found in sent.values() for one in found)
+        batches, known, deferred = self._batches(sent)
+        strange = self._admit(one for some in batches.values() for one in some)
         read, bad = self._read(labels)
-        batches = {p: [one.batch for one in found] for p, found in sent.items()}
         first = self.learner.next_number
         events = in_order(batches, read, first)
+        if deferred:
+            self.learner.start_events()
         found = self.learner.play_sent(events, without=strange, until=until)
         n = len(events.sent)
         self._note(sent, labels, n)
@@ -227,10 +252,50 @@ class TopicLearner:
         if not self.settings.has_lanes:
             self.touched |= set(self.learner.models)
         places = []
-        if self.settings.ask is not None:
-            known = {p: [one.next is not None for one in of] for p, of in sent.items()}
+        if self.settings.ask is not None or deferred:
             places = places_in_order(batches, known)
-        return PlayedRecords(found, events.sent, places, bad)
+        if not deferred:
+            return PlayedRecords(found, events.sent, places, bad)
+        told = self.learner.take_events().sent
+        self.learner.stop_events()
+        played: list[bool] = np.isin(events.sent.numbers, told.numbers).tolist()
+        answers = deferred.answers(places, found, state, played)
+        asked = [*compress(found.asked, played)]
+        return PlayedRecords(
+            found._replace(asked=asked), told, [*compress(places, played)], bad, answers
+        )
+
+    def _batches(
+        self, sent: Mapping[int, Sequence[SentRecord]]
+    ) -> tuple[dict[int, list[SentBatch]], dict[int, list[bool]], DeferredRecords]:
+        """Batches of rows of each partition; whether the input has those of each; and the deferred
+        records among them."""
+        batches, known = dict[int, list[SentBatch]](), dict[int, list[bool]]()
+        deferred = DeferredRecords(
+            self._prediction_reader, self.models, self.start.segments,
+            declared=self.learner.numbering is None,
+        )  # fmt: skip
+        for p, found in sent.items():
+            batches[p], known[p] = [], []
+            for is_deferred, some in groupby(found, lambda one: one.is_deferred):
+                run = [*some]
+                rows: list[Any] = [one.batch for one in run]
+                if is_deferred:
+                    rows = deferred.read(p, rows)
+                batches[p] += rows
+                known[p] += [one.next is not None for one in run[: len(rows)]]
+        return batches, known, deferred
+
+    @property
+    def _prediction_reader(self) -> Reader:
+        """The parser of deferred predictions."""
+        if self._predictions is None:
+            s, start = self.settings, self.start
+            self._predictions = Reader(
+                start.classes, s.fields, start.formats, start.segments, self.models,
+                self.output_bytes, rows=s.rows, numbering=self.learner.numbering,
+            )  # fmt: skip
+        return self._predictions
 
     def _admit(self, batches: Iterable[SentBatch]) -> set[Name]:
         """Begin the models of new rows as the workers began them; return the models that may not
@@ -294,13 +359,16 @@ class TopicLearner:
         for p, records in labels.items():
             if records:
                 self.labels[p] = records[-1].offset + 1
-        if rows:
-            self.plays.append(Play(rows, ends))
+        self._last_play = Play(rows, ends) if rows else None
+        if self._last_play is not None:
+            self.plays.append(self._last_play)
         at = self.learner.next_number - sum(play.rows for play in self.plays)
         while self.plays and at + self.plays[0].rows <= self.learner.oldest:
             gone = self.plays.popleft()
             at += gone.rows
             self.begun.update(gone.ends)
+        if not self.plays:
+            self._last_play = None
 
     def go_on_within(
         self,
@@ -342,6 +410,11 @@ class TopicLearner:
         return moved
 
     # -- a state ---------------------------------------------------------------------------------
+
+    def told(self, places: Sequence[tuple[int, int]]) -> None:
+        """Record where the rows of the last play, some of them corrected by it, lie."""
+        if self._last_play is not None:
+            self.plays[-1] = self._last_play._replace(played=tuple(places))
 
     def changed(self) -> tuple[list[tuple[Name, bytes]], list[tuple[str | None, bytes]]]:
         """The correctors and initial correctors to be written, keyed by `corrector_key` and
@@ -425,7 +498,10 @@ def require_identity(index: Index, settings: Settings, start: Start) -> None:
 def _adopted(numbering: Any, one: SentRecord) -> SentRecord:
     """A sent batch in the numbers that classes have here, without rows for whose new classes there
     is no room: workers let them pass that did not know yet."""
-    batch, kept, lanes = one.batch, np.ones(len(one.batch), np.bool_), list[SentLane]()
+    batch = one.batch
+    if isinstance(batch, DeferredBatch):
+        return one
+    kept, lanes = np.ones(len(batch), np.bool_), list[SentLane]()
     for k, lane in enumerate(batch.lanes):
         adopted, kept[batch.of == k] = numbering.adopted(lane)
         lanes.append(adopted)
@@ -438,7 +514,10 @@ class _Kept(NamedTuple):
 
 
 def _plays(
-    memory: Memory, batches: Mapping[int, Sequence[SentRecord]], first: Mapping[int, int]
+    memory: Memory,
+    batches: Mapping[int, Sequence[SentRecord]],
+    first: Mapping[int, int],
+    played: Mapping[tuple[int, int], SentBatch],
 ) -> tuple[_Kept, list[SentBatch]]:
     """Restore the plays of a memory, with the batches in their original order."""
     plays, last = list(memory.plays), dict(memory.begun)
@@ -448,7 +527,10 @@ def _plays(
         last.update(play.ends)
     missing = [
         i for i, span in enumerate(spans)
-        if any(start < first.get(p, 0) for p, (start, _) in span.items())
+        if (
+            any(place not in played for place in plays[i].played) if plays[i].played
+            else any(start < first.get(p, 0) for p, (start, _) in span.items())
+        )
     ]  # fmt: skip
     at = missing[-1] + 1 if missing else 0
     begun = dict(memory.begun)
@@ -462,10 +544,13 @@ def _plays(
             queue = queues.get(p, deque())
             while queue and queue[0].offset < end:
                 one = queue.popleft()
-                if one.offset >= start:
+                if one.offset >= start and isinstance(one.batch, SentBatch):
                     some.setdefault(p, []).append(one.batch)
-        merged = in_order(some, {}, number).sent
         number += play.rows
+        if play.played:
+            found += [played[place] for place in play.played]
+            continue
+        merged = in_order(some, {}, number - play.rows).sent
         found.append(merged)
         if len(merged) != play.rows:  # brokers lost some, or hold them twice
             log.error(

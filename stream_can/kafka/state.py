@@ -114,6 +114,9 @@ class Play(NamedTuple):
     """Number of rows played."""
     ends: dict[int, int]
     """Next offset of each partition of sent batches that moved."""
+    played: tuple[tuple[int, int], ...] = ()
+    """Where the learner corrected some of the rows: partition and offset of the sent batches in
+    which it told of all of them, in order."""
 
 
 class Memory(NamedTuple):
@@ -156,6 +159,7 @@ class Memory(NamedTuple):
             self.learner,
             self.times,
             self.topics,
+            {i: list(play.played) for i, play in enumerate(self.plays) if play.played},
         )
         arrays: dict[str, NDArray[Any]] = {
             "rows": np.array([play.rows for play in self.plays], np.int32), "moved": moved,
@@ -173,6 +177,7 @@ class _MemoryHead(msgspec.Struct):
     learner: bytes
     times: dict[int, list[float]]
     topics: dict[str, str]
+    played: dict[int, list[tuple[int, int]]] = {}
 
 
 def read_index(data: bytes) -> Index:
@@ -189,12 +194,13 @@ def read_memory(data: bytes) -> Memory:
     head, arrays = snapshot.of_kind(data, "memory_of", "memory of a state", _MemoryHead)
     partitions, last = sorted(head.sent), dict(head.begun)
     plays = list[Play]()
-    for rows, moved in zip(arrays["rows"].tolist(), arrays["moved"].tolist(), strict=True):
+    every = zip(arrays["rows"].tolist(), arrays["moved"].tolist(), strict=True)
+    for i, (rows, moved) in enumerate(every):
         ends = {}
         for p, by in zip(partitions, moved, strict=True):
             if by:
                 last[p] = ends[p] = last.get(p, 0) + by
-        plays.append(Play(rows, ends))
+        plays.append(Play(rows, ends, tuple(head.played.get(i, ()))))
     return Memory(
         head.learner, head.number, head.sent, head.labels, head.begun, plays, head.times,
         head.topics,

@@ -15,7 +15,7 @@ from stream_can.learner.lane import Name
 from stream_can.learner.lanes import Lanes
 from stream_can.learner.late import LateLabel
 from stream_can.learner.playing import Corrected, Playing
-from stream_can.learner.sent import Events, SentBatch
+from stream_can.learner.sent import Events, SentBatch, SentLane
 
 __all__ = ["play_batch", "require_rows", "require_segments"]
 
@@ -36,7 +36,8 @@ def require_rows(batch: SentBatch, lanes: Lanes) -> None:
 def play_batch(
     playing: Playing, events: Events, *, sent: bool, without: Collection[Name] = ()
 ) -> Corrected:
-    """Process a batch and the labels between its rows.
+    """Process a batch and the labels between its rows. Rows of lanes that are not corrected yet are
+    corrected.
 
     Parameters
     ----------
@@ -70,13 +71,14 @@ def play_batch(
             alone = [msgspec.structs.replace(label, due=0, of=None) for label in due]
             played = playing.play([], None, alone)
             playing.memory.number += last - first
-            played = played._replace(asked=[None] * (last - first))
+            n = last - first
+            played = played._replace(rows=_nothing(played.rows, n), asked=[None] * n)
         else:
             saved.require(same, "the classes of a model")
             P, made = _rows(batch, lanes, used, first, last, places[first:last])
-            played = _play_rows(
-                playing, batch, first, last, P, due, made if sent and first < last else None
-            )
+            corrected = all(lane.corrected for lane in used_lanes)
+            keeps = sent and corrected and first < last
+            played = _play_rows(playing, batch, first, last, P, due, made if keeps else None)
         taught = [
             one._replace(label=one.label + before) if one.label >= 0 else one
             for one in played.taught
@@ -122,14 +124,14 @@ def _rows(
     if len(batch.lanes) == 1:
         (lane,) = batch.lanes
         lane = lane._replace(rows=lane.rows[first:last])
-        return lanes.kind_of(lane.name).load_rows(lane), lane.rows
+        return _loaded(lane, lanes), lane.rows
     P: Any = None
     made = None
     of = batch.of[first:last]
     for k in used:
         mine, lane = of == k, batch.lanes[k]
         lane = lane._replace(rows=lane.rows[at[mine]])
-        rows = lanes.kind_of(lane.name).load_rows(lane)
+        rows = _loaded(lane, lanes)
         if len(used) == 1:
             return rows, lane.rows
         if P is None or made is None:
@@ -137,6 +139,13 @@ def _rows(
             made = np.empty((len(of), lane.rows.shape[1]), np.float32)
         P[mine], made[mine] = rows, lane.rows
     return P, made
+
+
+def _loaded(lane: SentLane, lanes: Lanes) -> Any:
+    """Rows of a lane as those of a call."""
+    if lane.corrected:
+        return lanes.kind_of(lane.name).load_rows(lane)
+    return lane.rows[:, 0].tolist() if lane.rows.dtype == np.object_ else lane.rows
 
 
 def _play_rows(
@@ -160,14 +169,32 @@ def _play_rows(
     )  # fmt: skip
 
 
+def _nothing(like: Any, n: int) -> Any:
+    """Results of n skipped rows."""
+    return [None] * n if isinstance(like, list) else np.full((n, like.shape[1]), np.nan)
+
+
 def _joined(parts: Sequence[Corrected]) -> Corrected:
-    """Join the results of several calls; rows of different classes stay separate."""
+    """Join the results of several calls; rows of different classes become an array of arrays, shape
+    (n,)."""
     return Corrected(
-        np.concatenate([part.rows for part in parts])
-        if len({part.rows.shape[1] for part in parts}) == 1
-        else np.empty((0, 0)),
-        None,
+        _joined_rows([part.rows for part in parts]),
+        None
+        if all(part.sets is None for part in parts)
+        else [names for part in parts for names in part.sets or [[]] * len(part.rows)],
         [reason for part in parts for reason in part.asked],
         [outcome for part in parts for outcome in part.outcomes],
         [taught for part in parts for taught in part.taught],
     )  # fmt: skip
+
+
+def _joined_rows(parts: Sequence[Any]) -> Any:
+    every = [row for part in parts for row in part]
+    if isinstance(parts[0], list):
+        return every
+    if len({part.shape[1] for part in parts}) == 1:
+        return np.concatenate(parts)
+    rows = np.empty(len(every), np.object_)
+    for i, row in enumerate(every):
+        rows[i] = row
+    return rows

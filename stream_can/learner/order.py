@@ -107,7 +107,7 @@ def _times(labels: Iterable[LateLabel]) -> NDArray[np.float64]:
     return np.array([np.nan if one.time is None else one.time for one in labels], np.float64)
 
 
-def _padded(parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+def _padded(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Rows below each other, padded with 0 to the widest."""
     widest = max(one.shape[1] for one in parts)
     return np.concatenate([
@@ -118,7 +118,7 @@ def _padded(parts: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
 
 def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -> SentBatch:
     """Merge rows of several batches, in the given order, into one."""
-    places: dict[tuple[Name, tuple[Any, ...], tuple[Any, ...], int], int] = {}
+    places: dict[tuple[Name, tuple[Any, ...], tuple[Any, ...], bool, int], int] = {}
     of = [np.empty(0, np.int32)]
     within: list[list[NDArray[np.float32]]] = []
     counts: list[int] = []  # rows of each batch
@@ -127,7 +127,7 @@ def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -
         numbers, begun = np.empty(len(batch.lanes), np.int32), np.empty(len(batch.lanes), np.int64)
         for k, lane in enumerate(batch.lanes):
             width = lane.rows.shape[1] if lane.classes else 0  # others are padded
-            key = lane.name, lane.classes, lane.named, width
+            key = lane.name, lane.classes, lane.named, lane.corrected, width
             numbers[k] = place = places.setdefault(key, len(places))
             if place == len(within):
                 within.append([])
@@ -139,8 +139,8 @@ def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -
         at.append(begun[batch.of] + batch.places())
     lane_of, place_of = np.concatenate(of)[rows], np.concatenate(at)[rows]
     lanes = [
-        SentLane(name, classes, _padded(within[k])[place_of[lane_of == k]], named)
-        for (name, classes, named, _), k in places.items()
+        SentLane(name, classes, _padded(within[k])[place_of[lane_of == k]], named, corrected)
+        for (name, classes, named, corrected, _), k in places.items()
     ]
     names = dict.fromkeys(name for batch in batches for name in batch.segments)
     segments = {

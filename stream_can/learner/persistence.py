@@ -28,8 +28,13 @@ class Persistence(Inspection):
     # ---- events
 
     @one_at_a_time
+    def start_events(self) -> None:
+        """Start recording events for :meth:`take_events`."""
+        self._memory.log = EventLog.from_now(self._memory.lanes)
+
+    @one_at_a_time
     def keep_events(self) -> SentBatch:
-        """Start recording events for :meth:`take_events`; return the recent predictions so far."""
+        """:meth:`start_events`; also return the recent predictions so far."""
         self._memory.log = EventLog.from_now(self._memory.lanes)
         return self._recent()
 
@@ -84,11 +89,13 @@ class Persistence(Inspection):
         self, events: Events, *, without: Collection[Name] = (), until: float = math.inf
     ) -> Corrected:
         """Observe rows that other correctors sent, keep them as sent, and learn the labels between
-        them: one learner serves many processes that correct.
+        them: one learner serves many processes that correct. Rows of lanes that are not `corrected`
+        are corrected here, as :meth:`play` does.
 
         Each of those processes corrects by ``correct_many(P, receipt=True)`` with a snapshot from
         :attr:`correctors`, renewed now and then. A label is judged by the row and receipt that were
-        sent. The result has the rows as sent, without sets.
+        sent. The result has the rows as sent, without sets, and those corrected here with them;
+        skipped rows are NaN.
 
         Parameters
         ----------

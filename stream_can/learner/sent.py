@@ -25,12 +25,16 @@ class SentLane(NamedTuple):
 
     name: Name
     classes: tuple[Any, ...]
-    rows: NDArray[np.float32]
-    """Rows as bytes: m raw probabilities (float64), m sent ones (float64) and the receipt
+    rows: NDArray[Any]
+    """Rows as bytes, float32: m raw probabilities (float64), m sent ones (float64) and the receipt
     (float32), shape (n, bytes / 4). Of very many classes a `SparseBlob` each, zero-padded."""
     named: tuple[Any, ...] = ()
     """Of very many classes: names numbered since the batch before, in the order of their numbers;
     ``classes`` is empty then."""
+    corrected: bool = True
+    """False for rows that the learner is to correct: ``rows`` then holds them as a `Reader` gives
+    them, float64 of shape (n, m), of very many classes objects of shape (n, 1). They are never
+    encoded."""
 
     @property
     def raw(self) -> NDArray[np.float64]:
@@ -79,8 +83,9 @@ class SentBatch:
         return places
 
     def cuts(self) -> list[int]:
-        """Indices of the rows at which classes, or the bytes of a row, change."""
-        sorts = [(lane.classes, lane.rows.shape[1]) for lane in self.lanes]
+        """Indices of the rows at which classes, or the bytes of a row, change, or between rows that
+        are corrected and others."""
+        sorts = [(lane.classes, lane.rows.shape[1], lane.corrected) for lane in self.lanes]
         of = np.array([sorts.index(one) for one in sorts], np.int32)[self.of]
         cuts: list[int] = (np.flatnonzero(np.diff(of)) + 1).tolist()
         return cuts
@@ -114,7 +119,7 @@ class SentBatch:
         every, places = self.of[first:last], self.places()[first:last]
         used = np.unique(every).tolist()
         lanes = [
-            SentLane(one.name, one.classes, one.rows[places[every == k]], one.named)
+            one._replace(rows=one.rows[places[every == k]])
             for k, one in ((k, self.lanes[k]) for k in used)
         ]
         return SentBatch(

@@ -1,0 +1,158 @@
+"""Answer deferred records: their rows for the learner that corrects them, then their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stream_can.app.models import LearnerModels
+from stream_can.app.reader import Reader, ReadPredictions
+from stream_can.errors import StreamCANError
+from stream_can.kafka.corrections import (
+    VERSION_HEADER,
+    Corrections,
+    StateRows,
+    letters_of,
+    output_of,
+    sent_batch_of,
+    write_group,
+)
+from stream_can.kafka.deferred import DeferredBatch
+from stream_can.kafka.state import STATE_HEADER
+from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.playing import Corrected
+from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.messages.messages import BadMessage
+from stream_can.messages.records import Header, Output, Source
+
+__all__ = ["DeferredRecords"]
+
+
+class _ReadRun(NamedTuple):
+    """Deferred records of a partition that follow each other, read."""
+
+    partition: int
+    records: list[Source]
+    groups: list[ReadPredictions]
+    bad: list[tuple[int, StreamCANError]]
+
+
+class DeferredRecords:
+    """The deferred records of one play.
+
+    Parameters
+    ----------
+    reader
+        Parser of predictions, for the models of the learner.
+    models
+        Models and versions of the learner.
+    segments
+        Names of the declared segments.
+    declared
+        Whether classes are declared.
+    """
+
+    def __init__(
+        self, reader: Reader, models: LearnerModels, segments: Sequence[str], *, declared: bool
+    ) -> None:
+        self._reader, self._models, self._segments = reader, models, segments
+        self._declared = declared
+        self._runs: list[_ReadRun] = []
+
+    def __len__(self) -> int:
+        return sum(len(run.records) for run in self._runs)
+
+    def read(self, partition: int, batches: Sequence[DeferredBatch]) -> list[SentBatch]:
+        """Read batches of a partition that follow each other; return their rows, which are to be
+        corrected, numbered by offset, as one batch; none without rows."""
+        records: list[Source] = [record for one in batches for record in one.records]
+        groups, bad = self._reader.predictions(records)
+        self._models.admit()
+        self._runs.append(_ReadRun(partition, records, groups, bad))
+        parts = [(group, self._rows(group)) for group in groups if group.ids]
+        if not parts:
+            return []
+        batch = sent_batch_of(parts, records, self._segments)
+        times = np.concatenate([one.times for one in batches])
+        offsets = np.array([one.offset for one in records], np.int64)
+        return [replace(batch, times=times[np.searchsorted(offsets, batch.numbers)])]
+
+    def _rows(self, group: ReadPredictions) -> StateRows:
+        """Rows of a group as lanes that are to be corrected."""
+        names, rows = group.names or [ONLY] * len(group.ids), _rows_as_array(group.rows)
+        lanes = dict.fromkeys(names)
+        numbers = {name: k for k, name in enumerate(lanes)}
+        of = np.array([numbers[name] for name in names], np.int32)
+        sent = [
+            SentLane(name, self._classes(name), rows[of == k], (), False)
+            for name, k in numbers.items()
+        ]
+        return StateRows(rows, sent, of, None)
+
+    def _classes(self, name: Name) -> tuple[Any, ...]:
+        return self._reader.classes(name) if self._declared else ()
+
+    def answers(
+        self,
+        places: Sequence[tuple[int, int | None]],
+        found: Corrected,
+        number: int,
+        played: Sequence[bool],
+    ) -> dict[int, Corrections]:
+        """Outputs and dead letters of each partition, from the results of the play.
+
+        Parameters
+        ----------
+        places
+            Partition and offset of each row of the play, in its order.
+        found
+            Its results.
+        number
+            Number of the state before it.
+        played
+            Whether each row was played: a model may have been dropped for others.
+        """
+        at = {place: i for i, place in enumerate(places)}
+        headers: list[Header] = [VERSION_HEADER, (STATE_HEADER, b"%d" % number)]
+        every: dict[int, Corrections] = {}
+        for run in self._runs:
+            records, outputs = run.records, list[Output | None]([None] * len(run.records))
+            answer = every.setdefault(run.partition, Corrections())
+            bad = list(run.bad)
+            for group in run.groups:
+                for i in group.empty:
+                    dropped = self._reader.first.predictions.dropped
+                    outputs[i] = output_of(records[i], None, headers, dropped)
+                if not group.ids:
+                    continue
+                rows = [at[run.partition, records[i].offset] for i in group.places]
+                lost = not all(played[row] for row in rows)
+                if lost:  # all of them: rows that differ in length cannot be written together
+                    why = BadMessage("more models began at once than max_lanes")
+                    bad += [(i, why) for i in group.places]
+                if not lost:
+                    self._write(group, rows, found, records, outputs, headers, answer)
+            answer.outputs += [one for one in outputs if one is not None]
+            answer.dead_letters += letters_of(records, sorted(bad, key=lambda one: one[0]))
+        return every
+
+    def _write(self, group: ReadPredictions, at: Sequence[int], found: Corrected, *to: Any) -> None:
+        """Write the outputs of a group whose rows have these indices in the play."""
+        rows: Any = [found.rows[i] for i in at]
+        if not isinstance(found.rows, list):
+            rows = np.stack(rows)
+        sets = None if found.sets is None else [found.sets[i] for i in at]
+        write_group(group, group.messages.finished(rows), sets, *to)
+
+
+def _rows_as_array(rows: Any) -> Any:
+    """Rows of a group, shape (n, m); objects, shape (n, 1), of very many classes."""
+    if isinstance(rows, np.ndarray) and rows.dtype != np.object_:
+        return rows
+    found = np.empty((len(rows), 1), np.object_)
+    for i, row in enumerate(rows):
+        found[i, 0] = row
+    return found
