@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_can.learner.order import steady
 
-__all__ = ["LAST_TIMES", "Behind", "is_backlog", "progress"]
+__all__ = ["LAST_TIMES", "Behind", "HandedOver", "is_backlog", "progress"]
 
 BACKLOG_SECONDS = 10.0
 """Predictions older than this many seconds, by their own times, count as backlog."""
@@ -22,6 +22,11 @@ TRIES, PAUSE_SECONDS = 5, 0.2
 be older for a moment."""
 EVEN_SECONDS = 1.0
 """Partitions whose times differ by no more count as behind as far as they are, unasked."""
+
+
+STILL_SECONDS, MOST_PASSED_SECONDS = 3.0, 0.5
+"""A partition that stands still for so long is not waited for; what passes between two looks counts
+at most as so much, since it may have taken the learner that long to play."""
 
 
 LAST_TIMES = 9
@@ -54,6 +59,50 @@ def _latest(times: Sequence[float]) -> float:
 def is_backlog(latest: float) -> bool:
     """Whether predictions up to this time, in seconds, are backlog."""
     return time.time() - latest > BACKLOG_SECONDS
+
+
+class HandedOver:
+    """Tracks how far the input has been handed over to the learner, which corrects in the order of
+    time: it waits for partitions that go on.
+
+    Parameters
+    ----------
+    ends
+        Returns the next offsets of partitions.
+    """
+
+    def __init__(self, ends: Callable[[list[int]], Mapping[int, int]]) -> None:
+        self._ends_of = ends
+        self._ends: Mapping[int, int] = {}
+        self._asked = self._looked = 0.0
+        self._still: dict[int, tuple[int, float]] = {}
+        """For each partition its next offset, and for how many seconds it has been that one."""
+
+    def until(self, inputs: Mapping[int, int], times: Mapping[int, float]) -> float:
+        """Return the time up to which all that goes on has been handed over; ``inf`` where nothing
+        does.
+
+        Parameters
+        ----------
+        inputs
+            Next offset of each partition of what came from it.
+        times
+            Latest time of each partition of what came from it.
+        """
+        now = time.monotonic()
+        passed, self._looked = min(now - self._looked, MOST_PASSED_SECONDS), now
+        for p, at in inputs.items():
+            before, still = self._still.get(p, (at, 0.0))
+            self._still[p] = at, still + passed if at == before else 0.0
+        if now - self._asked > ENDS_SECONDS or not inputs.keys() <= self._ends.keys():
+            self._ends, self._asked = self._ends_of(sorted(inputs)), now
+        return min(
+            (
+                times.get(p, -math.inf) for p, at in inputs.items()
+                if at < self._ends.get(p, 0) and self._still[p][1] < STILL_SECONDS
+            ),
+            default=math.inf,
+        )  # fmt: skip
 
 
 class Behind:

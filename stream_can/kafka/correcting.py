@@ -25,21 +25,23 @@ from stream_can.app.tally import Tally
 from stream_can.errors import StreamCANError
 from stream_can.kafka import refusals
 from stream_can.kafka.behind import is_backlog
-from stream_can.kafka.client.accepts import OVERHEAD_BYTES, weight
+from stream_can.kafka.client.accepts import OVERHEAD_BYTES
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
 from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.corrections import Correcting, CurrentState
+from stream_can.kafka.deferred import pieces_of
 from stream_can.kafka.following import Follower
+from stream_can.kafka.handing import Handing, Unread, handed_over
 from stream_can.kafka.memory import require_identity
 from stream_can.kafka.progress import Progress
 from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.state import NEXT_HEADER, headers_by
+from stream_can.kafka.state import DEFERRED_HEADER, NEXT_HEADER, headers_by
 from stream_can.kafka.topics import topics_of
 from stream_can.learner.order import steady
-from stream_can.learner.sent import SentBatch
-from stream_can.messages.records import Output, Source, place
+from stream_can.learner.sent import NO_ROWS, SentBatch
+from stream_can.messages.records import Header, Source, place
 
 __all__ = ["UnreadableRecord", "Work"]
 
@@ -49,11 +51,10 @@ LAG_SECONDS = 5.0
 """Maximum age in seconds of the lag in /metrics."""
 STATE_MS = 2
 """Seconds between two checks for a newer state while waiting for one."""
+WAITING_MS = 10
+"""The same, where other partitions go on."""
 ALIVE_SECONDS = 3.0
 """A learner that has written no state for this many seconds is not waited for."""
-
-
-NO_ROWS = SentBatch([], np.zeros(0, np.int64), np.zeros(0), [], np.zeros(0, np.int32), {})
 
 
 class UnreadableRecord(StreamCANError):
@@ -140,6 +141,9 @@ class Work:
         """Latest corrected time of each assigned partition."""
         self._ahead: set[int] = set()
         """Partitions paused because others are behind."""
+        self.handing = Handing()
+        self._waiting: set[int] = set()
+        """Partitions whose records wait for the learner."""
 
     def check(self) -> None:
         """Check topics, rights and sizes; create missing topics where allowed."""
@@ -168,7 +172,7 @@ class Work:
         self.metrics.given_up("aborted")
         self.health.ready = False
         self._token, self._at, self._held = None, {}, {}
-        self._times, self._ahead = {}, set()
+        self._times, self._ahead, self._waiting = {}, set(), set()
         self._open, self._handled, self._written = set(), 0, 0
 
     def take_over(self, assignment: Assignment) -> None:
@@ -186,13 +190,17 @@ class Work:
         before, self._ids = self._ids, self.client.topic_ids([self.settings.input])
         self._made_again |= bool(before) and before != self._ids
         self.client.member.leave_alone(self._left)
+        notes: dict[int, int] = {}
         for partition in assignment.partitions:
             if partition in self._left:
                 continue
-            at = self._begin_at(partition, state)
+            at, note = self._begin_at(partition, state)
+            if (until := handed_over(note)) is not None:
+                notes[partition] = until
             self.client.member.start_at(partition, at)
             self._at[partition] = self._from[partition] = at
         self._token = assignment.token
+        self.handing.take_over(notes)
         self._tallies = {p: self._new_tally() for p in self._at}
         skew = self.client.transaction.clock.skew
         self.metrics.restored(self._tallies, time.monotonic() - begin, skew)
@@ -203,12 +211,13 @@ class Work:
         return Tally((), lambda name: 0, named=self.settings.has_lanes, sets=False,
                      rows=self.settings.rows)  # fmt: skip
 
-    def _begin_at(self, partition: int, state: CurrentState) -> int:
+    def _begin_at(self, partition: int, state: CurrentState) -> tuple[int, str]:
+        """Offset at which a partition is read on, and the note beside the committed one."""
         s, member = self.settings, self.client.member
-        at, (begin, end) = member.committed(partition), member.span(partition)
+        (at, note), (begin, end) = member.committed_with_note(partition), member.span(partition)
         learned, where = state.index.inputs.get(partition, 0), f"partition {partition} of {s.input}"
         if at is None and not learned:
-            return begin if s.start == "earliest" else end
+            return (begin if s.start == "earliest" else end), ""
         if at is None:
             wrong = f"the group has no offset there, though {learned} were learned"
             if not self._made_again:
@@ -218,7 +227,7 @@ class Work:
         elif at < begin:
             wrong = f"records from {at} to {begin - 1} are gone"
         else:
-            return at
+            return at, note
         if self._made_again:
             wrong = f"the topic was deleted and made again: {wrong}"
         if not s.reset_offsets:
@@ -228,7 +237,7 @@ class Work:
             )
         log.warning("%s: %s; going on", where, wrong)
         gap = at is not None and at < begin
-        return begin if gap or s.start == "earliest" else end
+        return (begin if gap or s.start == "earliest" else end), ""
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -240,11 +249,16 @@ class Work:
     def room(self, state: CurrentState) -> int:
         """Maximum number of records to read now; in a backlog the learner must keep up."""
         room = self.settings.commit_every - self._handled
-        if not self._waits:
+        if not self._waits or self._ordered:
             return room
         learned, lead = state.index.inputs, self.settings.lead
         ahead = sum(max(0, at - learned.get(p, self._from[p])) for p, at in self._at.items())
         return max(0, min(room, lead - ahead))
+
+    @property
+    def _ordered(self) -> bool:
+        """Whether records that are behind are handed over."""
+        return self.settings.backlog == "ordered"
 
     @property
     def _waits(self) -> bool:
@@ -256,7 +270,7 @@ class Work:
     def _hold_ahead(self, state: CurrentState) -> bool:
         """In a backlog, pause partitions that are ahead of the slowest by more than labels wait;
         return whether that is all assigned partitions."""
-        until = state.index.until if self._waits else None
+        until = state.index.until if self._waits and not self._ordered else None
         limit = math.inf if until is None else until + self.settings.label_wait / 2
         ahead = {p for p in self._at if self._times.get(p, -math.inf) > limit}
         for p in ahead ^ self._ahead:
@@ -275,8 +289,10 @@ class Work:
             wait_ms = min(wait_ms, max(1, int(1000 * self.left)))
         if all_ahead or room == 0:  # until the next state
             wait_ms = min(wait_ms, STATE_MS)
+        elif self._waiting:
+            wait_ms = min(wait_ms, WAITING_MS)
         if room > 0:  # with all paused, polling only keeps the membership
-            found = member.poll(wait_ms, min(room, self.settings.lead))
+            found = member.poll(wait_ms, room if self._ordered else min(room, self.settings.lead))
         else:
             time.sleep(wait_ms / 1000)
             found = {}
@@ -344,6 +360,8 @@ class Work:
             records = records[:n]
         if not records:
             return
+        if self._ordered and not self._corrects(partition, records, state):
+            return
         s, transaction = self.settings, self.client.transaction
         backlog = is_backlog(records[-1].timestamp / 1000)
         self._blocked = (self._blocked or time.monotonic()) if backlog else None
@@ -356,7 +374,8 @@ class Work:
             made.outputs, made.dead_letters = kept, made.dead_letters + refused
             made.corrected = sum(one.value is not None for one in kept)
         refusals.date(made.dead_letters, topics[self.dead_letters], now)
-        self._require_fits(made.dead_letters)
+        limit = transaction.limits[self.dead_letters]
+        refusals.require_fits(made.dead_letters, limit, self.dead_letters)
         last = records[-1].offset if made.stopped is None else made.stopped[0].offset - 1
         if not self._open:
             self._due = time.monotonic() + s.commit_interval_ms / 1000
@@ -392,6 +411,66 @@ class Work:
             self.commit()
             raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
 
+    def _corrects(self, partition: int, records: list[Any], state: CurrentState) -> bool:
+        """Whether to correct records that were read; otherwise hand them over, or let them wait."""
+        last = records[-1]
+        end = max(self.client.member.end(partition) or 0, last.offset + 1)
+        unread = Unread(len(records) + end - last.offset - 1, last.timestamp / 1000, end)
+        way = self.handing.way(partition, unread, state.index.inputs, self.follower.written)
+        if way in ("ask", "wait"):
+            self._held[partition] = records + self._held.get(partition, [])
+            self._waiting.add(partition)
+            self.client.member.hold(partition, True)
+            if way == "ask":
+                self._begin_work(partition)
+                self._send(partition, NO_ROWS, self._at[partition], state)
+            self._due = time.monotonic()
+            return False
+        if partition in self._waiting:
+            self._waiting.discard(partition)
+            self.client.member.hold(partition, partition in self._held)
+        if way == "hand over":
+            self._hand_over(partition, records, state)
+        return way == "correct"
+
+    def _begin_work(self, partition: int) -> None:
+        """Begin to work on a partition in the transaction."""
+        if not self._open:
+            self._due = time.monotonic() + self.settings.commit_interval_ms / 1000
+        if partition not in self._open:
+            self.client.transaction.expect((self.settings.sent_topic, partition))
+        self._open.add(partition)
+
+    def _hand_over(self, partition: int, records: list[Any], state: CurrentState) -> None:
+        """Hand records over to the learner, which corrects them."""
+        stopped = None
+        if self.settings.errors == "fail":
+            _, bad = self._correcting.read(records, state)
+            state.forget()
+            if bad:
+                first, error = bad[0]
+                stopped, records = (records[first], error), records[:first]
+        transaction, topic = self.client.transaction, self.settings.sent_topic
+        limit = transaction.limits.get(topic, 1 << 20) - 1024
+        headers = headers_by(state.number, state.index.mark)
+        if records:
+            with self._made_of(partition, records):
+                self._begin_work(partition)
+                for data, n in pieces_of(records, limit):
+                    more: list[Header] = [
+                        (NEXT_HEADER, b"%d" % (records[n - 1].offset + 1)),
+                        (DEFERRED_HEADER, b"%d" % n),
+                    ]
+                    transaction.send(topic, partition, None, data, headers + more)
+                    self._written += len(data)
+            self._at[partition] = records[-1].offset + 1
+            self.handing.hand_over(partition, self._at[partition])
+            self._handled += len(records)
+        if stopped is not None:
+            self.commit()
+            record, error = stopped
+            raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
+
     def _send(self, partition: int, batch: SentBatch, at: int, state: CurrentState) -> None:
         """Send the batch for the learner in records of accepted size; ``at`` is the next offset."""
         topic, transaction = self.settings.sent_topic, self.client.transaction
@@ -403,18 +482,6 @@ class Work:
                 topic, partition, None, data, [*headers, (NEXT_HEADER, b"%d" % behind)]
             )
             self._written += len(data)
-
-    def _require_fits(self, letters: Sequence[Output]) -> None:
-        """Raise where a dead letter is too large: brokers would refuse it again after every
-        restart."""
-        limit = self.client.transaction.limits[self.dead_letters]
-        for out in letters:
-            if (size := weight(out)) > limit:
-                assert out.source is not None
-                raise DeniedError(
-                    f"a dead letter of {size} bytes does not fit {self.dead_letters!r}"
-                    f" (max.message.bytes={limit}): {offset_of(out.source)}; raise the limit"
-                )
 
     @contextlib.contextmanager
     def _made_of(self, partition: int, records: Sequence[Any]) -> Any:
@@ -433,10 +500,11 @@ class Work:
         if not self._open or self.client.member.rebalanced:
             return  # after a rebalance the next step drops it
         offsets = {(self.settings.input, p): self._at[p] for p in sorted(self._open)}
+        notes = {(self.settings.input, p): self.handing.note(p) for p in self._open}
         begin = time.monotonic()
         self.client.require_same(self._ids)
         try:
-            self.client.commit(offsets, self._token)
+            self.client.commit(offsets, self._token, notes)
         except RebuildError:
             self.metrics.given_up("unknown")
             raise

@@ -41,6 +41,8 @@ class Follower:
         """The newest state read so far."""
         self.at = 0.0
         """When it was read, by `time.monotonic`."""
+        self.written = 0.0
+        """When one that was written meanwhile was last read; 0 before."""
 
     def look(self) -> CurrentState | None:
         """Take newly read records; return the newest state, or None before the first.
@@ -64,6 +66,7 @@ class Follower:
                     values[record.offset] = record.value
         if index is not None:
             self._take(index, values)
+            self.written = self.at
         return self.state
 
     def _begin(self) -> None:

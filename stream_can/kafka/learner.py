@@ -14,6 +14,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Literal
 
@@ -28,21 +29,25 @@ from stream_can.app.start import Start
 from stream_can.app.tally import Tally
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import refusals
-from stream_can.kafka.behind import Behind, is_backlog, progress
+from stream_can.kafka.behind import Behind, HandedOver, is_backlog, progress
 from stream_can.kafka.client.accepts import OVERHEAD_BYTES
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, FencedError, RebuildError, RetryError
+from stream_can.kafka.deferred import DeferredBatch, read_deferred
 from stream_can.kafka.memory import PlayedRecords, SentRecord, TopicLearner, require_identity
 from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import (
     CORRECTORS,
+    DEFERRED_HEADER,
     INDEX,
     MARK_HEADER,
     MEMORY,
     NEXT_HEADER,
+    PLAYED_HEADER,
     STATE_HEADER,
+    Memory,
     Play,
     begin_key,
     corrector_key,
@@ -53,10 +58,11 @@ from stream_can.kafka.state import (
 from stream_can.kafka.stored import newest_index, newest_state
 from stream_can.kafka.topics import topics_of
 from stream_can.learner import Learner, read_sent
-from stream_can.learner.order import BEHIND
-from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.learner.order import BEHIND, steady
+from stream_can.learner.sent import NO_ROWS, SentBatch, SentLane
 from stream_can.messages.fields import put
 from stream_can.messages.records import Header, Output, error_headers, headers_of
+from stream_can.messages.records import place as place_of
 from stream_can.method.kernel import inside
 from stream_can.method.receipts import TAIL
 
@@ -70,6 +76,8 @@ TURNS = 10
 """How often a start from nothing takes over, where the current learner does so in between."""
 MOST_ROWS, LARGE = 500, 20
 """Rows of a state in a backlog; and the most times as many, where states are large or rows wait."""
+HISTORY_ROWS = 5000
+"""Rows of a state where the learner corrects what was handed over."""
 MOST_BYTES_A_SECOND = 1 << 20
 """Maximum bytes of states written per second."""
 POLLS = 4
@@ -81,6 +89,8 @@ LAG_SECONDS = 5.0
 """Maximum age in seconds of the lag in /metrics."""
 MOST_TOLD = 10
 """Records that are named in the log because they are not played as they are."""
+UNREAD_SECONDS = 2.0
+"""How long to wait for the records of a partition with more to read before playing others."""
 SOFT_HELD = 20_000
 """Maximum number of held labels; beyond it no labels are read while predictions are due."""
 
@@ -91,7 +101,8 @@ class Queue:
     def __init__(self) -> None:
         self.waiting: deque[tuple[float, int, Any]] = deque()
         """Time, NaN where unknown, number of rows, and record."""
-        self.bytes = 0
+        self.bytes = self.deferred = 0
+        """Bytes of the records, and how many of them are deferred batches."""
 
     @property
     def time(self) -> float:
@@ -106,13 +117,20 @@ class Queue:
     def add(self, time: float, rows: int, record: Any) -> None:
         """Append a record."""
         self.bytes += size_of(record)
+        self.deferred += is_deferred(record)
         self.waiting.append((time, rows, record))
 
     def take(self) -> tuple[int, Any]:
         """Remove the first record; return its number of rows and the record."""
         _, rows, record = self.waiting.popleft()
         self.bytes -= size_of(record)
+        self.deferred -= is_deferred(record)
         return rows, record
+
+
+def is_deferred(record: Any) -> bool:
+    """Whether a record is a deferred batch."""
+    return isinstance(record, SentRecord) and record.is_deferred
 
 
 def size_of(record: Any) -> int:
@@ -200,12 +218,21 @@ class Learns:
         self._begun_at: dict[int, int] = {}
         """Offset of each input partition at which learning starts."""
         self._input: Behind | None = None
+        self._handed_over: HandedOver | None = None
+        self._came: dict[int, tuple[int, float]] = {}
+        """For each input partition the next offset and the latest time of what was read."""
         self.foreign = 0
         """Number of records that are no sent batches of this application."""
         self._fresh = Learner(start.under(start.snapshot))
         """Knows what rows of the application are like."""
+        self._output_bytes: int | None = None
+        """Maximum size of an output."""
         self.left_out = 0
         """Number of sent batches that cannot be played."""
+        self._blocked_until = 0.0
+        """Until when not to try again, after there was nothing to play."""
+        self._unread_until = 0.0
+        """Until when records of partitions with nothing read are waited for."""
         self._told = 0
         """Number of records named, or not named, by `_tell`."""
         self.lost = 0
@@ -218,6 +245,8 @@ class Learns:
         own = topics_of(s, learns=True, state_bytes=self.start.state_bytes)
         others = {s.input: {"DESCRIBE"}} if s.input else {}
         self.client.check_topics(others, own, input=s.input, create=s.create_topics)
+        limit = self.client.transaction.limits.get(s.output)
+        self._output_bytes = None if limit is None else limit - OVERHEAD_BYTES
 
     # -- whose it is -----------------------------------------------------------------------------
 
@@ -270,10 +299,13 @@ class Learns:
         self._count_requests(learning, self._tally)
         self.metrics.learns(self._tally)
         self.learning = learning
+        learning.output_bytes = self._output_bytes
         self._queues, self._begun_at = {}, {}
         readers, topic = self.client.readers, self.settings.input
-        self._input = None
+        self._input = self._handed_over = None
+        self._came = {}
         if topic:
+            self._handed_over = HandedOver(lambda partitions: readers.ends(topic, partitions))
             self._input = Behind(
                 lambda partitions: readers.ends(topic, partitions),
                 lambda offsets: readers.following(topic, offsets),
@@ -334,7 +366,7 @@ class Learns:
             self._reader.start(places)
             self._queues = {place: Queue() for place in places}
             self._rows = 0
-        if s.labels is not None and s.input:
+        if s.input:
             which = 0 if s.start == "earliest" else 1
             for p, span in readers.spans(s.input).items():
                 self._begun_at.setdefault(p, span[which])
@@ -362,15 +394,27 @@ class Learns:
         for p, end in memory.sent.items():
             if p not in spans or first[p] >= end:
                 continue
-            found = readers.read(s.sent_topic, p, memory.begun.get(p, 0), end)
+            records = readers.read(s.sent_topic, p, memory.begun.get(p, 0), end)
+            found = (one for one in records if header_of(one.headers, DEFERRED_HEADER) is None)
             mine = ((one.offset, self._batch(one, stored.index.mark)) for one in found)
             batches[p] = [SentRecord(at, batch) for at, batch in mine if batch is not None]
+        played = self._played(memory, first)
         try:
-            learning = TopicLearner.restored(s, self.start, stored, batches, first)
+            learning = TopicLearner.restored(s, self.start, stored, batches, first, played)
         except SnapshotMismatch as error:
             raise DeniedError(f"state {stored.number} of {self.state_topic!r}: {error}") from None
         self.number, self._pieces = stored.number, len(stored.index.memory)
         return learning
+
+    def _played(self, memory: Memory, first: Mapping[int, int]) -> dict[tuple[int, int], SentBatch]:
+        """The batches that the plays of a memory name as played, as far as they are there."""
+        topic, found = self.settings.sent_topic, dict[tuple[int, int], SentBatch]()
+        places = [place for play in memory.plays for place in play.played]
+        for p in {p for p, _ in places}:
+            offsets = {at for of, at in places if of == p and at >= first.get(p, 0)}
+            records = self.client.readers.read_all_at(topic, p, offsets)
+            found |= {(p, at): read_sent(one.value or b"") for at, one in records.items()}
+        return found
 
     def _new(self, start: Literal["earliest", "latest"]) -> TopicLearner:
         """A learner without knowledge, at the ends of the topics."""
@@ -403,6 +447,11 @@ class Learns:
         if before is None:
             return
         learning = self._new("latest")
+        with suppress(DeniedError, RebuildError):  # what was handed over is to be answered
+            stored = newest_state(self.client.readers, self.state_topic)
+            for p, at in {} if stored is None else stored.memory.sent.items():
+                learning.sent[p] = min(at, learning.sent.get(p, at))
+            learning.begun = dict(learning.sent)
         learning.places = {one.name: one.offset for one in before[1].lanes}  # to be removed
         self._pieces = len(before[1].memory)
         self.client.transaction.open()
@@ -438,16 +487,26 @@ class Learns:
             learning.begun[p] = min(learning.begun[p], end - 1)
         self._write(learning, None)
 
-    def _batch(self, record: Any, mark: str) -> SentBatch | None:
-        """Decode a sent batch, its times capped at the record's; None where the record belongs to
-        something else."""
-        if header_of(record.headers, MARK_HEADER) != mark:
+    def _batch(self, record: Any, mark: str) -> SentBatch | DeferredBatch | None:
+        """Decode a sent or deferred batch, its times capped at the record's; None where the record
+        belongs to something else. What was played already has no rows."""
+        deferred = header_of(record.headers, DEFERRED_HEADER) is not None
+        if header_of(record.headers, MARK_HEADER) != mark and not deferred:
             why = f"header {MARK_HEADER} is not that of this application; left out"
             self._tell(record.partition, record.offset, why)
             return None
+        if header_of(record.headers, PLAYED_HEADER) is not None:
+            return NO_ROWS
+        batch: SentBatch | DeferredBatch
         try:
-            batch = read_sent(record.value or b"")
-            self._fresh.require_sent(batch)
+            if deferred:
+                batch = read_deferred(record.value or b"", record.timestamp / 1000)
+                first = batch.records[0]
+                if (first.topic, first.partition) != (self.settings.input, record.partition):
+                    raise SnapshotMismatch(f"deferred records of {first.topic}-{first.partition}")
+            else:
+                batch = read_sent(record.value or b"")
+                self._fresh.require_sent(batch)
             said = header_of(record.headers, NEXT_HEADER)
             if said is not None and number_in(record.headers, NEXT_HEADER) is None:
                 raise SnapshotMismatch(f"header {NEXT_HEADER}: {said[:80]!r}, expected an offset")
@@ -475,6 +534,9 @@ class Learns:
     def _learn(self, learning: TopicLearner, wait_ms: int) -> None:
         """Read on; play the records and write a state when due."""
         now, interval = time.monotonic(), self._interval(learning)
+        if now < self._blocked_until:
+            time.sleep(min(self._blocked_until - now, wait_ms / 1000))
+            return
         if now < self._next_poll and self._rows < self._most:
             time.sleep(min(self._next_poll - now, wait_ms / 1000))
             return
@@ -491,8 +553,10 @@ class Learns:
             sent, labels, until = self._take(learning)
             if not sent and not labels:
                 self._due = time.monotonic() + interval
+                self._blocked_until = time.monotonic() + interval / POLLS
                 return
-            played = learning.play(sent, labels, until)
+            played = learning.play(sent, labels, until, self.number)
+            self._refuse_answers(played)
             self._count(learning, played)
             self._write(learning, played)
         except RegistryAway:
@@ -502,8 +566,13 @@ class Learns:
 
     def _interval(self, learning: TopicLearner) -> float:
         """Seconds between two states: shorter in a backlog, where workers wait for each."""
-        often = self._in_backlog(learning)
+        often = self._in_backlog(learning) and not self._corrects
         return self.settings.commit_interval_ms / (10_000 if often else 1000)
+
+    @property
+    def _corrects(self) -> bool:
+        """Whether there are deferred batches to play."""
+        return any(queue.deferred for queue in self._queues.values())
 
     @staticmethod
     def _in_backlog(learning: TopicLearner) -> bool:
@@ -521,6 +590,11 @@ class Learns:
         tally.labelled(found.outcomes, found.taught, learning.learner.held)
         tally.counts["early"] = learning.learner.early_labels
         tally.refuse(len(played.bad), labels=True)
+        answers, refused = played.answers.values(), list[Output]()
+        for answer in answers:
+            tally.answered(len(answer.outputs) + len(answer.dead_letters), answer.corrected)
+            tally.counts["dead_letters"] += len(answer.dead_letters)
+            refused += answer.dead_letters
         delays, answered = list[int](), 0
         for one in found.taught:
             answered += one.prediction.asked is not None
@@ -530,10 +604,19 @@ class Learns:
         now, ours = time.time(), self.settings.field_names
         letters = [
             letter(_letter(record, error), now, ours) for record, error in played.bad[-KEPT:]
-        ]
+        ] + [letter(one, now, ours) for one in refused[-KEPT:]]
         asked = [one for one in found.asked if one is not None]
         self.metrics.handled(
-            Handled(delays=delays, asked=asked, answered=answered, letters=letters), LEARNER
+            Handled(
+                sum(len(answer.outputs) for answer in answers),
+                sum(answer.normalised for answer in answers),
+                sum(len(answer.faults) for answer in answers),
+                delays=delays,
+                asked=asked,
+                answered=answered,
+                letters=letters,
+            ),
+            LEARNER,
         )
 
     def _count_requests(self, learning: TopicLearner, tally: Tally) -> None:
@@ -580,6 +663,9 @@ class Learns:
                 times = batch.times[~np.isnan(batch.times)]
                 when = float(np.median(times)) if len(times) else math.nan
                 at = number_in(record.headers, NEXT_HEADER)
+                if at is not None:
+                    latest = float(np.nanmax(steady(times), initial=-math.inf))
+                    self._came[p] = at, max(self._came.get(p, (0, latest))[1], latest)
                 sent = SentRecord(record.offset, batch, size_of(record), at)
                 queue.add(when, len(batch), sent)
         if newer:
@@ -594,6 +680,8 @@ class Learns:
         Also return how far all input is then learned. Labels are taken up to that time and up to
         the rows left over; in a backlog they would otherwise all be held."""
         topic, wait = self.settings.sent_topic, self.settings.label_wait
+        if self._corrects:
+            return self._take_in_order(learning)
         backlog = self._in_backlog(learning)
         queues = {place: queue for place, queue in self._queues.items() if queue.waiting}
         if not queues:
@@ -613,6 +701,52 @@ class Learns:
         last = min([until + (0 if backlog else wait), last, *(queue.time for queue in left)])
         labels, _ = self._oldest({at for at in queues if at[0] != topic}, last)
         return sent, labels, until
+
+    def _take_in_order(
+        self, learning: TopicLearner
+    ) -> tuple[dict[int, list[SentRecord]], dict[int, list[Any]], float]:
+        """:meth:`_take` where there are deferred batches: rows and labels by time, as long as
+        nothing older can arrive. Partitions that are handed over now are waited for, except by what
+        workers corrected."""
+        assert self._reader is not None
+        topic = self.settings.sent_topic
+        empty = [place for place, queue in self._queues.items() if not queue.waiting]
+        if self._reader.behind(empty) and time.monotonic() < self._unread_until:
+            return {}, {}, math.inf
+        handed = math.inf
+        if self._handed_over is not None:
+            came = {p: at for p, (at, _) in self._came.items()}
+            latest = progress(learning.times) | {p: t for p, (_, t) in self._came.items()}
+            handed = self._handed_over.until(self._begun_at | learning.inputs | came, latest)
+        found: dict[bool, dict[int, list[Any]]] = {True: {}, False: {}}
+        heads = [(queue.time, place) for place, queue in self._queues.items() if queue.waiting]
+        heapq.heapify(heads)
+        rows, some = 0, False
+        while heads and rows < HISTORY_ROWS:
+            when, place = heapq.heappop(heads)
+            queue, is_sent = self._queues[place], place[0] == topic
+            record = queue.waiting[0][2]
+            if when > handed and (not is_sent or record.is_deferred):
+                continue
+            if not self._ready(place[0], record):
+                continue
+            n, record = queue.take()
+            some = True
+            rows += max(n, 1) if is_sent else 0
+            self._rows -= n
+            found[is_sent].setdefault(place[1], []).append(record)
+            if queue.waiting:
+                heapq.heappush(heads, (queue.time, place))
+            elif self._reader.behind([place]):
+                break  # the rest may be older than records of this one
+        if some:
+            self._unread_until = time.monotonic() + UNREAD_SECONDS
+        sent = {p: self._within_input(p, batches) for p, batches in found[True].items()}
+        until = math.inf
+        if self.settings.labels is not None and self._input is not None:
+            inputs, times = learning.after(sent)
+            until = self._input.until(self._begun_at | inputs, progress(times))
+        return sent, found[False], until
 
     def _within_input(self, p: int, batches: list[SentRecord]) -> list[SentRecord]:
         """Cut what batches of a partition say of the input to what the input holds."""
@@ -655,9 +789,13 @@ class Learns:
         return found, math.inf
 
     def _ready(self, topic: str, record: Any) -> bool:
-        """Whether a label can be read now."""
+        """Whether a label, or the records of a deferred batch, can be read now."""
         registry = self._asked_registry
-        return topic == self.settings.sent_topic or registry is None or registry.ready(record)
+        if registry is None:
+            return True
+        if topic != self.settings.sent_topic:
+            return registry.ready(record)
+        return not is_deferred(record) or all(map(registry.ready, record.batch.records))
 
     def _behind(self) -> bool:
         """Whether a partition with an empty queue has more to read."""
@@ -670,6 +808,8 @@ class Learns:
         """Write a state and the other results of playing, in one transaction."""
         transaction, begin = self.client.transaction, time.monotonic()
         size, where, begins = 0, {}, {}
+        if played is not None and played.answers:
+            size += self._send_answers(learning, played)
         lanes, starts = learning.changed()
         for name, data in lanes:
             size += len(data)
@@ -716,6 +856,50 @@ class Learns:
         if self._rows > self._most:  # it falls behind
             large = max(large, 2 * self._most / MOST_ROWS)
         self._most = int(MOST_ROWS * min(large, LARGE))
+
+    def _refuse_answers(self, played: PlayedRecords) -> None:
+        """Turn outputs of deferred records that their topic would refuse into dead letters."""
+        if not played.answers:
+            return
+        s, transaction = self.settings, self.client.transaction
+        accepts, now, fail = transaction.accepts, transaction.clock.now_ms(), s.errors == "fail"
+        limit = accepts[self.dead_letters].max_bytes
+        for answer in played.answers.values():
+            if fail and answer.dead_letters:
+                says = dict(answer.dead_letters[0].headers)["__connect.errors.exception.message"]
+                where = place_of(answer.dead_letters[0].source)  # type: ignore[arg-type]
+                raise DeniedError(
+                    f'{where}: {(says or b"").decode()}; errors = "fail" ends learning there'
+                )
+            answer.outputs, refused = refusals.divert(
+                answer.outputs, accepts[s.output], now, fail=fail
+            )
+            if refused:
+                answer.dead_letters += refused
+                answer.corrected = sum(one.value is not None for one in answer.outputs)
+            refusals.date(answer.dead_letters, accepts[self.dead_letters], now)
+            refusals.require_fits(answer.dead_letters, limit, self.dead_letters)
+
+    def _send_answers(self, learning: TopicLearner, played: PlayedRecords) -> int:
+        """Send outputs and dead letters of deferred records, and tell of all rows that were played
+        with them, for a restart; return the bytes of these."""
+        s, transaction, size = self.settings, self.client.transaction, 0
+        for p, answer in played.answers.items():
+            transaction.send_all(s.output, p, answer.outputs)
+            transaction.send_all(self.dead_letters, p, answer.dead_letters)
+        topic = s.sent_topic
+        if played.played:
+            p = self.committed % self._partitions(topic)
+            headers: list[Header] = [
+                (MARK_HEADER, learning.mark.encode()), (PLAYED_HEADER, b"%d" % self.number)
+            ]  # fmt: skip
+            futures = []
+            for data, _ in played.sent.pieces(transaction.limits[topic] - OVERHEAD_BYTES):
+                futures.append(transaction.send(topic, p, None, data, headers))
+                size += len(data)
+            transaction.deliver()
+            learning.told([(p, future.value.offset) for future in futures])
+        return size
 
     def _send_letters(self, played: PlayedRecords) -> None:
         """Send dead letters of labels."""

@@ -87,8 +87,9 @@ class PlayedRecords(NamedTuple):
     bad: list[tuple[Source, StreamCANError]]
     """Labels that cannot be read."""
     answers: dict[int, Corrections] = {}  # noqa: RUF012
-    """Outputs and dead letters of deferred records, by partition; then ``sent`` is to be told, see
-    :attr:`Play.played`."""
+    """Outputs and dead letters of deferred records, by partition."""
+    played: bool = False
+    """Whether some rows were corrected: then ``sent`` is to be told, see :attr:`Play.played`."""
 
 
 class TopicLearner:
@@ -262,7 +263,7 @@ class TopicLearner:
         answers = deferred.answers(places, found, state, played)
         asked = [*compress(found.asked, played)]
         return PlayedRecords(
-            found._replace(asked=asked), told, [*compress(places, played)], bad, answers
+            found._replace(asked=asked), told, [*compress(places, played)], bad, answers, n > 0
         )
 
     def _batches(

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from stream_can.errors import StreamCANError
-from stream_can.kafka.client.accepts import Accepts
+from stream_can.kafka.client.accepts import Accepts, weight
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.messages.records import (
     Output,
@@ -92,3 +92,15 @@ def date(letters: Sequence[Output], topic: Accepts, now: int) -> None:
         if not first <= letter.timestamp <= last:
             letter.headers = [*letter.headers, (TIMESTAMP_HEADER, b"%d" % letter.timestamp)]
             letter.timestamp = now
+
+
+def require_fits(letters: Sequence[Output], limit: int, topic: str) -> None:
+    """Raise where a dead letter is too large: brokers would refuse it again after every restart."""
+    for out in letters:
+        if (size := weight(out)) > limit:
+            assert out.source is not None
+            raise DeniedError(
+                f"a dead letter of {size} bytes does not fit {topic!r}"
+                f" (max.message.bytes={limit}): offset {out.source.offset} of"
+                f" {out.source.topic}-{out.source.partition}; raise the limit"
+            )

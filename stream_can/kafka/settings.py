@@ -115,6 +115,13 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     label_wait: Annotated[
         float, _is("seconds that a label waits for its prediction where it comes first", gt=0)
     ] = 90
+    backlog: Annotated[
+        Literal["ordered", "lagging"],
+        _is(
+            "who corrects records that are behind: the learner in the order of time, or workers by"
+            " a state that lags behind"
+        ),
+    ] = "lagging"
     lead: Annotated[
         int, _is("in a backlog, rows to correct ahead of what has been learned", ge=1)
     ] = 300

@@ -23,10 +23,12 @@ from stream_can.messages.records import Header
 
 __all__ = [
     "CORRECTORS",
+    "DEFERRED_HEADER",
     "INDEX",
     "MARK_HEADER",
     "MEMORY",
     "NEXT_HEADER",
+    "PLAYED_HEADER",
     "STATE_HEADER",
     "Begin",
     "Index",
@@ -53,6 +55,13 @@ beginning."""
 NEXT_HEADER = "stream-can-next"
 """Header of a sent batch: the next input offset. A stretch of dead letters and tombstones is
 covered by a batch without rows."""
+
+
+DEFERRED_HEADER = "stream-can-deferred"
+"""Header of a deferred batch: the number of its records."""
+PLAYED_HEADER = "stream-can-played"
+"""Header of a sent batch in which the learner tells of rows that it played, some of which it
+corrected itself: it is not learned again."""
 
 
 class LanePlace(msgspec.Struct, array_like=True, frozen=True):

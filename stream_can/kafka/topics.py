@@ -52,13 +52,14 @@ def topics_of(
         "min.cleanable.dirty.ratio": "0.1",
     }
     write, read = {"WRITE"}, {"READ"}
+    answers = corrects or bool(learns and s.input and s.backlog == "ordered")
     found = {
         state: Topic(
             frozenset(read | (write if learns else set())), 2, largest | appended | compact,
             compacted=True, record_bytes=state_bytes, appended=True,
         ),
         s.sent_topic: Topic(
-            frozenset((write if corrects or serves else set()) | (read if learns else set())), of,
+            frozenset((write if answers or serves else set()) | (read if learns else set())), of,
             larger | appended | {"retention.ms": str(DAY_MS)}, compacted=False, appended=True,
             any_number=not s.input,
         ),
@@ -67,7 +68,7 @@ def topics_of(
         found[dead_letters] = Topic(
             frozenset(write), of, larger, compacted=False, any_number=not s.input
         )
-    if corrects:
+    if answers:
         found[s.output] = Topic(frozenset(write), None, larger)
     if (learns or serves) and s.labels is not None:
         rights = (read if learns else set()) | (write if serves else set())

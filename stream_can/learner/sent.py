@@ -17,7 +17,7 @@ from stream_can.learner.lane import Name
 from stream_can.learner.late import LateLabel
 from stream_can.learner.recent import check_ids
 
-__all__ = ["Events", "SentBatch", "SentLane", "read_labels", "read_sent", "write_labels"]
+__all__ = ["NO_ROWS", "Events", "SentBatch", "SentLane", "read_labels", "read_sent", "write_labels"]
 
 
 class SentLane(NamedTuple):
@@ -160,6 +160,10 @@ class SentBatch:
         lanes = [(one.name, list(one.classes), list(one.named)) for one in self.lanes]
         head = _SentHead(1, self.ids, lanes, texts)
         return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), arrays)
+
+
+NO_ROWS = SentBatch([], np.zeros(0, np.int64), np.zeros(0), [], np.zeros(0, np.int32), {})
+"""A batch without rows."""
 
 
 class _SentHead(msgspec.Struct):

@@ -25,9 +25,11 @@ import numpy as np
 
 from stream_can import Corrector
 from stream_can.kafka import Settings
+from stream_can.kafka.deferred import read_deferred
 from stream_can.kafka.state import read_index, read_memory
 from stream_can.learner import read_sent
 from stream_can.learner.saved import SavedHead, opened
+from stream_can.method.segments import text_of
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.snapshot import is_of_kind
 from tests.kafka.recorder import Recording, held_now
@@ -35,6 +37,7 @@ from tests.kafka.topics import read
 
 OVERHEAD = 480
 MOST_HELD = 100_000
+CLASS_HEADER = "__connect.errors.exception.class.name"
 Lane = tuple[str | None, str | None]
 
 
@@ -54,11 +57,23 @@ class Verdict:
     requests: int = 0
     lost: Counter[str] = field(default_factory=Counter)
     """What was deleted before it was read, by what it was."""
+    deferred: dict[tuple[int, int], Answer] = field(default_factory=dict)
+    """What the learner made of records that were handed over to it, by partition and offset."""
+
+
+class Answer(NamedTuple):
+    """What becomes of a row."""
+
+    row: np.ndarray
+    names: list[Any] | None
+    """Of its set."""
+    number: int
+    """Of the state before."""
 
 
 @dataclass(eq=False)
 class Row:
-    """A prediction that was sent."""
+    """A prediction that was sent, or handed over."""
 
     lane: Lane
     id: bytes | None
@@ -73,6 +88,8 @@ class Row:
     """Of all rows in the order in which they are learned."""
     known: dict[str, bool] = field(default_factory=dict)
     """Of several labels those that somebody has said."""
+    deferred: tuple[int, int] | None = None
+    """Partition and offset of one that was handed over."""
 
 
 class Label(NamedTuple):
@@ -83,6 +100,9 @@ class Label(NamedTuple):
     lane: Lane | None
     row: list[float] | None
     time: float | None
+
+
+ReadRow = Callable[[int, Any, set[Any] | None], Row | None]
 
 
 class Event(NamedTuple):
@@ -116,6 +136,8 @@ class Plain:
         self.last: dict[Lane, int] = {}
         """Of each lane the number of its last prediction, or of the next one when it began."""
         self.number = 0
+        self.made: dict[tuple[int, int], tuple[np.ndarray, list[Any] | None]] = {}
+        """What rows that were handed over became."""
 
     def corrector(self, lane: Lane) -> Corrector:
         if lane not in self.correctors:
@@ -139,7 +161,17 @@ class Plain:
         corrector = self.corrector(row.lane)
         self.last[row.lane] = row.number = self.number
         self.number += 1
-        corrector.observe_one(row.p, **({"segments": row.columns} if row.columns else {}))
+        given = {"segments": row.columns} if row.columns else {}
+        if row.deferred is not None:
+            assert row.deferred not in self.made, "handed over twice"
+            sent, receipts = corrector.correct_many(
+                row.p[None], receipt=True,
+                **({"segments": {k: [v] for k, v in row.columns.items()}} if row.columns else {}),
+            )  # fmt: skip
+            row.receipt = receipts[0]
+            row.size += row.receipt.nbytes
+            self.made[row.deferred] = sent[0], names_of_set(corrector, row, sent[0])
+        corrector.observe_one(row.p, **given)
         if row.id is None:
             return
         self.rows.append(row)
@@ -224,6 +256,16 @@ class Plain:
         if one.lane is None and self.correctors.keys() <= {(None, None)}:
             self.corrector((None, None)).learn_one(None, one.name)
         self.outcomes["given up"] += 1
+
+
+def names_of_set(corrector: Any, row: Row, sent: np.ndarray) -> list[Any] | None:
+    """Of what is sent."""
+    if isinstance(corrector, MultiLabelCorrector):
+        return decided(corrector, sent)
+    if corrector.sets is None:
+        return None
+    found: list[Any] = corrector.predict_set_one(row.p, segments=row.columns)
+    return found
 
 
 def names(corrector: Any) -> tuple[Any, ...]:
@@ -381,6 +423,14 @@ def judge(
     for (topic, *_), n in dead.items():
         assert n <= len(topics.get(topic, [""])), "a record has two dead letters"
     verdict.dead_letters = dead.total()
+    unreadable = {(p, offset) for topic, p, offset in dead if topic == s.input}
+    refused = {
+        (p, offset)
+        for found in letters.values()
+        for one in found
+        for topic, p, offset in [letter_of(one)]
+        if topic == s.input and b"RefusedOutput" in dict(one.headers)[CLASS_HEADER]
+    }
     random: set[Any] | None = None
     if s.ask is not None:
         requests = [one for found in partitions_of(servers, s.requests_topic).values()
@@ -397,7 +447,8 @@ def judge(
         random = {
             place for place, one in zip(where, says, strict=True) if one["reason"] == "random"
         }
-    judge_states(states, topics, read_label, s, verdict, dead, random)
+    readable = deferred_reader(s, parse, unreadable - refused)
+    judge_states(states, topics, read_label, readable, s, verdict, dead, random)
     if s.input:
         unread = Counter((letter_of(one), one.key) for found in letters.values() for one in found)
         judge_outputs(servers, s, states, topics, dead, unread, parse, verdict)
@@ -468,6 +519,7 @@ def judge_states(
     states: list[State],
     topics: Mapping[str, Sequence[Recording]],
     read_label: Callable[[Any], Label | None],
+    read_row: ReadRow,
     s: Settings,
     verdict: Verdict,
     dead: Counter[tuple[str, int, int]],
@@ -486,7 +538,9 @@ def judge_states(
             Step.between(before, state, topics[name], name, name == s.sent_topic)
             for name in filter(None, (s.sent_topic, s.labels))
         ]
-        events = sorted(events_of(steps, state, s, read_label, random), key=lambda one: one[:4])
+        events = sorted(
+            events_of(steps, state, s, read_label, read_row, random), key=lambda one: one[:4]
+        )
         # A process that takes over finds predictions deleted which wait for their label, and goes
         # on behind what was deleted before it was learned. Neither is said but by what follows.
         number = plain.number
@@ -516,6 +570,10 @@ def judge_states(
         else:
             raise AssertionError(f"state {state.number}: {wrong}")
         plain = trial
+        verdict.deferred |= {
+            place: Answer(*made, before.number) for place, made in plain.made.items()
+            if place not in verdict.deferred
+        }  # fmt: skip
         verdict.lost["predictions that waited for a label"] += waited
         if passed:
             verdict.lost["labels"] += sum(one.kind for one in events)
@@ -639,6 +697,7 @@ def events_of(
     state: State,
     s: Settings,
     read_label: Callable[[Any], Label | None],
+    read_row: ReadRow,
     random: set[Any] | None,
 ) -> Iterator[Event]:
     """The events from one state to the next; that of a label which is none has nothing."""
@@ -646,32 +705,85 @@ def events_of(
         for p, (start, stop) in step.spans.items():
             records = [one for one in step.now.records.get(p, []) if start <= one.offset < stop]
             if step.is_sent:
-                yield from rows_of(p, records, state, s, random)
+                yield from rows_of(p, records, state, s, read_row, random)
             else:
                 yield from labels_of(p, records, read_label)
 
 
 def rows_of(
-    p: int, records: list[Any], state: State, s: Settings, random: set[Any] | None
+    p: int,
+    records: list[Any],
+    state: State,
+    s: Settings,
+    read_row: ReadRow,
+    random: set[Any] | None,
 ) -> Iterator[Event]:
     latest = -math.inf
-    mine = [(record, read_sent(record.value)) for record in records if is_of(record, state)]
-    times = [min(t, record.timestamp / 1000) for record, b in mine for t in b.times.tolist()]
-    count = steady(times)
-    for record, batch in mine:
+    found = list[tuple[tuple[int, int], float, Row]]()
+    for record in records:
+        if not is_of(record, state) or "stream-can-played" in dict(record.headers):
+            continue
+        most = record.timestamp / 1000
+        if "stream-can-deferred" in dict(record.headers):
+            for i, one in enumerate(read_deferred(record.value).records):
+                if (row := read_row(p, one, random)) is not None:
+                    time = one.timestamp / 1000 if one.timestamp >= 0 else math.nan
+                    found.append(((record.offset, i), min(time, most), row))
+            continue
+        batch = read_sent(record.value)
         places = batch.places()
-        for i, id in enumerate(batch.ids):
+        for i, (id, time) in enumerate(zip(batch.ids, batch.times.tolist(), strict=True)):
             lane = batch.lanes[batch.of[i]]
-            time = next(count)
-            latest = latest if math.isnan(time) else max(latest, time)
             columns = {c: texts[i] for c, texts in batch.segments.items()} or None
             p_, receipt = lane.raw[places[i]], lane.receipts[places[i]].copy()
-            size = OVERHEAD + len(id or b"") + 16 * len(p_) + receipt.nbytes
-            size += sum(len(text or "") for text in (columns or {}).values())
+            size = size_of(id, p_, columns) + receipt.nbytes
             place = (p, int(batch.numbers[i]), id) if s.input else (id or b"").decode()
             fair = random is None or place in random
             row = Row(lane.name, id, p_, receipt, columns, size, fair)
-            yield Event(latest, 0, p, (record.offset, i), (row, time))
+            found.append(((record.offset, i), min(time, most), row))
+    count = steady([time for _, time, _ in found])
+    for offset, _, row in found:
+        time = next(count)
+        latest = latest if math.isnan(time) else max(latest, time)
+        yield Event(latest, 0, p, offset, (row, time))
+
+
+def size_of(id: bytes | None, p: np.ndarray, columns: dict[str, Any] | None) -> int:
+    """Bytes of a prediction that waits, without its receipt."""
+    texts = sum(len(text or "") for text in (columns or {}).values())
+    return OVERHEAD + len(id or b"") + 16 * len(p) + texts
+
+
+def deferred_reader(
+    s: Settings, parse: Callable[[bytes], Any], unreadable: set[tuple[int, int]]
+) -> ReadRow:
+    """Reads records that were handed over; None where one has no row."""
+
+    def read_one(p: int, record: Any, random: set[Any] | None) -> Row | None:
+        if record.value is None or (p, record.offset) in unreadable:
+            return None
+        says = parse(record.value)
+        lane: Lane = (at(says, s.model), at(says, s.version)) if s.has_lanes else (None, None)
+        row = row_in(says, s)
+        columns = None
+        if s.segments:
+            texts = columns_of(says, s)
+            columns = {c: None if x is None else text_of(x) for c, x in texts.items()}
+        fair = random is None or (p, record.offset, record.key) in random
+        size = size_of(record.key, row, columns)
+        return Row(lane, record.key, row, np.empty(0), columns, size, fair,
+                   deferred=(p, record.offset))  # fmt: skip
+
+    return read_one
+
+
+def row_in(says: Any, s: Settings) -> np.ndarray:
+    """The row of a message, as it is corrected."""
+    row = np.array(at(says, s.fields.probs), float)
+    total = row.sum()
+    if s.rows != "multilabel" and abs(total - 1) > 1e-9 and s.normalise == "always":
+        row = row / total
+    return row
 
 
 def labels_of(
@@ -709,14 +821,15 @@ def judge_outputs(
     by_number = {state.number: state for state in states}
     correctors: dict[int, dict[Any, Corrector]] = {}
     every, outputs = topics[s.input], partitions_of(servers, s.output)
-    sent = {
+    sent = Counter(
         (which_of(every, record.timestamp), p, number)
         for recording in topics[s.sent_topic]
         for p, records in recording.records.items()
         for record in records
-        if is_of(record, states[0])
-        for number in read_sent(record.value).numbers.tolist()
-    }
+        if is_of(record, states[0]) and "stream-can-played" not in dict(record.headers)
+        for number in offsets_in(record)
+    )
+    assert set(sent.values()) <= {1}, "a prediction was sent twice"
     outs = {p: iter(found) for p, found in outputs.items()}
     for which, p, record in [
         (which, p, record)
@@ -747,10 +860,11 @@ def judge_outputs(
         state, was, says = by_number[number], parse(record.value), parse(made.value)
         if isinstance(at(was, f.probs), dict):
             continue  # of another form than the judge knows
-        p_ = np.array(at(was, f.probs), float)
-        total = p_.sum()
-        if s.rows != "multilabel" and abs(total - 1) > 1e-9 and s.normalise == "always":
-            p_ = p_ / total
+        p_ = row_in(was, s)
+        if (answer := verdict.deferred.get((p, record.offset))) is not None:
+            assert number == answer.number, where
+            require_message(says, was, answer.row, answer.names, s, where)
+            continue
         lane: Lane = None, None
         if s.has_lanes:
             lane = at(was, s.model), at(was, s.version)
@@ -761,16 +875,31 @@ def judge_outputs(
         if s.segments:
             columns = columns_of(was, s)
         row = known[lane].correct_one(p_, **({"segments": columns} if columns else {}))
-        assert at(says, f.probs) == kept_as(row, at(says, f.probs)), where
-        raw = ".".join([*f.probs.split(".")[:-1], f.raw] if s.format != "avro" else [f.raw])
-        assert at(says, raw) == at(was, f.probs), where
-        assert rest_of(says, f.probs, raw, "set") == rest_of(was, f.probs), where
-        if s.rows == "multilabel":
-            assert says["set"] == decided(known[lane], row), where
-        if s.sets is not None:
-            assert says["set"] == known[lane].predict_set_one(p_, segments=columns), where
+        set_ = names_of_set(known[lane], Row(lane, None, p_, p_, columns, 0), row)
+        require_message(says, was, row, set_, s, where)
     for p, out in outs.items():
         assert next(out, None) is None, f"more outputs than inputs in partition {p}"
+
+
+def require_message(
+    says: Any, was: Any, row: np.ndarray, names: list[Any] | None, s: Settings, where: str
+) -> None:
+    """An output is the message of the input, with the corrected row and the names in its set."""
+    f = s.fields
+    assert at(says, f.probs) == kept_as(row, at(says, f.probs)), where
+    raw = ".".join([*f.probs.split(".")[:-1], f.raw] if s.format != "avro" else [f.raw])
+    assert at(says, raw) == at(was, f.probs), where
+    assert rest_of(says, f.probs, raw, "set") == rest_of(was, f.probs), where
+    if names is not None:
+        assert says["set"] == names, where
+
+
+def offsets_in(record: Any) -> list[int]:
+    """Of the input, which a sent or deferred batch holds."""
+    if "stream-can-deferred" in dict(record.headers):
+        return [one.offset for one in read_deferred(record.value).records]
+    found: list[int] = read_sent(record.value).numbers.tolist()
+    return found
 
 
 def which_of(found: Sequence[Recording], timestamp: int) -> int:

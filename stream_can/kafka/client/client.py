@@ -175,8 +175,13 @@ class Client:
         self._close_admin()
         self.member.close(leave=leave)
 
-    def commit(self, offsets: Mapping[tuple[str, int], int], token: Any) -> None:
-        """Commit the transaction with the offsets of its input.
+    def commit(
+        self,
+        offsets: Mapping[tuple[str, int], int],
+        token: Any,
+        notes: Mapping[tuple[str, int], str] | None = None,
+    ) -> None:
+        """Commit the transaction with the offsets of its input, and notes beside these.
 
         Raises
         ------
@@ -185,7 +190,7 @@ class Client:
         """
         self.member.require(token)
         try:
-            self.transaction.commit(offsets, token)
+            self.transaction.commit(offsets, token, notes)
         except RebuildError as error:
             # Trap: the group no longer knows this member. A consumer whose instance was fenced
             # briefly does not notice, and would present the same membership for ever.

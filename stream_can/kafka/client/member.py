@@ -14,6 +14,7 @@ from kafka import errors as kafka_errors
 from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.consumer import ends_of, open_consumer
+from stream_can.kafka.client.ends import Ends
 from stream_can.kafka.client.guards import (
     GONE,
     ClientError,
@@ -69,6 +70,7 @@ class Member:
         self.group, self.identity, self.topic = group, identity, topic
         self._options = options
         self._consumer: Any = None
+        self._ends: Ends | None = None
         self._rebalanced = threading.Event()
         self._joining = JoinClock(options.session_seconds)
 
@@ -80,6 +82,7 @@ class Member:
             self._consumer = open_consumer(
                 self._options, group_id=self.group, group_instance_id=self.identity
             )
+            self._ends = Ends(self._consumer)
             self._consumer.subscribe([self.topic], listener=_Flag(self._rebalanced.set))
 
     def drop(self) -> None:
@@ -208,12 +211,20 @@ class Member:
 
     def committed(self, partition: int) -> int | None:
         """The group's committed offset, if any; waits while a transaction is being settled."""
+        return self.committed_with_note(partition)[0]
+
+    def committed_with_note(self, partition: int) -> tuple[int | None, str]:
+        """:meth:`committed`, and the note beside it."""
         budget = self._options.seconds("transaction_timeout") + 10
         with errors_as(RebuildError), self._given_up():
-            found: int | None = self._consumer.committed(
-                TopicPartition(self.topic, partition), timeout_ms=budget * 1000
+            found: Any = self._consumer.committed(
+                TopicPartition(self.topic, partition), metadata=True, timeout_ms=budget * 1000
             )
-        return found
+        return (None, "") if found is None else (found.offset, found.metadata or "")
+
+    def end(self, partition: int) -> int | None:
+        """The next offset of a partition, as fetches say; None where unknown."""
+        return None if self._ends is None else self._ends.of(TopicPartition(self.topic, partition))
 
     @contextlib.contextmanager
     def _given_up(self) -> Iterator[None]:

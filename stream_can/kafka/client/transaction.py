@@ -31,10 +31,14 @@ from stream_can.kafka.client.options import MESSAGE_BYTES, Options
 from stream_can.messages.records import Header, Output
 
 
-def positions(offsets: Mapping[tuple[str, int], int]) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Offsets by (topic, partition) in kafka-python's types."""
+def positions(
+    offsets: Mapping[tuple[str, int], int], notes: Mapping[tuple[str, int], str] | None = None
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Offsets by (topic, partition), with notes, in kafka-python's types."""
+    notes = notes or {}
     return {
-        TopicPartition(*pair): OffsetAndMetadata(offset, "", -1) for pair, offset in offsets.items()
+        TopicPartition(*pair): OffsetAndMetadata(offset, notes.get(pair, ""), -1)
+        for pair, offset in offsets.items()
     }
 
 
@@ -256,8 +260,13 @@ class Transaction:
 
     # -- its end ---------------------------------------------------------------------------------
 
-    def commit(self, offsets: Mapping[tuple[str, int], int], token: Any) -> None:
-        """Commit the records with the offsets of their input, if any.
+    def commit(
+        self,
+        offsets: Mapping[tuple[str, int], int],
+        token: Any,
+        notes: Mapping[tuple[str, int], str] | None = None,
+    ) -> None:
+        """Commit the records with the offsets of their input, if any, and notes beside these.
 
         Raises
         ------
@@ -268,7 +277,7 @@ class Transaction:
             self.deliver()
         try:
             if offsets:
-                where = positions(offsets)
+                where = positions(offsets, notes)
                 within(self._patience, self._producer.send_offsets_to_transaction, where, token)
             within(self._patience, self._producer.commit_transaction)
         except FencedError as error:
