@@ -35,7 +35,13 @@ from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, FencedError, RebuildError, RetryError
 from stream_can.kafka.deferred import DeferredBatch, read_deferred
-from stream_can.kafka.memory import PlayedRecords, SentRecord, TopicLearner, require_identity
+from stream_can.kafka.memory import (
+    PlayedRecords,
+    SentRecord,
+    TopicLearner,
+    cut,
+    require_identity,
+)
 from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import (
@@ -120,6 +126,12 @@ class Queue:
         self.deferred += is_deferred(record)
         self.waiting.append((time, rows, record))
 
+    def put_back(self, time: float, rows: int, record: Any) -> None:
+        """Put a record back in front."""
+        self.bytes += size_of(record)
+        self.deferred += is_deferred(record)
+        self.waiting.appendleft((time, rows, record))
+
     def take(self) -> tuple[int, Any]:
         """Remove the first record; return its number of rows and the record."""
         _, rows, record = self.waiting.popleft()
@@ -131,6 +143,13 @@ class Queue:
 def is_deferred(record: Any) -> bool:
     """Whether a record is a deferred batch."""
     return isinstance(record, SentRecord) and record.is_deferred
+
+
+def latest_of(record: Any, when: float) -> float:
+    """Latest time of a record that is due at a time."""
+    if not is_deferred(record):
+        return when
+    return float(np.nanmax(steady(record.batch.times), initial=when))
 
 
 def size_of(record: Any) -> int:
@@ -659,7 +678,6 @@ class Learns:
                     newer |= by is not None and by > self.number
                     self.foreign += 1
                     continue
-                self._rows += len(batch)
                 times = batch.times[~np.isnan(batch.times)]
                 when = float(np.median(times)) if len(times) else math.nan
                 at = number_in(record.headers, NEXT_HEADER)
@@ -667,7 +685,13 @@ class Learns:
                     latest = float(np.nanmax(steady(times), initial=-math.inf))
                     self._came[p] = at, max(self._came.get(p, (0, latest))[1], latest)
                 sent = SentRecord(record.offset, batch, size_of(record), at)
-                queue.add(when, len(batch), sent)
+                skipped = learning.within.get(p, 0) if record.offset == learning.sent[p] else 0
+                if sent.is_deferred and 0 < skipped < len(batch):
+                    sent = cut(sent, skipped)[1]
+                if sent.is_deferred:
+                    when = sent.batch.times[0]
+                self._rows += len(sent.batch)
+                queue.add(when, len(sent.batch), sent)
         if newer:
             newest = newest_index(self.client.readers, self.state_topic)
             if newest is not None and newest[1].mark != learning.mark:
@@ -721,7 +745,7 @@ class Learns:
         found: dict[bool, dict[int, list[Any]]] = {True: {}, False: {}}
         heads = [(queue.time, place) for place, queue in self._queues.items() if queue.waiting]
         heapq.heapify(heads)
-        rows, some = 0, False
+        rows, some, last = 0, False, handed
         while heads and rows < HISTORY_ROWS:
             when, place = heapq.heappop(heads)
             queue, is_sent = self._queues[place], place[0] == topic
@@ -729,6 +753,7 @@ class Learns:
             if when > handed and (not is_sent or record.is_deferred):
                 continue
             if not self._ready(place[0], record):
+                last = min(last, when)
                 continue
             n, record = queue.take()
             some = True
@@ -738,15 +763,74 @@ class Learns:
             if queue.waiting:
                 heapq.heappush(heads, (queue.time, place))
             elif self._reader.behind([place]):
+                last = min(last, latest_of(record, when))
                 break  # the rest may be older than records of this one
+        last = min([last, *(when for when, _ in heads)])
         if some:
             self._unread_until = time.monotonic() + UNREAD_SECONDS
+            self._give_back(found, last)
         sent = {p: self._within_input(p, batches) for p, batches in found[True].items()}
         until = math.inf
         if self.settings.labels is not None and self._input is not None:
             inputs, times = learning.after(sent)
             until = self._input.until(self._begun_at | inputs, progress(times))
         return sent, found[False], until
+
+    def _give_back(self, found: dict[bool, dict[int, list[Any]]], last: float) -> None:
+        """Put back what is later than a time, of deferred batches and labels that were taken."""
+        if last == math.inf:
+            return
+        sent, labels = ({p: [*some] for p, some in found[of].items()} for of in (True, False))
+        for p, some in sent.items():
+            queue = self._queues[self.settings.sent_topic, p]
+            due = self._due_of(some, queue, last)
+            kept, at = list[Any](), 0
+            for one in some:
+                if at + len(one.batch) > due and one.is_deferred:
+                    break
+                kept.append(one)
+                at += len(one.batch)
+            rest = some[len(kept) :]
+            if rest and due > at:
+                first, second = cut(rest[0], due - at)
+                kept.append(first)
+                rest[0] = second
+            sent[p], found[True][p] = rest, kept
+        for p, some in labels.items():
+            n = len(some)
+            while n and some[n - 1].timestamp / 1000 > last:
+                n -= 1
+            labels[p], found[False][p] = some[n:], some[:n]
+        if not any(some for of in found.values() for some in of.values()):
+            for p, some in sent.items():  # clocks that are wrong stop nothing
+                found[True][p] = some
+            for p, some in labels.items():
+                found[False][p] = some
+        else:
+            for p, some in sent.items():
+                queue = self._queues[self.settings.sent_topic, p]
+                for one in reversed(some):
+                    self._rows += len(one.batch)
+                    when = one.batch.times[0] if len(one.batch) else math.nan
+                    queue.put_back(when, len(one.batch), one)
+            for p, some in labels.items():
+                queue = self._queues[str(self.settings.labels), p]
+                for one in reversed(some):
+                    queue.put_back(one.timestamp / 1000, 0, one)
+        for of in found.values():
+            for p in [p for p, some in of.items() if not some]:
+                del of[p]
+
+    @staticmethod
+    def _due_of(some: Sequence[SentRecord], queue: Queue, last: float) -> int:
+        """How many rows of a partition come up to a time, before what waits in its queue."""
+        times = [one.batch.times for one in some]
+        n = sum(map(len, times))
+        if queue.waiting:
+            times.append(queue.waiting[0][2].batch.times[:BEHIND])
+        every = steady(np.concatenate(times))[:n]
+        keys = np.maximum.accumulate(np.where(np.isnan(every), -np.inf, every))
+        return int(np.searchsorted(keys, last, side="right"))
 
     def _within_input(self, p: int, batches: list[SentRecord]) -> list[SentRecord]:
         """Cut what batches of a partition say of the input to what the input holds."""

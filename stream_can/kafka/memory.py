@@ -46,6 +46,7 @@ __all__ = [
     "PlayedRecords",
     "SentRecord",
     "TopicLearner",
+    "cut",
     "identity_of",
     "require_identity",
 ]
@@ -68,11 +69,27 @@ class SentRecord(NamedTuple):
     """Approximate size in memory."""
     next: int | None = None
     """Next input offset after it; None where its rows are not from records of an input."""
+    skipped: int = 0
+    """Number of records of a deferred batch that come before these, and were played before."""
+    partly: bool = False
+    """Whether more of its records follow, which are played later."""
 
     @property
     def is_deferred(self) -> bool:
         """Whether the learner is to correct its records."""
         return isinstance(self.batch, DeferredBatch)
+
+
+def cut(one: SentRecord, n: int) -> tuple[SentRecord, SentRecord]:
+    """Cut a deferred batch behind n of its records."""
+    batch = one.batch
+    assert isinstance(batch, DeferredBatch)
+    records, times, size = batch.records, batch.times, one.size * n // len(batch)
+    first, second = DeferredBatch(records[:n], times[:n]), DeferredBatch(records[n:], times[n:])
+    return (
+        one._replace(batch=first, size=size, next=records[n].offset, partly=True),
+        one._replace(batch=second, size=one.size - size, skipped=one.skipped + n),
+    )
 
 
 class PlayedRecords(NamedTuple):
@@ -122,6 +139,7 @@ class TopicLearner:
         self.settings, self.start, self.learner, self.mark = settings, start, learner, mark
         self.sent, self.labels, self.inputs = dict(memory.sent), dict(memory.labels), dict(inputs)
         self.begun, self.plays = dict(memory.begun), deque(memory.plays)
+        self.within = dict(memory.within)
         self.times, self.topics = dict(memory.times), dict(memory.topics)
         self.until = math.inf
         """Time up to which all input has been learned, in seconds."""
@@ -356,7 +374,11 @@ class TopicLearner:
         self.inputs, self.times = self.after(sent)
         for p, found in sent.items():
             if found:
-                ends[p] = self.sent[p] = found[-1].offset + 1
+                last = found[-1]
+                ends[p] = self.sent[p] = last.offset + (not last.partly)
+                self.within.pop(p, None)
+                if last.partly:
+                    self.within[p] = last.skipped + len(last.batch)
         for p, records in labels.items():
             if records:
                 self.labels[p] = records[-1].offset + 1
@@ -408,6 +430,8 @@ class TopicLearner:
         if moved and at is self.sent:  # a restart cannot play again what was played together
             self.plays.clear()
             self.begun = dict(self.sent)
+            for p in moved:
+                self.within.pop(p, None)
         return moved
 
     # -- a state ---------------------------------------------------------------------------------
@@ -445,7 +469,7 @@ class TopicLearner:
         state = self.learner.state(without=self.learner.models)
         return Memory(
             state.memory, self.learner.next_number, self.sent, self.labels, self.begun,
-            list(self.plays), self.times, self.topics,
+            list(self.plays), self.times, self.topics, self.within,
         ).to_bytes()  # fmt: skip
 
     def index(

@@ -148,6 +148,9 @@ class Memory(NamedTuple):
     :func:`stream_can.kafka.behind.progress`."""
     topics: dict[str, str]
     """Ids of the topics to which the offsets belong, by name."""
+    within: dict[int, int] = {}  # noqa: RUF012
+    """Where the batch at the next offset of a partition is a deferred one, of which some records
+    were played: the number of these."""
 
     def to_bytes(self) -> bytes:
         """Encode the memory, compressed and checksummed."""
@@ -169,6 +172,7 @@ class Memory(NamedTuple):
             self.times,
             self.topics,
             {i: list(play.played) for i, play in enumerate(self.plays) if play.played},
+            self.within,
         )
         arrays: dict[str, NDArray[Any]] = {
             "rows": np.array([play.rows for play in self.plays], np.int32), "moved": moved,
@@ -187,6 +191,7 @@ class _MemoryHead(msgspec.Struct):
     times: dict[int, list[float]]
     topics: dict[str, str]
     played: dict[int, list[tuple[int, int]]] = {}
+    within: dict[int, int] = {}
 
 
 def read_index(data: bytes) -> Index:
@@ -212,7 +217,7 @@ def read_memory(data: bytes) -> Memory:
         plays.append(Play(rows, ends, tuple(head.played.get(i, ()))))
     return Memory(
         head.learner, head.number, head.sent, head.labels, head.begun, plays, head.times,
-        head.topics,
+        head.topics, head.within,
     )  # fmt: skip
 
 

@@ -647,6 +647,9 @@ class Step(NamedTuple):
     made_again: bool
     left: int
     """How many records of the topic before, of the same name, nobody read."""
+    within: tuple[dict[int, int], dict[int, int]]
+    """Of each partition how many records of the deferred batch at its first offset, and at its next
+    one, were played before."""
 
     @classmethod
     def between(
@@ -665,11 +668,14 @@ class Step(NamedTuple):
             starts = {}
         spans = {p: (starts.get(p, 0), stop) for p, stop in stops.items()}
         assert all(start <= stop for start, stop in spans.values()), spans
-        return cls(is_sent, recording_of(found, now), spans, made_again, left if made_again else 0)
+        within = (before.memory.within, state.memory.within) if is_sent else ({}, {})
+        left = left if made_again else 0
+        return cls(is_sent, recording_of(found, now), spans, made_again, left, within)
 
     @property
     def moved(self) -> bool:
-        return self.made_again or any(start < stop for start, stop in self.spans.values())
+        moved = any(start < stop for start, stop in self.spans.values())
+        return self.made_again or moved or self.within[0] != self.within[1]
 
     @property
     def may_pass(self) -> bool:
@@ -703,9 +709,14 @@ def events_of(
     """The events from one state to the next; that of a label which is none has nothing."""
     for step in steps:
         for p, (start, stop) in step.spans.items():
+            first, more = (within.get(p, 0) for within in step.within)
+            stop += more > 0
             records = [one for one in step.now.records.get(p, []) if start <= one.offset < stop]
             if step.is_sent:
-                yield from rows_of(p, records, state, s, read_row, random)
+                parts = {start: (first, None)} if first else {}
+                if more:
+                    parts[stop - 1] = parts.get(stop - 1, (0, None))[0], more
+                yield from rows_of(p, records, state, s, read_row, random, parts)
             else:
                 yield from labels_of(p, records, read_label)
 
@@ -717,7 +728,9 @@ def rows_of(
     s: Settings,
     read_row: ReadRow,
     random: set[Any] | None,
+    parts: Mapping[int, tuple[int, int | None]],
 ) -> Iterator[Event]:
+    """``parts``: of deferred batches, by offset, from which record to before which."""
     latest = -math.inf
     found = list[tuple[tuple[int, int], float, Row]]()
     for record in records:
@@ -725,7 +738,8 @@ def rows_of(
             continue
         most = record.timestamp / 1000
         if "stream-can-deferred" in dict(record.headers):
-            for i, one in enumerate(read_deferred(record.value).records):
+            part = slice(*parts.get(record.offset, (0, None)))
+            for i, one in enumerate(read_deferred(record.value).records[part]):
                 if (row := read_row(p, one, random)) is not None:
                     time = one.timestamp / 1000 if one.timestamp >= 0 else math.nan
                     found.append(((record.offset, i), min(time, most), row))

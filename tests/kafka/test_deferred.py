@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from stream_can.app.reader import Reader
 from stream_can.kafka import load
 from stream_can.kafka.corrections import Correcting, CurrentState, corrector_of
 from stream_can.kafka.deferred import pieces_of, read_deferred, times_of
-from stream_can.kafka.memory import PlayedRecords, SentRecord, TopicLearner
+from stream_can.kafka.memory import PlayedRecords, SentRecord, TopicLearner, cut
 from stream_can.kafka.start import start_of
 from stream_can.kafka.state import read_index, read_memory
 from stream_can.kafka.stored import StoredState
@@ -244,6 +245,44 @@ class Topics:
         again.models._clock = hours()
 
 
+class Window(NamedTuple):
+    """What is played together, and the same in the order of time."""
+
+    sent: dict[int, list[SentRecord]]
+    labels: dict[int, list[Record]]
+    order: list[tuple[str, Record]]
+
+    def then(self, *others: Any) -> Window:
+        """This one, and what comes behind it."""
+        sent, labels = (
+            {p: one.get(p, []) + other.get(p, []) for p in {*one, *other}}
+            for one, other in zip(self[:2], others[:2], strict=True)
+        )
+        return Window(sent, labels, self.order + others[2])
+
+    def cut(self, until: float) -> tuple[Window, Window]:
+        """What is up to a time, in milliseconds, and the rest."""
+        sent: tuple[dict[int, list[Any]], ...] = ({}, {})
+        for p, some in self.sent.items():
+            for one in some:
+                due = int((one.batch.times <= until / 1000).sum())
+                parts = cut(one, due) if 0 < due < len(one.batch) else (one,)
+                for part in parts:
+                    is_due = len(part.batch) == 0 or part.batch.times[0] <= until / 1000
+                    later = not is_due or p in sent[1]
+                    sent[later].setdefault(p, []).append(part)
+        labels = [
+            {p: [one for one in some if (one.timestamp <= until) == due]
+             for p, some in self.labels.items()}
+            for due in (True, False)
+        ]  # fmt: skip
+        order = [
+            [one for one in self.order if (one[1].timestamp <= until) == due]
+            for due in (True, False)
+        ]
+        return Window(sent[0], labels[0], order[0]), Window(sent[1], labels[1], order[1])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("deferred", [1.0, 0.5])
 def test_equals_one_learner(kind: str, deferred: float) -> None:
@@ -257,6 +296,9 @@ def play(kind: str, seed: int, deferred: float) -> None:
     stream, rng = Stream(kind, seed), random.Random(seed)
     topics, plain = Topics(settings), Plain(settings)
     next_offset, number = {0: 0, 1: 0, 2: 0}, 0
+    direct: dict[tuple[int, int], SentBatch] = {}
+    handed: set[tuple[int, int]] = set()
+    left = Window({}, {}, [])
     for _ in range(12):
         events = stream.events(rng.randint(1, 40))
         rows: dict[int, list[Record]] = {0: [], 1: [], 2: []}
@@ -276,14 +318,16 @@ def play(kind: str, seed: int, deferred: float) -> None:
         _, state = topics.state()
         sent: dict[int, list[SentRecord]] = {}
         expected: dict[int, list[Any]] = {0: [], 1: [], 2: []}
-        direct: dict[tuple[int, int], SentBatch] = {}
-        handed: set[tuple[int, int]] = set()
+        until = rng.choice([math.inf, rng.choice(order)[1].timestamp])
         for p, records in rows.items():
             at = 0
             while at < len(records):
                 some = records[at : at + rng.randint(1, 9)]
+                hands_over = rng.random() < deferred
+                if not hands_over and some[0].timestamp <= until:  # these are not cut
+                    some = [one for one in some if one.timestamp <= until]
                 at += len(some)
-                if rng.random() < deferred:
+                if hands_over:
                     for data, last in pieces_of(some, rng.choice([300, 1 << 20])):
                         batch: Any = read_deferred(data)
                         one = SentRecord(
@@ -301,7 +345,12 @@ def play(kind: str, seed: int, deferred: float) -> None:
                     for i, offset in enumerate(batch.numbers.tolist()):
                         direct[p, offset] = batch.part(i, i + 1)
             topics.kept[p] += sent.get(p, [])
-        played = topics.learning.play(sent, labels)
+        now, left = left.then(sent, labels, order).cut(until)
+        order = now.order
+        played = topics.learning.play(now.sent, now.labels)
+        assert topics.learning.within == {
+            p: some[0].skipped for p, some in left.sent.items() if some[0].skipped
+        }
         plain.number_as(topics.learning)
         letters = []
         for what, record in order:
@@ -323,7 +372,8 @@ def play(kind: str, seed: int, deferred: float) -> None:
         found = [(out.source.partition, out.source.offset)
                  for one in played.answers.values() for out in one.dead_letters]  # fmt: skip
         assert sorted(found) == sorted(letters)
-        if handed and len(played.sent):
+        assert played.played == (bool(played.answers) and len(played.sent) > 0)
+        if played.played:
             topics.told(played)
         assert same(topics.learning.learner, plain.learner)
         if rng.random() < 0.3:
