@@ -77,8 +77,8 @@ class DeferredRecords:
             return []
         batch = sent_batch_of(parts, records, self._segments)
         times = np.concatenate([one.times for one in batches])
-        offsets = np.array([one.offset for one in records], np.int64)
-        return [replace(batch, times=times[np.searchsorted(offsets, batch.numbers)])]
+        places = np.sort(np.concatenate([np.asarray(group.places) for group, _ in parts]))
+        return [replace(batch, times=times[places])]
 
     def _rows(self, group: ReadPredictions) -> StateRows:
         """Rows of a group as lanes that are to be corrected."""

@@ -456,11 +456,13 @@ class Work:
         if records:
             with self._made_of(partition, records):
                 self._begin_work(partition)
+                before = 0
                 for data, n in pieces_of(records, limit):
                     more: list[Header] = [
                         (NEXT_HEADER, b"%d" % (records[n - 1].offset + 1)),
-                        (DEFERRED_HEADER, b"%d" % n),
+                        (DEFERRED_HEADER, b"%d" % (n - before)),
                     ]
+                    before = n
                     transaction.send(topic, partition, None, data, headers + more)
                     self._written += len(data)
             self._at[partition] = records[-1].offset + 1

@@ -776,7 +776,10 @@ def deferred_reader(
     def read_one(p: int, record: Any, random: set[Any] | None) -> Row | None:
         if record.value is None or (p, record.offset) in unreadable:
             return None
-        says = parse(record.value)
+        try:
+            says = parse(record.value)
+        except ValueError:
+            raise AssertionError(f"no dead letter of offset {record.offset} of {p}") from None
         lane: Lane = (at(says, s.model), at(says, s.version)) if s.has_lanes else (None, None)
         row = row_in(says, s)
         columns = None

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stream_can.kafka import handing
+from stream_can.kafka.client.guards import RebuildError
+from stream_can.kafka.correcting import Work
+from stream_can.kafka.handing import Handing, Unread, handed_over
+from stream_can.kafka.learner import Learns
+from stream_can.kafka.memory import PlayedRecords, TopicLearner
+from stream_can.kafka.state import DEFERRED_HEADER
 from tests.kafka.broker.broker import Served
-from tests.kafka.streams import App, caught_up, fill
+from tests.kafka.streams import (
+    COMMAND,
+    App,
+    caught_up,
+    fill,
+    label,
+    prediction,
+    run_once,
+)
 from tests.kafka.test_roles import more, tombstones
+from tests.kafka.topics import produce, read
+from tests.programs import PATIENCE, wait
 
 
 @pytest.mark.parametrize(
@@ -24,7 +45,7 @@ from tests.kafka.test_roles import more, tombstones
 )
 def test_history_is_corrected_by_the_learner(broker: Served, settings: dict[str, Any]) -> None:
     """Every record is answered once, and as the learner's corrector is at that point."""
-    app = App(broker.bootstrap_servers, label_partitions=3, backlog="ordered", **settings)
+    app = App(broker.bootstrap_servers, label_partitions=3, **settings)
     fill(app, 400, more=more, bad=True)
     learner, worker = app.learner(), app.worker(learn=False)
     caught_up(app, learner, worker)
@@ -42,3 +63,200 @@ def test_history_is_corrected_by_the_learner(broker: Served, settings: dict[str,
     assert verdict.outputs == 1000 + tombstones(app)
     assert len(verdict.deferred) > 700
     assert verdict.dead_letters > 20
+
+
+def history_of(broker: Served, n: int = 600, **settings: Any) -> App:
+    """An application whose records are older than it, in three partitions."""
+    app = App(broker.bootstrap_servers, partitions=3, label_partitions=2, **settings)
+    fill(app, n, bad=True)
+    return app
+
+
+def corrects_at_once(
+    self: Handing, partition: int, unread: Unread, answered: Mapping[int, int], wrote: float
+) -> str:
+    """Not to wait for what was handed over: one batch is, and the next is not."""
+    handed = self._until.pop(partition, None)
+    return "hand over" if handed is None and unread.records > 1 else "correct"
+
+
+def hands_over_twice(self: Work, partition: int, records: list[Any], state: Any) -> None:
+    """Each batch of records is written twice."""
+    send = self.client.transaction.send
+    self.client.transaction.send = lambda *given: (send(*given), send(*given))  # type: ignore[assignment,return-value]
+    try:
+        HAND_OVER(self, partition, records, state)
+    finally:
+        self.client.transaction.send = send  # type: ignore[method-assign]
+
+
+def forgets(self: Learns, learning: TopicLearner, played: PlayedRecords) -> int:
+    """What was played is told, and its outputs are not written, once."""
+    if not LOST:
+        LOST.append(True)
+        return SEND_ANSWERS(self, learning, played._replace(answers={}))
+    return SEND_ANSWERS(self, learning, played)
+
+
+HAND_OVER, SEND_ANSWERS, LOST = Work._hand_over, Learns._send_answers, list[bool]()
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "mutant"),
+    [
+        (Handing, "way", corrects_at_once),
+        (Work, "_hand_over", hands_over_twice),
+        (Learns, "_send_answers", forgets),
+    ],
+    ids=["direct before all deferred are answered", "deferred twice", "deferred lost"],
+)
+def test_the_judge_sees(
+    broker: Served, monkeypatch: pytest.MonkeyPatch, where: Any, name: str, mutant: Any
+) -> None:
+    """What would break the order, or that each record is answered once."""
+    LOST.clear()
+    app = history_of(broker, commit_every=100)
+    monkeypatch.setattr(where, name, mutant)
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    with pytest.raises(AssertionError):
+        app.verify()
+
+
+def test_processes_are_killed_in_a_backlog(broker: Served, tmp_path: Path) -> None:
+    """Workers and the learner, at any moment; others take over what was handed over."""
+    app, chance = App(broker.bootstrap_servers, partitions=3, label_partitions=2), random.Random(5)
+    commands = {"a": COMMAND, "b": COMMAND, "c": [*COMMAND[:-1], "learn"]}
+    fill(app, 1500, bad=True)
+    running = {name: app.process(tmp_path, name, command=of) for name, of in commands.items()}
+    try:
+        for turn in range(6):
+            time.sleep(chance.uniform(0.5, 3.0))
+            name = chance.choice("abc")
+            running[name].kill()
+            running[name].wait()
+            fill(app, 300, 1 + turn, first=1500 + 300 * turn, bad=True)
+            running[name] = app.process(tmp_path, name, command=commands[name])
+        caught_up(app)
+    finally:
+        for one in running.values():
+            one.terminate()
+        codes = [one.wait(PATIENCE) for one in running.values()]
+    assert codes == [0, 0, 0], (tmp_path / "a.log").read_text()
+    app.verify()
+    assert app.checked.outputs == 3300 + tombstones(app)
+    assert len(app.checked.deferred) > 1000
+
+
+def test_the_learner_fails_while_it_answers(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, between and after what it writes; the next one answers all the same."""
+    app = history_of(broker, 1500, commit_every=200)
+    steps = {"_send_answers": 2, "_send_requests": 2, "_write": 2}
+
+    def failing(name: str) -> Any:
+        before = getattr(Learns, name)
+
+        def fails(self: Learns, *given: Any) -> Any:
+            found = before(self, *given)
+            if steps[name] and getattr(given[-1], "answers", None):
+                steps[name] -= 1
+                raise RebuildError("it was killed")
+            return found
+
+        return fails
+
+    for name in steps:
+        monkeypatch.setattr(Learns, name, failing(name))
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    app.verify()
+    assert len(app.checked.deferred) > 1000
+    assert not any(steps.values())
+
+
+def test_without_a_learner_the_newest_state_corrects(broker: Served) -> None:
+    """As long as nothing was handed over; what was waits, for its order, until there is one."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    fill(app, 100)
+    run_once(app)
+    worker = app.worker("1", learn=False)  # nobody learns any more
+    fill(app, 200, 1, first=100)
+    wait("corrected", lambda: len(app.outputs(0)) == 300)
+    learner = app.learner("2")
+    caught_up(app, worker, learner)
+    fill(app, 200, 2, first=300)
+    wait("corrected", lambda: len(app.outputs(0)) == 500)
+    for one in (worker, learner):
+        caught_up(app, worker, learner)
+        one.stop()
+    app.verify()
+    assert 200 <= len(app.checked.deferred) <= 300
+
+
+def test_what_comes_now_is_corrected_at_once(broker: Served) -> None:
+    """After a backlog a worker corrects itself again."""
+    app = App(broker.bootstrap_servers, partitions=2)
+    fill(app, 300)
+    running = app.worker()
+    caught_up(app, running)
+    deferred = count_deferred(app)
+    now = int(1000 * time.time())
+    rng = random.Random(1)
+    for i in range(1000, 1050):
+        key, value, truth = prediction(rng, i)
+        stamp = now + i - 1000
+        rows = [(app.given["input"], i % 2, key, value, [], stamp)]
+        produce(app.servers, rows, [(app.given["labels"], 0, key, label(truth), [], stamp)])
+    caught_up(app, running)
+    running.stop()
+    assert deferred == count_deferred(app) == 300
+    app.verify()
+    assert app.checked.outputs == 350
+
+
+def count_deferred(app: App) -> int:
+    """How many records were handed over."""
+    return sum(
+        int(dict(one.headers).get(DEFERRED_HEADER, b"0"))
+        for p in range(app.partitions)
+        for one in read(app.servers, f"{app.id}-sent", p)
+    )
+
+
+@pytest.mark.fast
+def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many records, or old ones unless they are few for the partition's rate."""
+    now = [1000.0]
+    monkeypatch.setattr(handing.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(handing.time, "time", lambda: now[0])
+
+    def way(records: int, age: float, end: int = 0, answered: int = 0, wrote: float = 0.0) -> str:
+        unread = Unread(records, now[0] - age, end)
+        return one.way(0, unread, {0: answered}, now[0] - wrote)
+
+    one = Handing()
+    assert way(1000, 0) == "correct"
+    assert way(1001, 0) == "hand over"
+    assert way(51, 3) == "hand over"
+    assert way(50, 3) == "correct"
+    now[0] += 1
+    assert way(90, 15, 100) == "correct"  # so many come in a second, and all are that old
+    one.hand_over(0, 200)
+    assert way(60, 0, 200, 199) == "wait"
+    assert way(500, 3, 200, 199) == "hand over"
+    assert one.note(0) == "handed over until 200"
+    assert handed_over(one.note(0)) == 200
+    assert way(60, 0, 200, 200) == "correct"
+    assert one.note(0) == ""
+    assert way(5000, 9, 200, wrote=4) == "ask"
+    assert way(5000, 9, 200, wrote=4) == "wait"
+    now[0] += 3.1
+    assert way(5000, 9, 200, wrote=8) == "correct"
+    assert way(5000, 9, 200, wrote=0) == "hand over"
+    other = Handing()
+    other.take_over({0: 200})
+    assert way(1, 0, 200, 200) == "correct"
