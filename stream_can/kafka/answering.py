@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_can.app.model_messages import ModelMessages
 from stream_can.app.models import LearnerModels
-from stream_can.app.reader import Reader, ReadPredictions
+from stream_can.app.prediction_reader import PredictionReader, ReadPredictions
 from stream_can.errors import StreamCANError
 from stream_can.kafka.corrections import (
     VERSION_HEADER,
@@ -45,20 +46,22 @@ class DeferredRecords:
 
     Parameters
     ----------
-    reader
-        Parser of predictions, for the models of the learner.
+    messages
+        Messages of the models of the learner.
+    max_bytes
+        Maximum size of an output.
     models
         Models and versions of the learner.
-    segments
-        Names of the declared segments.
     declared
         Whether classes are declared.
     """
 
     def __init__(
-        self, reader: Reader, models: LearnerModels, segments: Sequence[str], *, declared: bool
-    ) -> None:
-        self._reader, self._models, self._segments = reader, models, segments
+        self, messages: ModelMessages, max_bytes: int | None, models: LearnerModels,
+        *, declared: bool,
+    ) -> None:  # fmt: skip
+        self._messages, self._models = messages, models
+        self._reader = PredictionReader(messages, max_bytes)
         self._declared = declared
         self._runs: list[_ReadRun] = []
 
@@ -69,13 +72,13 @@ class DeferredRecords:
         """Read batches of a partition that follow each other; return their rows, which are to be
         corrected, numbered by offset, as one batch; none without rows."""
         records: list[Source] = [record for one in batches for record in one.records]
-        groups, bad = self._reader.predictions(records)
+        groups, bad = self._reader.read(records)
         self._models.admit()
         self._runs.append(_ReadRun(partition, records, groups, bad))
         parts = [(group, self._rows(group)) for group in groups if group.ids]
         if not parts:
             return []
-        batch = sent_batch_of(parts, records, self._segments)
+        batch = sent_batch_of(parts, records, self._messages.segments)
         times = np.concatenate([one.times for one in batches])
         places = np.sort(np.concatenate([np.asarray(group.places) for group, _ in parts]))
         return [replace(batch, times=times[places])]
@@ -93,7 +96,10 @@ class DeferredRecords:
         return StateRows(rows, sent, of, None)
 
     def _classes(self, name: Name) -> tuple[Any, ...]:
-        return self._reader.classes(name) if self._declared else ()
+        if not self._declared:
+            return ()
+        found: tuple[Any, ...] = self._models.classes().get(name, self._messages.first.classes)
+        return found
 
     def answers(
         self,
@@ -124,7 +130,7 @@ class DeferredRecords:
             bad = list(run.bad)
             for group in run.groups:
                 for i in group.empty:
-                    dropped = self._reader.first.predictions.dropped
+                    dropped = self._messages.first.predictions.dropped
                     outputs[i] = output_of(records[i], None, headers, dropped)
                 if not group.ids:
                     continue

@@ -147,11 +147,11 @@ class TopicLearner:
             learner, start, max_lanes=settings.max_lanes,
             only_listed=settings.only_listed_models, clock=time.time,
         )  # fmt: skip
-        messages = ModelMessages(
+        self._messages = ModelMessages(
             start.classes, settings.fields, start.formats, start.segments, self.models,
             rows=settings.rows, numbering=learner.numbering,
         )  # fmt: skip
-        self._labels = LabelReader(messages)
+        self._labels = LabelReader(self._messages)
         self.touched: set[Name] = set()
         """Models and versions whose correctors have changed since they were written."""
         self.places: dict[Name, int] = {}
@@ -161,7 +161,6 @@ class TopicLearner:
         """Number of rows of models that may not begin or have other classes."""
         self.output_bytes: int | None = None
         """Maximum size of an output."""
-        self._predictions: Reader | None = None
         self._last_play: Play | None = None
         """The last play, where it has rows that wait for labels."""
 
@@ -291,7 +290,7 @@ class TopicLearner:
         records among them."""
         batches, known = dict[int, list[SentBatch]](), dict[int, list[bool]]()
         deferred = DeferredRecords(
-            self._prediction_reader, self.models, self.start.segments,
+            self._messages, self.output_bytes, self.models,
             declared=self.learner.numbering is None,
         )  # fmt: skip
         for p, found in sent.items():
@@ -304,17 +303,6 @@ class TopicLearner:
                 batches[p] += rows
                 known[p] += [one.next is not None for one in run[: len(rows)]]
         return batches, known, deferred
-
-    @property
-    def _prediction_reader(self) -> Reader:
-        """The parser of deferred predictions."""
-        if self._predictions is None:
-            s, start = self.settings, self.start
-            self._predictions = Reader(
-                start.classes, s.fields, start.formats, start.segments, self.models,
-                self.output_bytes, rows=s.rows, numbering=self.learner.numbering,
-            )  # fmt: skip
-        return self._predictions
 
     def _admit(self, batches: Iterable[SentBatch]) -> set[Name]:
         """Begin the models of new rows as the workers began them; return the models that may not

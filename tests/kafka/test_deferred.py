@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from stream_can.app.label_reader import LabelReader
+from stream_can.app.model_messages import ModelMessages
 from stream_can.app.models import LearnerModels
-from stream_can.app.reader import Reader
+from stream_can.app.prediction_reader import PredictionReader
 from stream_can.kafka import load
 from stream_can.kafka.corrections import Correcting, CurrentState, corrector_of
 from stream_can.kafka.deferred import pieces_of, read_deferred, times_of
@@ -134,10 +136,11 @@ class Plain:
         self.models = LearnerModels(
             self.learner, start, max_lanes=s.max_lanes, only_listed=False, clock=hours()
         )
-        self.reader = Reader(
+        messages = ModelMessages(
             start.classes, s.fields, start.formats, start.segments, self.models, rows=s.rows,
             numbering=self.learner.numbering,
         )  # fmt: skip
+        self.predictions, self.labels = PredictionReader(messages), LabelReader(messages)
 
     def number_as(self, learning: TopicLearner) -> None:
         """Number classes that appear as another learner did, which read them in another order."""
@@ -147,7 +150,7 @@ class Plain:
 
     def row(self, record: Record) -> bytes | str | None:
         """What becomes of a record: its output, or that there is none."""
-        groups, bad = self.reader.predictions([record])
+        groups, bad = self.predictions.read([record])
         self.models.admit()
         if bad:
             return "dead letter"
@@ -175,7 +178,7 @@ class Plain:
 
     def label(self, record: Record) -> None:
         """A label."""
-        for one in self.reader.labels([record]).labels:
+        for one in self.labels.read([record]).labels:
             one.time = record.timestamp / 1000
             self.learner.play([], None, [one])
 
