@@ -19,7 +19,7 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.messages.messages import JSON, Formats, Messages
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.method.state import SETS
-from stream_can.row_kinds import part
+from stream_can.row_kinds import kind_of_snapshot, part, row_kind
 from stream_can.snapshot import MAGIC, match, read
 
 __all__ = ["NO_CLASSES", "Start", "start_of"]
@@ -47,6 +47,22 @@ class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
     train_counts: Counts | None = None
 
 
+def require_rows(data: bytes, rows: str, where: str) -> None:
+    """Raise SettingsError where a snapshot is not of a corrector of such rows."""
+    try:
+        found = kind_of_snapshot(data)
+    except SnapshotMismatch as error:
+        raise SettingsError(
+            f"{where}: {error}; `stream-can inspect FILE --save corrector.state` takes a corrector"
+            " out of it"
+        ) from None
+    if found.name != rows:
+        raise SettingsError(
+            f"{where} has a corrector of {found.described}: set rows = {found.name!r}, or name a"
+            f" snapshot of {row_kind(rows).described}"
+        )
+
+
 class Begun(NamedTuple):
     """What the settings say of the first corrector."""
 
@@ -70,6 +86,7 @@ def begun_with(settings: ApplicationSettings) -> Begun:
     try:
         data = read(path)
         if data.startswith(MAGIC):
+            require_rows(data, settings.rows, f"classes_from_file: {path}")
             return Begun(None, counts, data)
         found = msgspec.json.decode(data, type=ClassesFile)
     except (OSError, msgspec.DecodeError) as error:

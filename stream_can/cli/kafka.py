@@ -13,12 +13,12 @@ from cyclopts import Parameter
 from stream_can import kafka
 from stream_can.app.logs import set_up_logging
 from stream_can.cli.given import given_of
-from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.kafka.backfill import backfill as replay_topic
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.stored import newest_state
+from stream_can.learner import saved
 from stream_can.learner.lane import ONLY
 from stream_can.snapshot import save
 
@@ -97,7 +97,7 @@ def backfill(
 
 def newest_states(
     topic: str | None, bootstrap_servers: str | None, config: Path | None
-) -> dict[str, tuple[Corrector, dict[str, Any]]]:
+) -> dict[str, tuple[Any, dict[str, Any]]]:
     """The correctors of the newest state in a topic, named by options or by the settings of
     ``run``; and further details."""
     given = {"bootstrap_servers": bootstrap_servers}
@@ -127,6 +127,6 @@ def newest_states(
     }
     correctors = found.lanes or {ONLY: found.begins[None]}
     return {
-        " ".join(filter(None, name)): (Corrector.from_bytes(data), said)
+        " ".join(filter(None, name)): (saved.corrector(data), said)
         for name, data in correctors.items()
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ LEAST_GAIN = 0.05
 FEWEST_ROWS = 50
 """Rows from which on all of them in descending order are doubted."""
 NAMED = 3
+SHIFTED_SIGMAS = 5
+"""Standard deviations beyond which labels agree better with another row's prediction."""
 
 
 class Renaming(NamedTuple):
@@ -28,20 +31,51 @@ class Renaming(NamedTuple):
     """For each class the one that its predictions are labelled with, shape (m,)."""
     right: int
     """Number of labels that agree under these names."""
+    guessed: NDArray[np.int64]
+    """Classes that got a name that was left, for want of labels."""
 
 
-def renaming(pairs: NDArray[np.int64]) -> Renaming | None:
+def as_text(names: Sequence[Any]) -> NDArray[np.int64] | None:
+    """The order of the classes 0..m-1 as texts (0, 1, 10, 2), in which libraries that sort names
+    write them; None where classes are others, or that is their order."""
+    if [str(name) for name in names] != [str(i) for i in range(len(names))]:
+        return None
+    order = np.array(sorted(range(len(names)), key=str))
+    return None if (np.diff(order) > 0).all() else order
+
+
+def renaming(pairs: NDArray[np.int64], usual: NDArray[np.int64] | None = None) -> Renaming | None:
     """Find classes whose names look exchanged.
 
     At least two classes, whose predictions make their own labels no likelier than other predictions
     do, and together significantly less likely, but other labels significantly likelier: a class mix
-    that has moved, or a weak classifier, does not do that.
+    that has moved, or a weak classifier, does not do that. Nor are under other names twice as many
+    labels right there.
 
     Parameters
     ----------
     pairs
         Number of labelled rows by predicted class and label, shape (m, m).
+    usual
+        An order that probabilities may have been written in, see :func:`as_text`.
     """
+    found = _exchanges(pairs)
+    if usual is not None:
+        own = np.arange(len(pairs))
+        right, before = int(pairs[own, usual].sum()), int(pairs.trace())
+        least = 2 * before if found is None else found.right - SIGMAS * np.sqrt(found.right)
+        if right >= least and _outweighs(right, before, int(pairs.sum())):
+            return Renaming(usual, right, own[:0])
+    return found
+
+
+def _outweighs(then: int, now: int, n: int) -> bool:
+    """Whether so many more of n labels are right by more than chance."""
+    return bool(then - now >= max(LEAST_GAIN * n, SIGMAS * np.sqrt(then + now), 1))
+
+
+def _exchanges(pairs: NDArray[np.int64]) -> Renaming | None:
+    """:func:`renaming`, from the pairs alone."""
     n = pairs.sum()
     expected = pairs.sum(1, keepdims=True) * pairs.sum(0) / max(n, 1)
     excess = (pairs - expected) / np.sqrt(np.maximum(expected, 1))
@@ -56,30 +90,67 @@ def renaming(pairs: NDArray[np.int64]) -> Renaming | None:
             of[i], free[j] = j, False
     told = of >= 0
     chance = expected[own, own][told].sum()
-    if told.sum() < 2 or pairs[own, own][told].sum() > chance - SIGMAS * np.sqrt(chance):
+    if told.sum() < 2:
         return None
     taken = np.isin(own, of)
     of = np.where((of < 0) & ~taken, own, of)
-    of[of < 0] = np.setdiff1d(own, of)  # whose name another has: one that is left
+    guessed = np.flatnonzero(of < 0)
+    of[guessed] = np.setdiff1d(own, of)  # whose name another has: one that is left
     moved = of != own
     then, now = int(pairs[own[moved], of[moved]].sum()), int(pairs[own[moved], own[moved]].sum())
-    gain = then - now
-    if gain < LEAST_GAIN * n or gain < SIGMAS * np.sqrt(then + now):
-        return None
     right, by_chance = pairs.trace(), expected.trace()
+    likelier = pairs[own, own][told].sum() > chance - SIGMAS * np.sqrt(chance)
+    if likelier and pairs[own, of].sum() < max(2 * right, n / 4):
+        return None
+    if not _outweighs(then, now, int(n)):
+        return None
     guessing = right < max(pairs.sum(0).max(), by_chance + SIGMAS * np.sqrt(by_chance))
     if not guessing and 2 * then < pairs[moved].sum():
         return None
-    return Renaming(of, int(pairs[own, of].sum()))
+    return Renaming(of, int(pairs[own, of].sum()), guessed)
 
 
 def doubts(result: Any, recording: Any) -> list[str]:
     """Questions about the classes of a recording that was played; empty without any."""
-    return [*_exchanged(result, recording), *_sorted(result)]
+    return [
+        *_one_of_several(result, recording), *_exchanged(result, recording), *_sorted(result),
+        *_shifted(result),
+    ]  # fmt: skip
+
+
+def _one_of_several(result: Any, recording: Any) -> list[str]:
+    """Labels of 0 and 1, taken as numbers of more classes, may be of one class alone."""
+    if result.pairs is None or not recording.labels_are_positions:
+        return []
+    counts = result.pairs.sum(0)
+    alone = len(counts) > 2 and counts[:2].all() and not counts[2:].any()
+    if not alone or counts.sum() < FEWEST_ROWS:
+        return []
+    names = result.classes
+    return [
+        f"labels are 0 and 1 alone, and were taken as numbers of {len(names)} classes:"
+        f" {readable(names[0], 40)} and {readable(names[1], 40)}. Do they say whether a row has one"
+        " class? Give a column that names the class of each row, --label COLUMN."
+    ]
+
+
+def _shifted(result: Any) -> list[str]:
+    """Labels that agree with the prediction before or after their own."""
+    for which, right in zip(("after", "before"), result.right_beside.tolist(), strict=True):
+        n, own = result.beside, result.right_there
+        if right - own > max(LEAST_GAIN * n, SHIFTED_SIGMAS * np.sqrt(max(right + own, 1))):
+            return [
+                f"{100 * right / n:.1f} % of the labels agree with the prediction of the row"
+                f" {which} their own, and {100 * own / n:.1f} % with their own. Is one of the two"
+                " columns shifted by a row?"
+            ]
+    return []
 
 
 def _exchanged(result: Any, recording: Any) -> list[str]:
-    if result.pairs is None or (found := renaming(result.pairs)) is None:
+    if result.pairs is None:
+        return []
+    if (found := renaming(result.pairs, as_text(result.classes))) is None:
         return []
     names, own = result.classes, np.arange(len(result.classes))
     moved = np.flatnonzero(found.of != own)
@@ -94,6 +165,12 @@ def _exchanged(result: Any, recording: Any) -> list[str]:
     other = np.argsort(found.of) if by_position else found.of
     command = json.dumps([names[k] for k in other.tolist()], ensure_ascii=False)
     options = f" --classes '{command}' says so." if len(names) <= 50 and "'" not in command else ""
+    if recording.has_columns and not by_position:  # --classes would choose among these
+        options = " Name the columns as they should be."
+    if len(found.guessed):
+        some = ", ".join(readable(names[i], 40) for i in found.guessed[:NAMED].tolist())
+        others = ", ..." if len(found.guessed) > NAMED else ""
+        options += f" Of {some}{others} too few labels say which they are: look these up."
     return [
         f"rows predicted as {', those as '.join(said)}{more}: with the classes named so"
         f" {100 * found.right / n:.1f} % of the labels would be right, not"
@@ -103,9 +180,12 @@ def _exchanged(result: Any, recording: Any) -> list[str]:
 
 
 def _sorted(result: Any) -> list[str]:
-    """All rows descend, and not because the first class is so common."""
-    if len(result.classes) < 3 or result.rows < FEWEST_ROWS or not result.all_descend:
+    """All rows descend, or ascend, and not because the first class is so common."""
+    if len(result.classes) < 3 or result.rows < FEWEST_ROWS:
         return []
+    if not (result.all_descend or result.all_ascend):
+        return []
+    way, place = ("descend", "first") if result.all_descend else ("ascend", "last")
     n, scores = result.raw.n, result.raw
     if not n:
         return []
@@ -113,7 +193,7 @@ def _sorted(result: Any) -> list[str]:
     if less < 0.1 or less < SIGMAS * np.sqrt(0.25 / n):
         return []
     return [
-        f"all {result.rows:,} rows descend, as if each were sorted, and the first class is right in"
+        f"all {result.rows:,} rows {way}, as if each were sorted, and the {place} class is right in"
         f" {100 * scores.accuracy:.1f} % of them, not the {100 * scores.mean_confidence:.1f} % that"
         " they say. Were the probabilities sorted without their names? Keep the names beside them:"
         ' {"cat": 0.9, "dog": 0.1}, or lists of label and score.'

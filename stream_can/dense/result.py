@@ -74,6 +74,12 @@ class DenseReplay(Replay):
         """Labelled rows by predicted class and label; None for more classes."""
         self.all_descend = True
         """Whether the probabilities of every row so far are in descending order."""
+        self.all_ascend = True
+        """Whether they are in ascending order."""
+        self.beside, self.right_there = 0, 0
+        """Labelled rows with one before them in their step, and those right among them."""
+        self.right_beside = np.zeros(2, np.int64)
+        """Those whose label the prediction of the row after, or before, has."""
         self.worst = WorstStretch()
         """The stretch in which the output did worst compared to the raw rows."""
 
@@ -96,8 +102,14 @@ class DenseReplay(Replay):
         if self.pairs is not None:
             pairs = np.bincount(before.best * m + y, minlength=m * m)
             self.pairs += pairs.reshape(m, m)
-        if self.all_descend:
-            self.all_descend = bool((np.diff(step.rows, axis=1) <= 0).all())
+        if self.all_descend or self.all_ascend:
+            steps = np.diff(step.rows, axis=1)
+            self.all_descend &= bool((steps <= 0).all())
+            self.all_ascend &= bool((steps >= 0).all())
+        best = before.best
+        self.beside += max(0, len(y) - 1)
+        self.right_there += int((best[1:] == y[1:]).sum())
+        self.right_beside += [(best[1:] == y[:-1]).sum(), (best[:-1] == y[1:]).sum()]
         self.made_right += np.bincount(y[now & ~was], minlength=m)
         self.made_wrong += np.bincount(y[was & ~now], minlength=m)
         self.worst.add(step.first + np.flatnonzero(known), np.stack([was, now], axis=1))

@@ -14,6 +14,8 @@ class LabelArrivals:
     times: RowTimes  # as far as the rows were read
     labels_are_positions = False
     """Whether labels so far were integers beside classes with names."""
+    has_columns = False
+    """Whether each class has a column of its own, which names it."""
     _label: str
     _table: Table
 

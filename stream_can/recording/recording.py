@@ -192,6 +192,7 @@ class Recording(LabelArrivals):
         self._columns, self._cells, names = find_layout(
             self.name, table, probs, classes, others, normalise
         )
+        self.has_columns = len(self._columns) > 1
         for name in self.segments:
             if name in (self._label, *self.times.names, *self._columns):
                 raise InvalidRecording(

@@ -40,14 +40,78 @@ def test_columns_in_another_order_are_questioned_and_the_way_out_is_right(tmp_pa
     said = judged(csv(tmp_path / "a.csv", *labelled(exchanged)))
     assert not said.deploy
     assert said.use.startswith("No verdict: rows predicted as"), said.use
-    command = said.use.split("--classes '")[1].split("'")[0]
     rows = [
         json.dumps({"probs": p.tolist(), "label": y}) for p, y in zip(P, exchanged, strict=True)
     ]
     (tmp_path / "a.jsonl").write_text("\n".join(rows))
     said = judged(tmp_path / "a.jsonl", classes=NAMES)  # a list says nothing of names
     assert said.use.startswith("No verdict")
+    command = said.use.split("--classes '")[1].split("'")[0]
     assert "No verdict" not in judged(tmp_path / "a.jsonl", classes=json.loads(command)).use
+
+
+def many(m, n, seed=8):
+    """Rows of a weak classifier of m classes, and their labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, m, n)
+    scores = rng.normal(size=(n, m)) + 1.5 * np.eye(m)[y]
+    rows = np.exp(3 * scores)
+    return rows / rows.sum(1, keepdims=True), y
+
+
+@pytest.mark.parametrize("n", [240, 600, 1500])
+def test_classes_in_the_order_of_texts_are_questioned_and_the_way_out_is_right(tmp_path, n):
+    order = sorted(range(12), key=str)
+    rows, y = many(12, n)
+    lines = [
+        json.dumps({"probs": row[order].tolist(), "label": str(k)})
+        for row, k in zip(rows, y, strict=True)
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    said = judged(tmp_path / "a.jsonl").use
+    assert said.startswith("No verdict"), said
+    assert json.loads(said.split("--classes '")[1].split("'")[0]) == order
+    assert "No verdict" not in judged(tmp_path / "a.jsonl", classes=order).use
+
+
+@pytest.mark.parametrize("n", [240, 600, 1500])
+def test_numbers_of_words_beside_sorted_columns_are_questioned(tmp_path, n):
+    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    order = sorted(range(10), key=lambda k: words[k])
+    rows, y = many(10, n)
+    header = [*(f"prob_{words[k]}" for k in order), "label"]
+    path = csv(tmp_path / "a.csv", header, [[*r[order], k] for r, k in zip(rows, y, strict=True)])
+    said = judged(path).use
+    assert said.startswith("No verdict"), said
+    found = json.loads(said.split("--classes '")[1].split("'")[0])
+    wrong = {a for a, b in zip(found, words, strict=True) if a != f"prob_{b}"}
+    assert all(name in said.split("Of ")[-1] for name in wrong), (wrong, said)
+
+
+def test_columns_with_exchanged_names_have_no_option(tmp_path):
+    exchanged = [NAMES[[1, 0, 2, 3][y]] for y in Y]
+    said = judged(csv(tmp_path / "a.csv", *labelled(exchanged))).use
+    assert said.startswith("No verdict")
+    assert "Name the columns as they should be." in said
+    assert "--classes" not in said
+
+
+def test_rows_in_ascending_order_are_questioned(tmp_path):
+    rows = [json.dumps({"probs": sorted(p), "label": int(y)}) for p, y in zip(P, Y, strict=True)]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    assert "600 rows ascend" in judged(tmp_path / "a.jsonl").use
+
+
+@pytest.mark.parametrize(("by", "which"), [(1, "before"), (-1, "after")])
+def test_labels_that_are_shifted_by_a_row_are_questioned(tmp_path, by, which):
+    said = judged(csv(tmp_path / "a.csv", *labelled([NAMES[y] for y in np.roll(Y, by)]))).use
+    assert f"the prediction of the row {which} their own" in said
+    assert "shifted by a row?" in said
+
+
+def test_one_of_several_columns_of_a_label_is_questioned(tmp_path):
+    said = judged(csv(tmp_path / "a.csv", *labelled([int(y == 0) for y in Y]))).use
+    assert "labels are 0 and 1 alone" in said
 
 
 def test_codes_of_sorted_names_are_questioned_and_the_way_out_is_right(tmp_path):
