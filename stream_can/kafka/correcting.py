@@ -284,6 +284,7 @@ class Work:
         if state is None:
             time.sleep(wait_ms / 1000)
             return
+        self.handing.look(state.index.inputs)
         member, all_ahead, room = self.client.member, self._hold_ahead(state), self.room(state)
         if self._open and room > 0:
             wait_ms = min(wait_ms, max(1, int(1000 * self.left)))

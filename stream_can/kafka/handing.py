@@ -81,6 +81,12 @@ class Handing:
         self._until[partition] = until
         self.behind.add(partition)
 
+    def look(self, answered: Mapping[int, int]) -> None:
+        """Look at what has been answered: the next offset to learn of each input partition."""
+        for p in [p for p, until in self._until.items() if answered.get(p, 0) >= until]:
+            del self._until[p]
+            self.behind.discard(p)
+
     def way(
         self, partition: int, unread: Unread, answered: Mapping[int, int], learner_wrote: float
     ) -> Way:
@@ -99,12 +105,9 @@ class Handing:
         whether it is alive.
         """
         now, behind = time.monotonic(), self._is_behind(partition, unread)
-        until = self._until.get(partition)
-        if until is not None and answered.get(partition, 0) < until:
+        self.look(answered)
+        if partition in self._until:
             return "hand over" if behind else "wait"
-        if until is not None:
-            del self._until[partition]
-            self.behind.discard(partition)
         if not behind:
             return "correct"
         if now - learner_wrote < ALIVE_SECONDS:

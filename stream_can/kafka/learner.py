@@ -465,17 +465,32 @@ class Learns:
         before = newest_index(self.client.readers, self.state_topic)
         if before is None:
             return
+        self.client.transaction.open()  # from now on nobody else answers what was handed over
         learning = self._new("latest")
-        with suppress(DeniedError, RebuildError):  # what was handed over is to be answered
-            stored = newest_state(self.client.readers, self.state_topic)
-            for p, at in {} if stored is None else stored.memory.sent.items():
-                learning.sent[p] = min(at, learning.sent.get(p, at))
-            learning.begun = dict(learning.sent)
+        self._keep_deferred(learning)
         learning.places = {one.name: one.offset for one in before[1].lanes}  # to be removed
         self._pieces = len(before[1].memory)
-        self.client.transaction.open()
         self._write(learning, None)
         log.info("started over: state %d knows nothing", self.number)
+
+    def _keep_deferred(self, learning: TopicLearner) -> None:
+        """Begin where what was handed over is still to be answered, if anything is."""
+        readers, topic = self.client.readers, self.settings.sent_topic
+        with suppress(DeniedError, RebuildError):  # of a state that cannot be read nothing is known
+            stored = newest_state(readers, self.state_topic)
+            if stored is None:
+                return
+            learning.inputs = dict(stored.index.inputs)
+            for p, at in stored.memory.sent.items():
+                end = learning.sent.get(p, 0)
+                if any(
+                    header_of(one.headers, DEFERRED_HEADER) is not None
+                    for one in readers.read(topic, p, at, end)
+                ):
+                    learning.sent[p] = at
+                    if p in stored.memory.within:
+                        learning.within[p] = stored.memory.within[p]
+            learning.begun = dict(learning.sent)
 
     def begin_with(
         self, learning: TopicLearner, batches: Mapping[int, Sequence[SentRecord]]

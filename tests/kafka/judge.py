@@ -161,17 +161,23 @@ class Plain:
         corrector = self.corrector(row.lane)
         self.last[row.lane] = row.number = self.number
         self.number += 1
-        given = {"segments": row.columns} if row.columns else {}
         if row.deferred is not None:
             assert row.deferred not in self.made, "handed over twice"
-            sent, receipts = corrector.correct_many(
-                row.p[None], receipt=True,
-                **({"segments": {k: [v] for k, v in row.columns.items()}} if row.columns else {}),
-            )  # fmt: skip
+            columns = row.columns and {name: [text] for name, text in row.columns.items()}
+            given: dict[str, Any] = {"segments": columns} if columns else {}
+            sent, receipts = corrector.process_many(row.p[None], receipt=True, **given)
             row.receipt = receipts[0]
             row.size += row.receipt.nbytes
-            self.made[row.deferred] = sent[0], names_of_set(corrector, row, sent[0])
-        corrector.observe_one(row.p, **given)
+            names = None
+            if isinstance(corrector, MultiLabelCorrector):
+                names = decided(corrector, sent[0])
+            elif corrector.sets is not None:
+                (inside,) = corrector.sets_of(sent, receipts)
+                order = np.argsort(-sent[0].astype(np.float32), kind="stable")
+                names = [corrector.classes[i] for i in order if inside[i]]
+            self.made[row.deferred] = sent[0], names
+        else:
+            corrector.observe_one(row.p, **({"segments": row.columns} if row.columns else {}))
         if row.id is None:
             return
         self.rows.append(row)
@@ -256,16 +262,6 @@ class Plain:
         if one.lane is None and self.correctors.keys() <= {(None, None)}:
             self.corrector((None, None)).learn_one(None, one.name)
         self.outcomes["given up"] += 1
-
-
-def names_of_set(corrector: Any, row: Row, sent: np.ndarray) -> list[Any] | None:
-    """Of what is sent."""
-    if isinstance(corrector, MultiLabelCorrector):
-        return decided(corrector, sent)
-    if corrector.sets is None:
-        return None
-    found: list[Any] = corrector.predict_set_one(row.p, segments=row.columns)
-    return found
 
 
 def names(corrector: Any) -> tuple[Any, ...]:
@@ -892,8 +888,12 @@ def judge_outputs(
         if s.segments:
             columns = columns_of(was, s)
         row = known[lane].correct_one(p_, **({"segments": columns} if columns else {}))
-        set_ = names_of_set(known[lane], Row(lane, None, p_, p_, columns, 0), row)
-        require_message(says, was, row, set_, s, where)
+        in_set = None
+        if s.rows == "multilabel":
+            in_set = decided(known[lane], row)
+        if s.sets is not None:
+            in_set = known[lane].predict_set_one(p_, segments=columns)
+        require_message(says, was, row, in_set, s, where)
     for p, out in outs.items():
         assert next(out, None) is None, f"more outputs than inputs in partition {p}"
 

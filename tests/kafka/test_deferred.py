@@ -46,6 +46,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "segments": {"classes": NAMES, "segments": ["place"], "sets": 0.8},
     "asked": {"classes": NAMES, "ask": 0.3, "sets": 0.8},
     "models": {"classes": NAMES, "model": "m", "version": "v", "sets": 0.8},
+    "models, segments": {"classes": NAMES, "model": "m", "segments": ["place"], "sets": 0.8},
     "few models": {"classes": NAMES, "model": "m", "version": "v", "max_lanes": 3},
     "own classes": {
         "classes": NAMES,
