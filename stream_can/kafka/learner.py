@@ -462,10 +462,10 @@ class Learns:
                     raise
 
     def _begin_anew(self) -> None:
+        self.client.transaction.open()  # from now on nobody else answers what was handed over
         before = newest_index(self.client.readers, self.state_topic)
         if before is None:
             return
-        self.client.transaction.open()  # from now on nobody else answers what was handed over
         learning = self._new("latest")
         self._keep_deferred(learning)
         learning.places = {one.name: one.offset for one in before[1].lanes}  # to be removed

@@ -121,7 +121,7 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
             "who corrects records that are behind: the learner in the order of time, or workers by"
             " a state that lags behind"
         ),
-    ] = "ordered"
+    ] = "lagging"
     lead: Annotated[
         int, _is("in a backlog, rows to correct ahead of what has been learned", ge=1)
     ] = 300

@@ -45,7 +45,7 @@ from tests.programs import PATIENCE, wait
 )
 def test_history_is_corrected_by_the_learner(broker: Served, settings: dict[str, Any]) -> None:
     """Every record is answered once, and as the learner's corrector is at that point."""
-    app = App(broker.bootstrap_servers, label_partitions=3, **settings)
+    app = App(broker.bootstrap_servers, backlog="ordered", label_partitions=3, **settings)
     fill(app, 400, more=more, bad=True)
     learner, worker = app.learner(), app.worker(learn=False)
     caught_up(app, learner, worker)
@@ -67,7 +67,9 @@ def test_history_is_corrected_by_the_learner(broker: Served, settings: dict[str,
 
 def history_of(broker: Served, n: int = 600, **settings: Any) -> App:
     """An application whose records are older than it, in three partitions."""
-    app = App(broker.bootstrap_servers, partitions=3, label_partitions=2, **settings)
+    app = App(
+        broker.bootstrap_servers, backlog="ordered", partitions=3, label_partitions=2, **settings
+    )
     fill(app, n, bad=True)
     return app
 
@@ -126,7 +128,10 @@ def test_the_judge_sees(
 
 def test_processes_are_killed_in_a_backlog(broker: Served, tmp_path: Path) -> None:
     """Workers and the learner, at any moment; others take over what was handed over."""
-    app, chance = App(broker.bootstrap_servers, partitions=3, label_partitions=2), random.Random(5)
+    app, chance = (
+        App(broker.bootstrap_servers, backlog="ordered", partitions=3, label_partitions=2),
+        random.Random(5),
+    )
     commands = {"a": COMMAND, "b": COMMAND, "c": [*COMMAND[:-1], "learn"]}
     fill(app, 1500, bad=True)
     running = {name: app.process(tmp_path, name, command=of) for name, of in commands.items()}
@@ -180,7 +185,7 @@ def test_the_learner_fails_while_it_answers(
 
 def test_without_a_learner_the_newest_state_corrects(broker: Served) -> None:
     """As long as nothing was handed over; what was waits, for its order, until there is one."""
-    app = App(broker.bootstrap_servers, partitions=1)
+    app = App(broker.bootstrap_servers, backlog="ordered", partitions=1)
     fill(app, 100)
     run_once(app)
     worker = app.worker("1", learn=False)  # nobody learns any more
@@ -199,7 +204,7 @@ def test_without_a_learner_the_newest_state_corrects(broker: Served) -> None:
 
 def test_what_comes_now_is_corrected_at_once(broker: Served) -> None:
     """After a backlog a worker corrects itself again."""
-    app = App(broker.bootstrap_servers, partitions=2)
+    app = App(broker.bootstrap_servers, backlog="ordered", partitions=2)
     fill(app, 300)
     running = app.worker()
     caught_up(app, running)
