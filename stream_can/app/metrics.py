@@ -226,6 +226,10 @@ class Metrics:
         """Count a sent batch that cannot be played."""
         self._made["left_out_batches"].inc()
 
+    def handed_over(self, offsets: int) -> None:
+        """Record how much was handed over to the learner and is not answered."""
+        self._made["handed_over_records"].set(offsets)
+
     def lost(self, offsets: int) -> None:
         """Count offsets that topics no longer hold, though nobody has learned them."""
         self._made["lost_records"].inc(offsets)

@@ -207,6 +207,7 @@ ELSEWHERE = (
     Row("learning_failed", Gauge, "1 where this process may not learn any more"),
     Row("left_out_batches", Counter, "Sent batches that cannot be played, left out by the learner"),
     Row("lost_records", Counter, "Offsets that topics lost before the learner had learned them"),
+    Row("handed_over_records", Gauge, "Offsets of a backlog that the learner has yet to correct"),
     Row("lag_records", Gauge, "Offsets not yet taken", labels=("source", "partition")),
     Row("build_info", Gauge, "The release that runs", labels=("version",)),
 )  # fmt: skip

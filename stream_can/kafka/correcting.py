@@ -348,6 +348,7 @@ class Work:
         lag = self.client.member.lag(self._at)
         self._lag = sum(lag.values())
         self.metrics.lags({("input", p): n for p, n in lag.items()})
+        self.metrics.handed_over(self.handing.waiting)
 
     def _handle(self, partition: int, records: Sequence[Any], state: CurrentState) -> None:
         """Correct records and add their results to the transaction."""
@@ -467,7 +468,7 @@ class Work:
                     transaction.send(topic, partition, None, data, headers + more)
                     self._written += len(data)
             self._at[partition] = records[-1].offset + 1
-            self.handing.hand_over(partition, self._at[partition])
+            self.handing.hand_over(partition, self._at[partition], len(records))
             self._handled += len(records)
         if stopped is not None:
             self.commit()

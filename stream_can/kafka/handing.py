@@ -62,13 +62,14 @@ class Handing:
         self._asked: float | None = None
         """When it was asked whether a learner is alive."""
         self._told = False
-        self.behind: set[int] = set()
-        """Partitions of which records were handed over and are not answered."""
+        self.waiting = 0
+        """Offsets that were handed over and are not answered."""
+        self._handed_over = 0
+        """Records handed over since the backlog began."""
 
     def take_over(self, handed_over: Mapping[int, int]) -> None:
         """Take over partitions, with the offset up to which each was handed over, if any."""
         self._until, self._rates = dict(handed_over), {}
-        self.behind = set(self._until)
         self._asked = None
 
     def note(self, partition: int) -> str:
@@ -76,16 +77,25 @@ class Handing:
         until = self._until.get(partition)
         return "" if until is None else f"{NOTE}{until}"
 
-    def hand_over(self, partition: int, until: int) -> None:
-        """Record that a partition was handed over up to an offset."""
+    def hand_over(self, partition: int, until: int, records: int) -> None:
+        """Record that a partition was handed over up to an offset, by so many records."""
+        if not self._until:
+            log.info("a backlog begins: the learner corrects what is behind, in the order of time")
         self._until[partition] = until
-        self.behind.add(partition)
+        self._handed_over += records
 
     def look(self, answered: Mapping[int, int]) -> None:
         """Look at what has been answered: the next offset to learn of each input partition."""
-        for p in [p for p, until in self._until.items() if answered.get(p, 0) >= until]:
+        left = {p: until - answered.get(p, 0) for p, until in self._until.items()}
+        self.waiting = sum(n for n in left.values() if n > 0)
+        for p in [p for p, n in left.items() if n <= 0]:
             del self._until[p]
-            self.behind.discard(p)
+        if left and not self._until:
+            log.info(
+                "the backlog is done: the learner has corrected the %d records that were handed"
+                " over", self._handed_over
+            )  # fmt: skip
+            self._handed_over = 0
 
     def way(
         self, partition: int, unread: Unread, answered: Mapping[int, int], learner_wrote: float

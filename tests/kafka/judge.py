@@ -39,6 +39,8 @@ OVERHEAD = 480
 MOST_HELD = 100_000
 CLASS_HEADER = "__connect.errors.exception.class.name"
 Lane = tuple[str | None, str | None]
+Deferred = tuple[int, int, bytes | None]
+"""Partition, offset and key of a record: of several inputs of one name offsets come again."""
 
 
 @dataclass
@@ -57,8 +59,8 @@ class Verdict:
     requests: int = 0
     lost: Counter[str] = field(default_factory=Counter)
     """What was deleted before it was read, by what it was."""
-    deferred: dict[tuple[int, int], Answer] = field(default_factory=dict)
-    """What the learner made of records that were handed over to it, by partition and offset."""
+    deferred: dict[Deferred, Answer] = field(default_factory=dict)
+    """What the learner made of records that were handed over to it."""
 
 
 class Answer(NamedTuple):
@@ -88,8 +90,8 @@ class Row:
     """Of all rows in the order in which they are learned."""
     known: dict[str, bool] = field(default_factory=dict)
     """Of several labels those that somebody has said."""
-    deferred: tuple[int, int] | None = None
-    """Partition and offset of one that was handed over."""
+    deferred: Deferred | None = None
+    """Which it is of those that were handed over."""
 
 
 class Label(NamedTuple):
@@ -136,7 +138,7 @@ class Plain:
         self.last: dict[Lane, int] = {}
         """Of each lane the number of its last prediction, or of the next one when it began."""
         self.number = 0
-        self.made: dict[tuple[int, int], tuple[np.ndarray, list[Any] | None]] = {}
+        self.made: dict[Deferred, tuple[np.ndarray, list[Any] | None]] = {}
         """What rows that were handed over became."""
 
     def corrector(self, lane: Lane) -> Corrector:
@@ -785,7 +787,7 @@ def deferred_reader(
         fair = random is None or (p, record.offset, record.key) in random
         size = size_of(record.key, row, columns)
         return Row(lane, record.key, row, np.empty(0), columns, size, fair,
-                   deferred=(p, record.offset))  # fmt: skip
+                   deferred=(p, record.offset, record.key))  # fmt: skip
 
     return read_one
 
@@ -874,7 +876,7 @@ def judge_outputs(
         if isinstance(at(was, f.probs), dict):
             continue  # of another form than the judge knows
         p_ = row_in(was, s)
-        if (answer := verdict.deferred.get((p, record.offset))) is not None:
+        if (answer := verdict.deferred.get((p, record.offset, record.key))) is not None:
             assert number == answer.number, where
             require_message(says, was, answer.row, answer.names, s, where)
             continue

@@ -250,7 +250,7 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert way(50, 3) == "correct"
     now[0] += 1
     assert way(90, 15, 100) == "correct"  # so many come in a second, and all are that old
-    one.hand_over(0, 200)
+    one.hand_over(0, 200, 100)
     assert way(60, 0, 200, 199) == "wait"
     assert way(500, 3, 200, 199) == "hand over"
     assert one.note(0) == "handed over until 200"
