@@ -417,7 +417,12 @@ class Work:
         """Whether to correct records that were read; otherwise hand them over, or let them wait."""
         last = records[-1]
         end = max(self.client.member.end(partition) or 0, last.offset + 1)
-        unread = Unread(len(records) + end - last.offset - 1, last.timestamp / 1000, end)
+        left = len(records) + end - last.offset - 1
+        first, latest = (
+            one.timestamp / 1000 if one.timestamp >= 0 else time.time()
+            for one in (records[0], last)
+        )
+        unread = Unread(left, first, latest, end)
         way = self.handing.way(partition, unread, state.index.inputs, self.follower.written)
         if way in ("ask", "wait"):
             self._held[partition] = records + self._held.get(partition, [])

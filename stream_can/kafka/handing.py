@@ -28,8 +28,10 @@ class Unread(NamedTuple):
 
     records: int
     """Number of records, those that were just read included."""
+    first: float
+    """Time of the first that was read, in seconds."""
     latest: float
-    """Time of the last that was read, in seconds."""
+    """Time of the last that was read."""
     end: int
     """Next offset of the partition."""
 
@@ -59,6 +61,8 @@ class Handing:
         self._until: dict[int, int] = {}
         """For each partition of which something may be unanswered the next offset after it."""
         self._rates: dict[int, _Rate] = {}
+        self._seen: dict[int, tuple[float, float]] = {}
+        """For each partition the latest time that was read, and when that was."""
         self._asked: float | None = None
         """When it was asked whether a learner is alive."""
         self._told = False
@@ -69,7 +73,7 @@ class Handing:
 
     def take_over(self, handed_over: Mapping[int, int]) -> None:
         """Take over partitions, with the offset up to which each was handed over, if any."""
-        self._until, self._rates = dict(handed_over), {}
+        self._until, self._rates, self._seen = dict(handed_over), {}, {}
         self._asked = None
 
     def note(self, partition: int) -> str:
@@ -139,9 +143,16 @@ class Handing:
         return "correct"
 
     def _is_behind(self, partition: int, unread: Unread) -> bool:
+        """Whether there is much to read, or what is old goes by faster than the clock. Records that
+        are always as old are no backlog."""
         now = time.monotonic()
+        before, at = self._seen.get(partition, (unread.first, now))
+        self._seen[partition] = unread.latest, now
+        passed = unread.latest - min(unread.first, before)
         rate = self._rates.setdefault(partition, _Rate(unread.end, now)).look(unread.end, now)
         old = time.time() - unread.latest > OLD_SECONDS
+        if old and passed > OLD_SECONDS + 2 * (now - at):
+            return True
         return unread.records > max(FEW_RECORDS if old else MANY_RECORDS, rate)
 
 

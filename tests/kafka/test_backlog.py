@@ -239,8 +239,13 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handing.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(handing.time, "time", lambda: now[0])
 
-    def way(records: int, age: float, end: int = 0, answered: int = 0, wrote: float = 0.0) -> str:
-        unread = Unread(records, now[0] - age, end)
+    def way(
+        records: int, age: float, end: int = 0, answered: int = 0, wrote: float = 0.0,
+        span: float = 0.0,
+    ) -> str:  # fmt: skip
+        latest = now[0] - age
+        one._seen.clear()
+        unread = Unread(records, latest - span, latest, end)
         return one.way(0, unread, {0: answered}, now[0] - wrote)
 
     one = Handing()
@@ -248,6 +253,9 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert way(1001, 0) == "hand over"
     assert way(51, 3) == "hand over"
     assert way(50, 3) == "correct"
+    assert way(2, 3, span=1.9) == "correct"
+    assert way(2, 3, span=2.1) == "hand over"
+    assert way(2, 1, span=100) == "correct"
     now[0] += 1
     assert way(90, 15, 100) == "correct"  # so many come in a second, and all are that old
     one.hand_over(0, 200, 100)
