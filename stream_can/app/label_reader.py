@@ -12,7 +12,7 @@ from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.lanes import is_of
 from stream_can.learner.recent import LONGEST_ID
 from stream_can.messages.messages import BadMessage, Label, Messages
-from stream_can.messages.opening import OpenedLabels, Unread
+from stream_can.messages.opening import OpenedLabels, RawMessage
 
 __all__ = ["LabelReader", "ReadLabels"]
 
@@ -42,7 +42,7 @@ class LabelReader:
         self._messages, self._needs_id = messages, needs_id
 
     def read(
-        self, records: Sequence[Unread], require_few: Callable[[int], None] | None = None
+        self, records: Sequence[RawMessage], require_few: Callable[[int], None] | None = None
     ) -> ReadLabels:
         """Read labels; a record without a value is skipped. ``require_few`` is called with the
         number of rows that they carry as it grows, and may raise."""
@@ -65,7 +65,7 @@ class LabelReader:
                 found.places.append(i)
         return found
 
-    def _ordinary_labels(self, records: Sequence[Unread]) -> list[LateLabel] | None:
+    def _ordinary_labels(self, records: Sequence[RawMessage]) -> list[LateLabel] | None:
         """Read a batch of ordinary labels of one model; None where there are others."""
         values = [record.value for record in records]
         alone = self._messages.naming is None
@@ -82,12 +82,12 @@ class LabelReader:
             return None
         return labels
 
-    def id_of(self, record: Unread) -> bytes | None:
+    def id_of(self, record: RawMessage) -> bytes | None:
         """Id of the prediction that a readable label names."""
         message = self._messages.first.open(record.value or b"", record.headers, label=True)
         return self._messages.first.id_of_label(message, record.key, record.headers)
 
-    def _label(self, record: Unread, value: bytes) -> LateLabel | None:
+    def _label(self, record: RawMessage, value: bytes) -> LateLabel | None:
         """Read a label; None where no model in use has its class or its prediction."""
         first, headers = self._messages.first, record.headers
         message = first.open(value, headers, label=True)
@@ -118,7 +118,9 @@ class LabelReader:
             raise error
         return self._of_nobody(message, record, name, bool(whole))
 
-    def _of_nobody(self, message: Any, record: Unread, name: Name, whole: bool) -> LateLabel | None:
+    def _of_nobody(
+        self, message: Any, record: RawMessage, name: Name, whole: bool
+    ) -> LateLabel | None:
         """Read a label whose prediction is not kept; it may carry the row."""
         known = self._messages.models.classes()
         own = known.get(name) if whole else None
@@ -139,7 +141,7 @@ class LabelReader:
             raise error
         return None  # it may belong to an unknown model
 
-    def _read_label(self, reads: Messages, message: Any, record: Unread) -> tuple[Label, Array]:
+    def _read_label(self, reads: Messages, message: Any, record: RawMessage) -> tuple[Label, Array]:
         reading = OpenedLabels(reads)
         reading.add(record, message)
         (says,), P = reading.checked()

@@ -17,7 +17,7 @@ from stream_can.messages.messages import BadMessage, Messages, Prediction
 from stream_can.messages.opening import (
     UNOPENED,
     OpenedPredictions,
-    Unread,
+    RawMessage,
     far_below,
     needs_measure,
     rows_at,
@@ -106,7 +106,7 @@ class PredictionReader:
     ) -> None:
         self._messages, self._max_bytes, self._needs_id = messages, max_bytes, needs_id
 
-    def read(self, records: Sequence[Unread]) -> tuple[list[ReadPredictions], Bad]:
+    def read(self, records: Sequence[RawMessage]) -> tuple[list[ReadPredictions], Bad]:
         """Read predictions, grouped by classes, with those of new models last; also return the
         unreadable records."""
         if self._messages.naming is None:
@@ -158,7 +158,7 @@ class PredictionReader:
         self,
         reads: Messages,
         places: Sequence[int],
-        records: Sequence[Unread],
+        records: Sequence[RawMessage],
         given: list[Any] | None,
         names: list[Name] | None,
     ) -> tuple[ReadPredictions, Bad]:
@@ -208,7 +208,7 @@ class PredictionReader:
         ), bad
 
     def _runs(
-        self, reads: Messages, records: Sequence[Unread], given: list[Any] | None
+        self, reads: Messages, records: Sequence[RawMessage], given: list[Any] | None
     ) -> Iterable[tuple[int, int, OrdinaryBatch | None]]:
         """Cut records into runs of ordinary ones, none of them near the limit of size, and others;
         those that are ``given`` are opened."""
@@ -223,7 +223,7 @@ class PredictionReader:
             ]
         return reads.runs(values, labels=False)
 
-    def _name(self, message: Any, record: Unread) -> Name:
+    def _name(self, message: Any, record: RawMessage) -> Name:
         """Model and version of a prediction."""
         assert self._messages.naming is not None
         find = self._messages.first.predictions.find

@@ -36,7 +36,7 @@ class Unread(NamedTuple):
     """Next offset of the partition."""
 
 
-class _Rate:
+class _ArrivalRate:
     """Records that come in a second."""
 
     def __init__(self, end: int, now: float) -> None:
@@ -60,7 +60,7 @@ class Handing:
     def __init__(self) -> None:
         self._until: dict[int, int] = {}
         """For each partition of which something may be unanswered the next offset after it."""
-        self._rates: dict[int, _Rate] = {}
+        self._rates: dict[int, _ArrivalRate] = {}
         self._seen: dict[int, tuple[float, float]] = {}
         """For each partition the latest time that was read, and when that was."""
         self._asked: float | None = None
@@ -149,7 +149,9 @@ class Handing:
         before, at = self._seen.get(partition, (unread.first, now))
         self._seen[partition] = unread.latest, now
         passed = unread.latest - min(unread.first, before)
-        rate = self._rates.setdefault(partition, _Rate(unread.end, now)).look(unread.end, now)
+        rate = self._rates.setdefault(partition, _ArrivalRate(unread.end, now)).look(
+            unread.end, now
+        )
         old = time.time() - unread.latest > OLD_SECONDS
         if old and passed > OLD_SECONDS + 2 * (now - at):
             return True

@@ -12,7 +12,7 @@ from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
 from stream_can.messages.records import Headers
 
 __all__ = [
-    "UNOPENED", "Opened", "OpenedLabels", "OpenedPredictions", "Unread", "far_below",
+    "UNOPENED", "Opened", "OpenedLabels", "OpenedPredictions", "RawMessage", "far_below",
     "needs_measure", "rows_at",
 ]  # fmt: skip
 
@@ -25,7 +25,7 @@ Opened = Prediction | Label | StreamCANError | None
 """A parsed message or its error; None for a tombstone."""
 
 
-class Unread(Protocol):
+class RawMessage(Protocol):
     """What is read of a message, wherever it comes from."""
 
     value: bytes | None
@@ -54,14 +54,14 @@ class OpenedPredictions:
         self._opened: list[Prediction | StreamCANError | None] = []
         self._rows: list[array[float]] = []
 
-    def add(self, record: Unread, message: Any = UNOPENED) -> None:
+    def add(self, record: RawMessage, message: Any = UNOPENED) -> None:
         """Parse the next one; ``message`` is its message or its error, where opened already."""
         try:
             self._opened.append(self._read(record, message))
         except (BadMessage, UnknownClass, InvalidPrediction) as error:
             self._opened.append(error)
 
-    def _read(self, record: Unread, message: Any) -> Prediction | None:
+    def _read(self, record: RawMessage, message: Any) -> Prediction | None:
         value, messages = record.value, self._messages
         if value is None:
             if record.key is None:
@@ -92,14 +92,14 @@ class OpenedLabels:
         self._opened: list[Label | StreamCANError | None] = []
         self._rows: list[array[float]] = []
 
-    def add(self, record: Unread, message: Any = UNOPENED) -> None:
+    def add(self, record: RawMessage, message: Any = UNOPENED) -> None:
         """Parse the next one; ``message`` is its message or its error, where opened already."""
         try:
             self._opened.append(self._read(record, message))
         except (BadMessage, UnknownClass, InvalidPrediction) as error:
             self._opened.append(error)
 
-    def _read(self, record: Unread, message: Any) -> Label | None:
+    def _read(self, record: RawMessage, message: Any) -> Label | None:
         if record.value is None:
             return None
         if message is UNOPENED:
@@ -140,7 +140,7 @@ def far_below(messages: Messages, max_bytes: int | None) -> float:
     return (math.inf if max_bytes is None else max_bytes - messages.slack - 200) / 2
 
 
-def needs_measure(record: Unread) -> bool:
+def needs_measure(record: RawMessage) -> bool:
     """Whether a record is more than its value and a short key."""
     return bool(record.headers) or len(record.key or b"") > 100
 
@@ -153,7 +153,7 @@ def _of(given: Any) -> Any:
 
 
 def check_size(
-    record: Unread, prediction: Prediction, messages: Messages, max_bytes: int | None
+    record: RawMessage, prediction: Prediction, messages: Messages, max_bytes: int | None
 ) -> None:
     """Raise BadMessage where a prediction's output could exceed the size limit."""
     if max_bytes is None:

@@ -138,6 +138,12 @@ def fill(
     produce(app.servers, predictions, labels if given["labels"] else [])
 
 
+def more(rng: random.Random, says: dict[str, Any]) -> None:
+    says["model"] = rng.choice("mn" if says["id"] < 400 else "no")
+    says["version"] = "1" if says["id"] < 400 else rng.choice("12")
+    says["carrier"] = rng.choice(["AA", "DL", 7, None, 1.5, True])
+
+
 def write_config(app: App, directory: Path, instance: str = "0") -> str:
     """The settings of one instance in a file; its path."""
     path = directory / f"{instance}.toml"
@@ -301,6 +307,15 @@ class App:
         """
         self.checked = judge(self.servers, settings or self.settings(), **options)
         return self.checked.outputs + self.checked.dead_letters
+
+
+def tombstones(app: App) -> int:
+    """How many of the input there are."""
+    return sum(
+        one.value is None
+        for p in range(app.partitions)
+        for one in read(app.servers, app.given["input"], p)
+    )
 
 
 class Running:

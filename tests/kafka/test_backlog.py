@@ -24,10 +24,11 @@ from tests.kafka.streams import (
     caught_up,
     fill,
     label,
+    more,
     prediction,
     run_once,
+    tombstones,
 )
-from tests.kafka.test_roles import more, tombstones
 from tests.kafka.topics import produce, read
 from tests.programs import PATIENCE, wait
 

@@ -22,15 +22,19 @@ from stream_can.kafka.start import start_of
 from stream_can.kafka.state import corrector_key
 from stream_can.kafka.stored import newest_index, newest_state
 from tests.kafka.broker.broker import Served
-from tests.kafka.streams import COMMAND, STAMP, App, Running, caught_up, fill, label
+from tests.kafka.streams import (
+    COMMAND,
+    STAMP,
+    App,
+    Running,
+    caught_up,
+    fill,
+    label,
+    more,
+    tombstones,
+)
 from tests.kafka.topics import grow, produce, read
 from tests.programs import PATIENCE, wait
-
-
-def more(rng: random.Random, says: dict[str, Any]) -> None:
-    says["model"] = rng.choice("mn" if says["id"] < 400 else "no")
-    says["version"] = "1" if says["id"] < 400 else rng.choice("12")
-    says["carrier"] = rng.choice(["AA", "DL", 7, None, 1.5, True])
 
 
 @pytest.mark.parametrize(
@@ -79,15 +83,6 @@ def test_every_state_and_output(broker: Served, settings: dict[str, Any]) -> Non
         assert verdict.labels["held"] > 100
     else:
         assert sum(one.n_labels for one in verdict.correctors.values()) > 500
-
-
-def tombstones(app: App) -> int:
-    """How many of the input there are."""
-    return sum(
-        one.value is None
-        for p in range(app.partitions)
-        for one in read(app.servers, app.given["input"], p)
-    )
 
 
 def test_processes_that_are_killed(broker: Served, tmp_path: Path) -> None:
