@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stream_can.messages.faults import UNREADABLE, json_fault
 from stream_can.messages.fields import HEADER
 from stream_can.method.segments import text_of
 
@@ -94,8 +95,8 @@ def _in_json(raw: bytes) -> str | None:
         return "0" if raw == b"-0" else raw.decode()
     try:
         value = _read_any(raw)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+    except UNREADABLE:
+        raise ValueError(json_fault(raw)) from None
     if isinstance(value, dict | list):
         raise ValueError(f"an {'object' if isinstance(value, dict) else 'array'}")
     return text_of(value)

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.messages.codecs.codec import ASKED, Codec, Prediction
-from stream_can.messages.codecs.json import MANY, UNREADABLE, JsonCodec
+from stream_can.messages.codecs.json import MANY, JsonCodec
 from stream_can.messages.columns import Columns, Given, header_bytes
 from stream_can.messages.counting import elements
+from stream_can.messages.faults import UNREADABLE, json_fault
 from stream_can.messages.fields import HEADER, Fields
 from stream_can.messages.forms import BadMessage, Forms, Largest, PlatformForm
 from stream_can.messages.ids import id_of_json
@@ -223,8 +224,9 @@ class Messages:
 
     def _plain(self, original: Raw) -> PlainRow | None:
         """Probabilities that are written as platforms do; None for others, and very long ones."""
-        most = self.widest + MANY
-        if elements(original, 2 * most) > 2 * most:
+        most = 2 * (self.widest + MANY)
+        text = bytes(original)
+        if elements(original, most) > most or (text[:1] == b'"' and text.count(b",") > most):
             return None
         try:
             return plain_row(_read_any(original))
@@ -449,8 +451,9 @@ class Messages:
             raise BadMessage(f"{self.fields.label}: over {most:,} names")
         try:
             label = (_read_flat if long else _read_any)(text)
-        except UNREADABLE as error:
-            raise BadMessage(f"{self.fields.label}: {error}") from None
+        except UNREADABLE:
+            fault = "no name, nor a list of such" if long else json_fault(bytes(text))
+            raise BadMessage(f"{self.fields.label}: {fault}") from None
         return self._index_of(label, text)
 
     def _index_of(self, label: Any, text: Raw) -> Any:

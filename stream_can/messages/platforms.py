@@ -5,6 +5,7 @@
 - a row in a list, or in an object (predictions, outputs of a model server)
 - vectors of Spark, dense and sparse; tensors of the open inference protocol
 - numbers as text, "0.25" or "25%"
+- JSON as text, answered as text
 
 What has two readings, or none, is left alone.
 """
@@ -13,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import msgspec
 
 __all__ = ["NAMES", "PlainRow", "key_of", "names_beside", "number_of", "plain_row"]
 
@@ -53,8 +56,21 @@ def plain_row(value: Any, depth: int = DEEPEST) -> PlainRow | None:
         return _of_list(value, depth)
     if isinstance(value, dict):
         return _of_object(value, depth)
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        return _of_text(value, depth)
     number = number_of(value)
     return None if number is None else PlainRow(number, _same)
+
+
+def _of_text(text: str, depth: int) -> PlainRow | None:
+    """A row in JSON that is a text itself, as tables of requests and responses hold it."""
+    try:
+        row = plain_row(msgspec.json.decode(text), depth - 1)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return None
+    if row is None:
+        return None
+    return PlainRow(row.probs, lambda answer: msgspec.json.encode(row.back(answer)).decode())
 
 
 def key_of(name: Any) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
+from stream_can.messages.faults import probs_fault
 from stream_can.messages.forms import BadMessage, Forms, LabelScore, Probs
 from stream_can.messages.platforms import plain_row
 from stream_can.method.classes import MOST_SHOWN
@@ -61,7 +62,7 @@ def rows_of(cells: list[Any], forms: Forms, name: str, first: int) -> NDArray[np
     for i, cell in enumerate(cells):
         try:
             rows.append(forms.read(probs_of(cell))[0])
-        except (BadMessage, msgspec.ValidationError) as error:
+        except BadMessage as error:
             raise InvalidRecording(f"{name}: row {first + i + 1}: {error}") from None
         except StreamCANError as error:
             raise InvalidRecording(
@@ -75,9 +76,12 @@ def probs_of(cell: Any) -> Probs:
     cell = parsed(cell)
     try:
         return _ordinary(cell)
-    except (BadMessage, msgspec.ValidationError):
+    except BadMessage:
         row = plain_row(cell)
         if row is None:
+            if isinstance(cell, dict):
+                given = {name: p for name, p in cell.items() if p is not None}
+                raise BadMessage(probs_fault(given)) from None
             raise
         return _ordinary(row.probs)
 
@@ -88,7 +92,10 @@ def _ordinary(cell: Any) -> Probs:
     if not isinstance(cell, list):
         return _number(cell)
     if cell and isinstance(cell[0], dict):
-        return msgspec.convert(cell, list[LabelScore])
+        try:
+            return msgspec.convert(cell, list[LabelScore])
+        except msgspec.ValidationError:
+            raise BadMessage(probs_fault(cell)) from None
     return [_number(p) for p in cell]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -12,6 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.messages.faults import UNREADABLE, json_fault, object_fault
 from stream_can.messages.forms import BadMessage
 from stream_can.messages.ids import id_of_float
 from stream_can.messages.numbers import read_array
@@ -26,7 +26,6 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_any = msgspec.json.Decoder().decode
 _decode_array = msgspec.json.Decoder(list[Any]).decode
 Decode = Callable[[Any], dict[str, Any]]
-_UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 make_type: Any = TypedDict  # called with fields known only at run time
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
@@ -79,8 +78,9 @@ class JsonTable:
                 return
             try:
                 yield from enumerate(_split(file.read().removeprefix(BYTE_ORDER_MARK)), 1)
-            except _UNREADABLE as error:
-                raise InvalidRecording(f"{self._name}: {error}") from None
+            except UNREADABLE:
+                fault = json_fault(self._path.read_bytes())
+                raise InvalidRecording(f"{self._name}: {fault}") from None
 
     def _is_one_array(self, start: bytes) -> bool:
         """Whether the file is one array of rows, rather than lines that are arrays."""
@@ -89,7 +89,7 @@ class JsonTable:
         (_, first), *more = islice(self._lines(), 2)
         try:
             _decode_any(first)
-        except _UNREADABLE:
+        except UNREADABLE:
             return True
         return not more
 
@@ -105,9 +105,11 @@ class JsonTable:
         for number, line in self._lines():
             try:
                 row = decode(line)
-            except _UNREADABLE as error:
-                hint = _hint(bytes(line), number)
-                raise InvalidRecording(f"{self._name}: line {number}: {error}{hint}") from None
+            except UNREADABLE:
+                fault = f"{object_fault(bytes(line))}{_hint(bytes(line), number)}"
+                raise InvalidRecording(
+                    f"{self._name}: line {number}: not a JSON object: {fault}"
+                ) from None
             yield row
 
     def _is_label(self, row: dict[str, Any]) -> bool:
@@ -215,7 +217,7 @@ class JsonTable:
             try:
                 row = decode(line)
                 row[name] = read_array(row[name], m)
-            except (*_UNREADABLE, KeyError):
+            except (*UNREADABLE, KeyError):
                 return _decode(line)
             return _decode(line) if row[name] is None else row
 
@@ -288,8 +290,6 @@ def _hint(line: bytes, number: int) -> str:
     text = line.strip()
     if (number == 1 and text in (b"{", b"[{")) or text.endswith((b"{", b"[", b",")):
         return "; does an object stand on several lines? One a line: jq -c . FILE"
-    if re.search(rb"[:\[,]\s*-?(NaN|Infinity)", line):
-        return "; NaN and Infinity are no JSON: write null"
     return ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeGuard
 
+from stream_can.messages.faults import BEST_ALONE
 from stream_can.messages.platforms import names_beside
 from stream_can.method.classes import MOST_SHOWN
 from stream_can.method.rows import Normalise
@@ -36,10 +37,7 @@ class Layout(NamedTuple):
     classes: list[Any]
 
 
-BEST_ALONE = (
-    "the first row has the best class alone, and all are needed: a pipeline of transformers gives"
-    " them with top_k=None"
-)
+BEST = f"the first row has {BEST_ALONE}"
 LABELS = (
     "label", "labels", "target", "truth", "y", "y_true", "true", "actual", "class", "gold",
     "ground_truth",
@@ -79,7 +77,7 @@ def find_layout(
         row = in_ordinary_form(cell)
         found = classes_of(row)
         if found is not None and _is_best_alone(row):
-            raise InvalidRecording(f"{name}: {probs!r}: {BEST_ALONE}")
+            raise InvalidRecording(f"{name}: {probs!r}: {BEST}")
         if found is None:
             raise InvalidRecording(
                 f"{name}: column {probs!r} holds neither lists nor objects, but {_shown(cell)}; "
@@ -216,7 +214,7 @@ def _way_out(table: Table, free: Sequence[str], label: str) -> str:
         if row := _numbers_in(table.first.get(column)):
             return f"Column {column!r} holds {len(row)} numbers a row: --probs {column!r}?"
     if {"label", "score"} <= {*table.columns} and isinstance(table.first["label"], str):
-        return BEST_ALONE[0].upper() + BEST_ALONE[1:]
+        return BEST[0].upper() + BEST[1:]
     numbers = {c: table.first[c] for c in free if c not in INDEX and _is_number(table.first[c])}
     if len(numbers) < 2:
         needed = "Of each row the probabilities of all classes are needed: a column for each class,"

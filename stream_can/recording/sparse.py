@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -119,7 +118,7 @@ class SparseRecording(LabelArrivals):
             row = self._forms.read(probs_of(cell))[0]
             self._listed.update(name for name in row if isinstance(name, str) and is_missing(name))
             return row
-        except (StreamCANError, msgspec.ValidationError) as error:
+        except StreamCANError as error:
             raise InvalidRecording(f"{self.name}: row {number + 1}: {error}") from None
 
     def _class(self, label: Any, number: int) -> Any:

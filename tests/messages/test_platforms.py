@@ -72,6 +72,8 @@ FORMS = {
     "numbers as text": lambda p: [repr(x) for x in p],
     "objects of them": lambda p: {name: repr(x) for name, x in zip(NAMES, p, strict=True)},
     "percentages in text": lambda p: [f"{100 * x!r}%" for x in p],
+    "JSON as text": lambda p: json.dumps({"predictions": [p]}, separators=(",", ":")),
+    "objects in it": lambda p: json.dumps(dict(descending(p)), separators=(",", ":")),
 }  # fmt: skip
 
 SAME = [
@@ -105,7 +107,9 @@ def test_files(tmp_path, form, name):
     ]
     file = tmp_path / name
     if name == "a.csv":
-        pl.DataFrame([{**row, "row": json.dumps(row["row"])} for row in rows]).write_csv(file)
+        text = [row["row"] if isinstance(row["row"], str) else json.dumps(row["row"])
+                for row in rows]  # fmt: skip
+        pl.DataFrame({"row": text, "label": labels}).write_csv(file)
     else:
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.warns(UserWarning, match="the probabilities are those of column 'row'"):

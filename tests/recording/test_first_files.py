@@ -102,6 +102,10 @@ REFUSED = [
     ("transformers, all texts", "a.json", json.dumps([TWO, TWO]), {}, LABELS_NEEDED),
     ("transformers, the best, all texts", "a.json", json.dumps([BEST[0], BEST[0]]), {}, BEST_ALONE),
     ("transformers, the best, lines", "a.jsonl", lines(*BEST, *BEST), {}, BEST_ALONE),
+    ("log probabilities of tokens", "a.jsonl", lines({
+        "probs": [{"token": "a", "logprob": -0.1}, {"token": "b", "logprob": -3}], "label": "a"}),
+     {}, "row 1: entry 1 has no field 'label', expected label and score; log probabilities"),
+    ("a list cut off", "a.jsonl", '{"probs": [0.5', {}, "line 1: not a JSON object: it ends too"),
     ("transformers, the best, in a field", "a.jsonl",
      lines({"text": "x", "probs": BEST, "label": "neg"}), {}, BEST_ALONE),
     ("the best and how sure", "a.csv", "predicted,confidence,label\ncat,.9,cat\n", {},
@@ -190,7 +194,7 @@ def test_lines_that_are_arrays_hold_the_probabilities_alone(tmp_path):
         with pytest.raises(StreamCANError, match="labels are needed"):
             Recording(file)
     mixed = lines({"probs": TWO, "label": "neg"}, TWO)
-    with pytest.raises(StreamCANError, match="line 2: Expected `object`, got `array`"):
+    with pytest.raises(StreamCANError, match="line 2: not a JSON object: it is a list"):
         list(Recording(written(tmp_path, "b.jsonl", mixed)).chunks())
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from stream_can.errors import UnknownClass
 from stream_can.messages.codecs.codec import ASKED, REST, SET
 from stream_can.messages.counting import elements
+from stream_can.messages.faults import UNREADABLE, json_fault, object_fault, probs_fault
 from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore, Listed, ListedForms
 from stream_can.messages.numbers import array_texts, read_array
 
@@ -27,20 +28,28 @@ if TYPE_CHECKING:
 
     Row = array[float]
 
-__all__ = ["UNREADABLE", "JsonCodec"]
+__all__ = ["JsonCodec"]
 
 _read_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_probs = msgspec.json.Decoder(list[float] | dict[str, float] | float).decode
 _read_entries = msgspec.json.Decoder(list[LabelScore]).decode
 _write = msgspec.json.Encoder().encode
-# Deep nesting raises RecursionError, a key with invalid UTF-8 UnicodeDecodeError.
-UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Errors of parsing JSON."""
+_read_any = msgspec.json.Decoder().decode
 OBJECT = '; put the list into one: {"id": ..., "probs": [...]}'
 NESTED = "; a list of rows: a message has one row, so give its first"
 """Advice for common outputs of classifiers."""
 MANY = 10_000
 """Probabilities of a row, or names of a label, beyond its classes that are read."""
+
+
+def _fault(text: Raw) -> str:
+    """What is wrong with probabilities that are in none of the forms."""
+    try:
+        fault = probs_fault(_read_any(text))
+    except UNREADABLE:
+        return json_fault(bytes(text))
+    nested = bytes(text).replace(b" ", b"")[:2] == b"[["
+    return f"{fault}{NESTED if nested else ''}"
 
 
 class JsonCodec:
@@ -66,9 +75,9 @@ class JsonCodec:
             if not value.isascii():
                 value.decode()  # msgspec does not check bytes inside strings, and would send them
             return _read_object(value)
-        except UNREADABLE as error:
+        except UNREADABLE:
             hint = OBJECT if value[:1] == b"[" else ""
-            raise BadMessage(f"not a JSON object: {error}{hint}") from None
+            raise BadMessage(f"not a JSON object: {object_fault(value)}{hint}") from None
 
     @staticmethod
     def find(message: dict[str, Any], path: Sequence[str]) -> Any:
@@ -98,10 +107,11 @@ class JsonCodec:
                 if type(inside) is Raw:
                     try:
                         inside = inner[name] = _read_object(inside)
-                    except UNREADABLE as error:
+                    except UNREADABLE:
                         if not answered:
                             return None
-                        raise BadMessage(f"{'.'.join(path)}: at {name!r}: {error}") from None
+                        fault = object_fault(bytes(inner[name]))
+                        raise BadMessage(f"{'.'.join(path)}: at {name!r}: {fault}") from None
                 inner = inside
         found: Raw | None = inner.get(path[-1])
         if answered or found is None:
@@ -128,12 +138,11 @@ class JsonCodec:
             raise BadMessage(f"{where}: over {most:,} probabilities")
         try:
             probs = _read_probs(original)
-        except UNREADABLE as error:
+        except UNREADABLE:
             try:
                 probs = _read_entries(original)
             except UNREADABLE:
-                nested = bytes(original).replace(b" ", b"")[:2] == b"[["
-                raise BadMessage(f"{where}: {error}{NESTED if nested else ''}") from None
+                raise BadMessage(f"{where}: {_fault(original)}") from None
         try:
             return forms.read(probs)
         except (BadMessage, UnknownClass) as error:

@@ -1,0 +1,123 @@
+"""Why a JSON text, or the probabilities in it, cannot be read: in words."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import msgspec
+
+from stream_can.method.classes import MOST_SHOWN
+
+__all__ = ["BEST_ALONE", "UNREADABLE", "json_fault", "object_fault", "probs_fault"]
+
+# Deep nesting raises RecursionError, a key with invalid UTF-8 UnicodeDecodeError.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Errors of parsing JSON."""
+EXPECTED = "a list of numbers, an object {class: number}, or a list of label and score"
+BEST_ALONE = (
+    "the best class alone, and all are needed: a pipeline of transformers gives them with"
+    " top_k=None"
+)
+LOGPROBS = (
+    "; log probabilities of tokens? An object of probabilities: jq -c"
+    " '.probs = (.top_logprobs | map({(.token): (.logprob | exp)}) | add)'"
+)
+_read = msgspec.json.Decoder().decode
+
+
+def object_fault(value: bytes) -> str:
+    """Why a text is no JSON object."""
+    try:
+        decoded = _read(value)
+    except UNREADABLE:
+        if b"," in value and value.lstrip()[:1] not in (b"{", b"["):
+            return 'a line of csv? Write it as {"id": ..., "probs": [...]}'
+        return json_fault(value)
+    return f"it is {_kind(decoded)}"
+
+
+def json_fault(text: bytes) -> str:
+    """Why a text is no JSON."""
+    if not text.strip():
+        return "it is empty"
+    try:
+        json.loads(text.decode(), parse_constant=_refused, parse_float=_finite, parse_int=_finite)
+    except json.JSONDecodeError as error:
+        if not text.decode()[error.pos :].strip():
+            return "it ends too early"
+        return f"no JSON from character {error.pos + 1} on"
+    except UnicodeDecodeError as error:
+        return f"no UTF-8: byte {text[error.start]:#x} at {error.start}"
+    except RecursionError:
+        return "nested too deeply"
+    except ValueError as error:
+        return str(error)
+    return "no JSON that can be read"
+
+
+def probs_fault(probs: Any) -> str:
+    """What a decoded value that is in none of the forms of probabilities has in place of them."""
+    if isinstance(probs, dict):
+        numbers = [name for name, p in probs.items() if _is_number(p)]
+        if len(numbers) == 1 and all(isinstance(p, str | int | float) for p in probs.values()):
+            return BEST_ALONE
+        for name, p in probs.items():
+            if not _is_number(p):
+                return f"{_shown(name)} is {_kind(p)}, expected a number"
+    if not isinstance(probs, list):
+        return f"it is {_kind(probs)}, expected {EXPECTED}"
+    entries = any(isinstance(entry, dict) for entry in probs)
+    for k, entry in enumerate(probs, 1):
+        if fault := _entry_fault(entry) if entries else _number_fault(entry):
+            return f"entry {k} {fault}"
+    return f"expected {EXPECTED}"
+
+
+def _entry_fault(entry: Any) -> str:
+    """Why an entry is no label and score; empty where it is one."""
+    if not isinstance(entry, dict):
+        return f"is {_kind(entry)}, expected an object of label and score"
+    for key in ("label", "score"):
+        if key not in entry:
+            hint = LOGPROBS if "logprob" in entry else ""
+            return f"has no field {key!r}, expected label and score{hint}"
+    if not isinstance(entry["label"], str | int | float):
+        return f"has a label that is {_kind(entry['label'])}, expected a name"
+    fault = _number_fault(entry["score"])
+    return f"has a score that {fault}" if fault else ""
+
+
+def _number_fault(value: Any) -> str:
+    return "" if _is_number(value) else f"is {_kind(value)}, expected a number"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _kind(value: Any) -> str:
+    """A JSON value in a word, or as it is."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return f"the text {_shown(value)}" if isinstance(value, str) else f"the number {_shown(value)}"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
+
+
+def _refused(name: str) -> None:
+    raise ValueError(f"{name} is no JSON: write null")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:MOST_SHOWN]} is more than a float holds")
+    return number
