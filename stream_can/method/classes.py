@@ -28,6 +28,10 @@ MOST_CLASSES = 2**24
 
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})", re.DOTALL)
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_PRINTED = re.compile(
+    r"(?:\w+\.)?(?:tensor|array|u?int\d+|float\d+|str_)\((.*?)(?:, *(?:device|dtype)=[^,()]*)*\)"
+)
+"""A value as torch and numpy print one: tensor(0), np.int64(0)."""
 
 MOST_COMPARED = 1000
 """Classes among which a similar name is looked for."""
@@ -134,6 +138,8 @@ class ClassIndex(dict[Any, int]):
                 try:
                     label = float(text)
                 except ValueError:
+                    if printed := _PRINTED.fullmatch(text):
+                        return self._other(printed[1].strip(" '\""))
                     return self.one_hot(re.split(r"[\s,;]+", text.strip("[]() ")))
         if isinstance(label, bool):
             column = self.get(json_name(label), self._folded.get(str(label).casefold()))
@@ -175,7 +181,7 @@ class ClassIndex(dict[Any, int]):
             return None if isinstance(name, str) and name not in self else self.column(name)
         if len(entries) != len(self) or not _are_bits(entries):
             return None
-        ones = [k for k, bit in enumerate(entries) if float(bit) == 1]
+        ones = [k for k, bit in enumerate(entries) if str(bit) in ONES]
         return ones[0] if len(ones) == 1 else None
 
 
@@ -188,6 +194,10 @@ MISSING = frozenset(
 """Texts of a label that nobody knows, without case."""
 
 
+ONES, ZEROS = ("1", "1.", "1.0", "True"), ("0", "0.", "0.0", "False")
+"""Texts of entries of a one-hot label, as JSON, Python and numpy print them."""
+
+
 def is_missing(text: str) -> bool:
     """Whether a text says that there is no label; where a class has that name, it does not."""
     return text.strip().casefold() in MISSING
@@ -196,8 +206,7 @@ def is_missing(text: str) -> bool:
 def _are_bits(entries: Iterable[Any]) -> bool:
     """Whether each is 0 or 1, perhaps as text."""
     return all(
-        isinstance(bit, int | float | str) and str(bit) in ("0", "1", "0.0", "1.0", "True", "False")
-        for bit in entries
+        isinstance(bit, int | float | str) and str(bit) in (*ONES, *ZEROS) for bit in entries
     )
 
 

@@ -67,6 +67,7 @@ class FrameTable:
     def __init__(self, source: SourceFile, form: str) -> None:
         self._path, self._name, self._form = source.path, source.name, form
         self._dialect = _dialect(source.start) if form == "csv" else {}
+        self._commas = self._dialect.get("decimal_comma", False)
         try:
             with _without_panics():
                 if form == "csv":
@@ -82,6 +83,10 @@ class FrameTable:
                 if form == "csv" and duplicated and base in self.columns:
                     raise InvalidRecording(f"{self._name}: two columns have the header {base!r}")
             self.head = start.rows(named=True)
+            if self._commas:
+                self.head = [
+                    {name: _with_point(cell) for name, cell in row.items()} for row in self.head
+                ]
             self.first = self.head[0]
         except (*DAMAGED, OSError) as error:
             reason = _reason(error)
@@ -187,7 +192,7 @@ class FrameTable:
                 raise InvalidRecording(
                     f"{self._name}: column {name!r} holds {kind}, expected numbers"
                 )
-        read = [_numbers(part[name]) for name in probs]
+        read = [_numbers(part[name], commas=self._commas) for name in probs]
         for name, numbers in zip(probs, read, strict=True):
             odd = numbers.is_null() & part[name].is_not_null()
             if odd.any() and (row := odd.arg_max()) is not None:
@@ -212,13 +217,22 @@ class FrameTable:
         return times_of(self._name, column.name, column.to_list(), first)
 
 
-def _numbers(column: pl.Series) -> pl.Series:
-    """A column as numbers, null where one is none; texts may be in percent."""
+def _numbers(column: pl.Series, *, commas: bool) -> pl.Series:
+    """A column as numbers, null where one is none; texts may be in percent, with decimal commas."""
     if column.dtype != pl.String:
         return column.cast(pl.Float64, strict=False)
     text = column.str.strip_chars()
+    if commas:
+        text = text.str.replace(",", ".", literal=True)
     numbers = text.str.strip_suffix("%").str.strip_chars().cast(pl.Float64, strict=False)
     return numbers / (1 + 99 * text.str.ends_with("%").cast(pl.Float64))
+
+
+def _with_point(cell: Any) -> Any:
+    """A cell of the first rows; a percentage with a decimal point in place of a comma."""
+    if isinstance(cell, str) and re.fullmatch(r"\s*\d*,\d+\s*%\s*", cell):
+        return cell.replace(",", ".")
+    return cell
 
 
 def _cells(column: pl.Series) -> NDArray[np.float64] | list[Any]:
@@ -261,7 +275,7 @@ def _dialect(start: bytes) -> dict[str, Any]:
     else:
         uncommented = plain
     second = uncommented[1] if len(uncommented) > 1 else ""
-    comma = found == ";" and bool(re.search(r"(^|;)-?\d*,\d+(;|\r?$)", second))
+    comma = found == ";" and bool(re.search(r"(^|;)-?\d*,\d+( ?%)?(;|\r?$)", second))
     return options | {"separator": found, "decimal_comma": comma}
 
 

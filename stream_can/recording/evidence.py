@@ -20,7 +20,7 @@ __all__ = [
 
 INDEX = ("", "index", "Unnamed: 0", "id", "pred", "prediction", "predicted", "y_pred")
 """Names of numeric columns that are never probabilities."""
-SEPARATORS = "_./: -"
+SEPARATORS = "_./:= -"
 PLAIN = frozenset((int, float, type(None)))
 ENOUGH = 0.9
 """Share of the rows that must be probabilities."""
@@ -89,7 +89,7 @@ def best_group(
         The column of the labels.
     """
     numeric, X = _numbers(rows, [name for name in free if name not in INDEX])
-    labels = [_text(row[label]) for row in rows if row.get(label) is not None]
+    labels = [_text(row[label]).strip() for row in rows if row.get(label) is not None]
     small = [numeric[k] for k in np.flatnonzero(np.nanmax(X, axis=0) <= total).tolist()]
     places = {name: k for k, name in enumerate(numeric)}
     tried = dict[tuple[str, ...], ColumnGroup]()
@@ -148,8 +148,8 @@ def _patterns(columns: list[str], labels: Iterable[str]) -> Iterable[list[str]]:
             if head := name_of(name):
                 groups.setdefault(head, []).append(name)
         yield from groups.values()
-    known = {*labels}
-    yield [name for name in columns if name in known]
+    known = {label.casefold() for label in labels}
+    yield [name for name in columns if name.casefold() in known]
 
 
 def _stem(name: str) -> str:
@@ -168,7 +168,9 @@ def _judged(
     inner = [name[len(prefix) : len(name) - len(suffix)] for name in columns]
     spelled = [columns, inner, [name.lstrip(SEPARATORS) for name in inner]]
     unique = [names for names in spelled if len({*names}) == len(columns) and "" not in names]
-    named = [sum(map({*names}.__contains__, labels)) / max(len(labels), 1) for names in unique]
+    folded = [label.casefold() for label in labels]
+    known_names = [{name.casefold() for name in names} for names in unique]
+    named = [sum(map(names.__contains__, folded)) / max(len(labels), 1) for names in known_names]
     best = max(range(len(unique)), key=lambda k: (named[k], -k))
     return ColumnGroup(columns, unique[best], sums, named[best])
 

@@ -36,6 +36,9 @@ PERCENTAGES = "text,cat,dog,label\nx,62.5,37.5,cat\ny,10,90,dog\n"
 SCORES = "id,cat,dog,label\n1,-0.58,1.2,cat\n2,2.1,-1,dog\n"
 SUFFIX = "id,P(OK) [%],P(bad one) [%],label\n1,60,40,OK\n2,30,70,bad one\n"
 
+CATBOOST = "SampleId\tProbability:Class=cat\tProbability:Class=dog\tlabel\n0\t.4\t.6\tcat\n"
+COMMAS = "x;P(cat);P(dog);label\na;62,5%;37,5 %;cat\nb;10,00%;90,00%;dog\n"
+
 TEN = ",".join(f"p_{k}" for k in (0, 1, 10, *range(2, 10)))
 
 FOUND = [
@@ -57,6 +60,14 @@ FOUND = [
      "amount,cat,dog,label\n" + "12,.5,.5,cat\n" * 1500 + "1.5,.5,.5,cat\n", {}, ["cat", "dog"],
      None),
     ("a line for Excel", "a.csv", "sep=;\ncat;dog;label\n.5;.5;cat\n", {}, ["cat", "dog"], None),
+    ("labels in another case", "a.csv", "p_cat,p_dog,label\n.4,.6, Cat\n.3,.7,DOG \n", {},
+     ["cat", "dog"], None),
+    ("columns in another case", "a.csv", "x,cat,dog,label\n.2,.4,.6, Cat\n.5,.3,.7,DOG \n", {},
+     ["cat", "dog"], None),
+    ("what the columns begin with", "a.tsv", CATBOOST, {"probs": "Probability:Class="},
+     ["cat", "dog"], None),
+    ("percentages with decimal commas", "a.csv", COMMAS, {"probs": "P(*)"}, ["cat", "dog"], None),
+    ("those found", "a.csv", COMMAS, {}, ["cat", "dog"], None),
     ("a comment first", "a.csv", "# by x\ncat,dog,label\n.5,.5,cat\n", {}, ["cat", "dog"], None),
     ("a header with a hash", "a.csv", "#n,cat,dog,label\n3,.5,.5,cat\n", {}, ["cat", "dog"], None),
     ("percentages", "a.csv", PERCENTAGES, {"normalise": "always"}, ["cat", "dog"], None),

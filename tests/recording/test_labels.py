@@ -24,6 +24,8 @@ pytestmark = pytest.mark.fast
 CASES = [
     ("cat", "cat"), (" cat ", "cat"), ("cat       ", "cat"), ("CAT", "cat"),
     ([1, 0, 0], "cat"), ([0.0, 1.0, 0.0], "dog"), ([False, False, True], "eel"),
+    ("[1. 0. 0.]", "cat"), ("[ 0.  1.  0.]", "dog"), ("[False False True]", "eel"),
+    ("tensor([0., 1., 0.], device='cuda:0')", "dog"), ("np.str_('dog')", "dog"),
     ("[0, 1, 0]", "dog"), ("[0 0 1]", "eel"), (["dog"], "dog"), ({"cat": 0, "dog": 1}, "dog"),
     *((text, None) for text in ("NA", "None", "null", "nan", "NaN", "", " ", "<NA>", "\\N", None)),
 ]  # fmt: skip
@@ -44,7 +46,23 @@ def test_files_and_lines_read_the_same_label(tmp_path, label, name):
     assert (None if index is None else recording.classes[index]) == name
 
 
-@pytest.mark.parametrize("label", [True, "true", "True", "TRUE", 1, 1.0, "1.0", " 1", [0, 1]])
+@pytest.mark.parametrize(
+    "label",
+    [
+        True,
+        "true",
+        "True",
+        "TRUE",
+        1,
+        1.0,
+        "1.0",
+        " 1",
+        [0, 1],
+        "tensor(1)",
+        "tensor(1, device='cuda:0')",
+        "np.int64(1)",
+    ],
+)
 def test_so_they_do_of_two_classes_0_and_1(tmp_path, label):
     file = tmp_path / "a.jsonl"
     row = {"probs": 0.25, "label": label}
