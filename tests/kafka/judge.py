@@ -29,6 +29,7 @@ from stream_can.kafka.deferred import read_deferred
 from stream_can.kafka.state import read_index, read_memory
 from stream_can.learner import read_sent
 from stream_can.learner.saved import SavedHead, opened
+from stream_can.method.normalise import divided
 from stream_can.method.segments import text_of
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.snapshot import is_of_kind
@@ -795,10 +796,7 @@ def deferred_reader(
 def row_in(says: Any, s: Settings) -> np.ndarray:
     """The row of a message, as it is corrected."""
     row = np.array(at(says, s.fields.probs), float)
-    total = row.sum()
-    if s.rows != "multilabel" and abs(total - 1) > 1e-9 and s.normalise == "always":
-        row = row / total
-    return row
+    return row if s.rows == "multilabel" else divided(row[None], s.normalise)[0][0]
 
 
 def labels_of(
