@@ -785,12 +785,24 @@ def deferred_reader(
         if s.segments:
             texts = columns_of(says, s)
             columns = {c: None if x is None else text_of(x) for c, x in texts.items()}
-        fair = random is None or (p, record.offset, record.key) in random
-        size = size_of(record.key, row, columns)
-        return Row(lane, record.key, row, np.empty(0), columns, size, fair,
-                   deferred=(p, record.offset, record.key))  # fmt: skip
+        id = id_in(says, record, s)
+        fair = random is None or (p, record.offset, id) in random
+        size = size_of(id, row, columns)
+        place = p, record.offset, record.key
+        return Row(lane, id, row, np.empty(0), columns, size, fair, deferred=place)
 
     return read_one
+
+
+def id_in(says: Any, record: Any, s: Settings) -> bytes | None:
+    """The id of a prediction, which labels name."""
+    if s.id is None:
+        key: bytes | None = record.key
+        return key
+    if s.id.startswith("header:"):
+        return dict(record.headers).get(s.id.removeprefix("header:"))
+    value = at(says, s.id)
+    return None if value is None else str(value).encode()
 
 
 def row_in(says: Any, s: Settings) -> np.ndarray:
