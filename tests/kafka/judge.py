@@ -168,12 +168,13 @@ class Plain:
             assert row.deferred not in self.made, "handed over twice"
             columns = row.columns and {name: [text] for name, text in row.columns.items()}
             given: dict[str, Any] = {"segments": columns} if columns else {}
+            threshold = getattr(corrector, "threshold", None)  # of the labels before the row
             sent, receipts = corrector.process_many(row.p[None], receipt=True, **given)
             row.receipt = receipts[0]
             row.size += row.receipt.nbytes
             names = None
             if isinstance(corrector, MultiLabelCorrector):
-                names = decided(corrector, sent[0])
+                names = decided(corrector, sent[0], threshold)
             elif corrector.sets is not None:
                 (inside,) = corrector.sets_of(sent, receipts)
                 order = np.argsort(-sent[0].astype(np.float32), kind="stable")
@@ -974,10 +975,11 @@ def loaded(data: bytes) -> Any:
     return (MultiLabelCorrector if several else Corrector).from_bytes(data)
 
 
-def decided(corrector: Any, row: Any) -> list[Any]:
+def decided(corrector: Any, row: Any, threshold: float | None = None) -> list[Any]:
     """The labels that a row is said to have, the likeliest first."""
     order = np.argsort(-row.astype(np.float32), kind="stable")
-    return [corrector.labels[i] for i in order if row[i] >= corrector.threshold]
+    least = corrector.threshold if threshold is None else threshold
+    return [corrector.labels[i] for i in order if row[i] >= least]
 
 
 def corrector_of(state: State, lane: Lane) -> Corrector:
