@@ -104,7 +104,7 @@ class ClassIndex(dict[Any, int]):
 
     def _hint(self, label: Any) -> str:
         """What a label that is unknown may be."""
-        if isinstance(label, list) and len(label) == len(self):
+        if isinstance(label, list) and len(label) == len(self) and not isinstance(label[0], str):
             return "; a number for each class? The label is the class of the largest: argmax it"
         if not isinstance(label, str) or len(label) > MOST_SHOWN or len(self) > MOST_COMPARED:
             return ""

@@ -67,6 +67,8 @@ class FrameTable:
     def __init__(self, source: SourceFile, form: str) -> None:
         self._path, self._name, self._form = source.path, source.name, form
         self._dialect = _dialect(source.start) if form == "csv" else {}
+        self.separator = self._dialect.get("separator")
+        """What separates the fields of csv; None for other files."""
         self._commas = self._dialect.get("decimal_comma", False)
         try:
             with _without_panics():

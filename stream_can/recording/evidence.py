@@ -18,7 +18,8 @@ __all__ = [
     "up_to_last_word",
 ]  # fmt: skip
 
-INDEX = ("", "index", "Unnamed: 0", "id", "pred", "prediction", "predicted", "y_pred")
+INDEX = ("", "index", "Unnamed: 0", "id", "pred", "prediction", "predicted", "y_pred",
+         "predicted_label", "predicted_class", "pred_label")  # fmt: skip
 """Names of numeric columns that are never probabilities."""
 SEPARATORS = "_./:= -"
 PLAIN = frozenset((int, float, type(None)))

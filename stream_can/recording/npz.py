@@ -71,6 +71,7 @@ class NpzTable:
         for array, shape in shapes.items():
             if any(size < 0 for size in shape):
                 raise InvalidRecording(f"{self._name}: array `{array}` says it has shape {shape}")
+        self._require_equal_lengths(shapes, names)
         tables = [shape[0] for shape in shapes.values() if len(shape) == 2]
         if not tables and len(shapes.get(names.probs, ())) == 1:
             tables = [shapes[names.probs][0]]
@@ -89,6 +90,20 @@ class NpzTable:
             dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)
         ]
         self.first = self.head[0] if self.head else {}
+
+    def _require_equal_lengths(self, shapes: dict[str, tuple[int, ...]], names: Names) -> None:
+        """InvalidRecording where there are not as many labels as rows."""
+        label = next((name for name in (names.label, "labels") if name in shapes), "")
+        rows, labels = shapes.get(names.probs, ()), shapes.get(label, ())
+        if not rows or not labels or rows[0] == labels[0]:
+            return
+        hint = ""
+        if len(rows) == 2 and rows[1] == labels[0]:
+            hint = f"; a row a class? Transpose it: {names.probs}={names.probs}.T"
+        raise InvalidRecording(
+            f"{self._name}: array `{names.probs}` has shape {rows}, and `{label}` {labels};"
+            f" expected as many rows{hint}"
+        )
 
     @contextmanager
     def _open(self, name: str) -> Iterator[tuple[IO[bytes], tuple[int, ...], bool, np.dtype[Any]]]:

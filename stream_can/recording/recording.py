@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from stream_can.method.segments import column_names, text_of, texts_of
 from stream_can.recording.arrivals import LabelArrivals
 from stream_can.recording.cells import rows_of
 from stream_can.recording.formats import open_table
+from stream_can.recording.label_hints import label_hint
 from stream_can.recording.layout import (
     column_of_rows,
     find_layout,
@@ -320,20 +320,14 @@ class Recording(LabelArrivals):
                 try:
                     found.append(self._index.column(label))
                 except UnknownClass as error:
-                    where, hint = f"{self.name}: row {first + i + 1}", self._names_hint(label)
-                    raise UnknownClass(f"{where}: label {error}{hint}") from None
+                    hint = label_hint(
+                        label, self._label, self._table, self.classes, str(self.path),
+                        self._source.suffix,
+                    )  # fmt: skip
+                    raise UnknownClass(
+                        f"{self.name}: row {first + i + 1}: label {error}{hint}"
+                    ) from None
             return np.array(found, np.int64)
-
-    def _names_hint(self, label: Any) -> str:
-        """The option that names the classes, where they have only numbers and labels have names."""
-        cells = [self._table.head[i].get(self._label) for i in range(len(self._table.head))]
-        names = sorted({cell.strip() for cell in cells if isinstance(cell, str) and cell.strip()})
-        if not isinstance(label, str) or self.classes != [*range(len(self.classes))]:
-            return ""
-        order = "NAME,NAME,..."
-        if len(names) == len(self.classes):
-            order = f"{shlex.quote(','.join(names))}, if that is their order (scikit-learn sorts)"
-        return f". Which number is which? Add --classes {order}"
 
 
 def _way_out(row: Array) -> str:

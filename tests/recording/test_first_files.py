@@ -113,6 +113,23 @@ REFUSED = [
     ("transformers, all texts", "a.json", json.dumps([TWO, TWO]), {}, LABELS_NEEDED),
     ("transformers, the best, all texts", "a.json", json.dumps([BEST[0], BEST[0]]), {}, BEST_ALONE),
     ("transformers, the best, lines", "a.jsonl", lines(*BEST, *BEST), {}, BEST_ALONE),
+    ("names of classes as labels", "a.jsonl", lines({
+        "probs": [0.4, 0.6], "label": ["cat", "dog"], "target": "cat"}), {},
+     "The names of the classes? Add --label target?"),
+    ("of two classes one, and the best", "a.jsonl", lines({
+        "score": 0.4, "predicted_label": 1, "label": 0}), {},
+     "or --probs 'score', if that is the second of two classes"),
+    ("labels from 1", "a.jsonl", lines({"probs": [0.4, 0.6], "label": 1},
+                                       {"probs": [0.4, 0.6], "label": 2}), {},
+     "row 2: label 2 is none of the 2 classes: 0, 1. Counted from 1? Add --classes 1,2"),
+    ("many labels from 1", "a.jsonl", lines({"probs": [0.01] * 100, "label": 100}), {},
+     'Add --classes "$(seq -s, 1 100)"'),
+    ("labels nobody knows", "a.csv", "cat,dog,label\n.4,.6,?\n.4,.6,cat\n", {},
+     """Such a label is left empty, null or NA: awk -F, -v OFS=, '$3 == "?" { $3 = "" } 1' """),
+    ("other numbers", "a.tsv", "0\t1\tlabel\n.4\t.6\t-1\n.4\t.6\t0\n", {},
+     "null or NA: awk -F'\\t' -v OFS='\\t' '$3 == \"-1\" { $3 = \"\" } 1' "),
+    ("in lines", "a.jsonl", lines({"probs": [0.4, 0.6], "label": -1}), {},
+     """jq -c 'if .["label"] | tostring == "-1" then .["label"] = null else . end' """),
     ("log probabilities of tokens", "a.jsonl", lines({
         "probs": [{"token": "a", "logprob": -0.1}, {"token": "b", "logprob": -3}], "label": "a"}),
      {}, "row 1: entry 1 has no field 'label', expected label and score; log probabilities"),

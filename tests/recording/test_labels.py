@@ -102,6 +102,19 @@ def test_npz_has_one_hot_labels(tmp_path):
 NAMES = ["cat", "dog", "eel"]
 
 
+@pytest.mark.parametrize(
+    ("probs", "label", "says"),
+    [
+        (np.full((3, 40), 1 / 3), np.zeros(40), r"\(3, 40\), and `label` \(40,\).*probs=probs.T"),
+        (np.full((40, 3), 1 / 3), np.zeros(39), r"\(40, 3\), and `label` \(39,\); expected as"),
+    ],
+)
+def test_npz_has_a_label_for_each_row(tmp_path, probs, label, says):
+    np.savez(tmp_path / "a.npz", probs=probs, label=label)
+    with pytest.raises(InvalidRecording, match=says):
+        Recording(tmp_path / "a.npz")
+
+
 def beside(p):
     """Names beside numbers, each row in an order of its own."""
     order = sorted(range(3), key=lambda k: -p[k])
