@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 import sys
 import warnings
 from collections.abc import Sequence
 from io import TextIOWrapper
+from itertools import pairwise
 
 from stream_can.errors import StreamCANError
 
@@ -28,6 +30,15 @@ def _require_command(known: Sequence[str], arguments: Sequence[str]) -> None:
     near = difflib.get_close_matches(name, commands, 1, 0.5)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(commands)}"
     raise StreamCANError(f"no command {name!r}; {hint}")
+
+
+def _require_joined(arguments: Sequence[str]) -> None:
+    """StreamCANError where a list that begins with a minus stands alone, as an option would."""
+    for option, value in pairwise(arguments):
+        if option.startswith("--") and "=" not in option and re.match("-[^-].*,", value):
+            raise StreamCANError(
+                f"{option} {value}: a value that begins with - is written {option}={value}"
+            )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from stream_can.cli.config import hide_others, with_settings
 
         _require_command([*app], arguments)
+        _require_joined(arguments)
         COMMAND_LINE.set(shlex.join(["stream-can", *arguments]))
         hide_others(app, arguments, os.environ)
         arguments = with_settings(app, arguments, os.environ)

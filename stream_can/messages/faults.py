@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from stream_can.messages.platforms import NUMBERS, key_of
 from stream_can.method.classes import MOST_SHOWN
 
 __all__ = ["BEST_ALONE", "UNREADABLE", "json_fault", "object_fault", "probs_fault"]
@@ -61,7 +62,8 @@ def probs_fault(probs: Any) -> str:
     """What a decoded value that is in none of the forms of probabilities has in place of them."""
     if isinstance(probs, dict):
         numbers = [name for name, p in probs.items() if _is_number(p)]
-        if len(numbers) == 1 and all(isinstance(p, str | int | float) for p in probs.values()):
+        flat = all(isinstance(p, str | int | float) for p in probs.values())
+        if len(numbers) == 1 < len(probs) and flat and key_of(numbers[0]) in NUMBERS:
             return BEST_ALONE
         for name, p in probs.items():
             if not _is_number(p):

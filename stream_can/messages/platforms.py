@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["NAMES", "PlainRow", "key_of", "names_beside", "number_of", "plain_row"]
+__all__ = ["NAMES", "NUMBERS", "PlainRow", "key_of", "names_beside", "number_of", "plain_row"]
 
 NAMES = (
     "displaynames", "displayname", "labels", "label", "classes", "class", "names", "name",

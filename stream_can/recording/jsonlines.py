@@ -16,6 +16,7 @@ from stream_can.messages.forms import BadMessage
 from stream_can.messages.ids import id_of_float
 from stream_can.messages.numbers import read_array
 from stream_can.recording.cells import times_of
+from stream_can.recording.other_forms import pandas_form
 from stream_can.recording.source import SourceFile
 from stream_can.recording.table import HEAD, Batch, InvalidRecording, LabelLines, Names, Times
 
@@ -52,7 +53,8 @@ class JsonTable:
         if not self.head:
             raise InvalidRecording(f"{self._name}: no rows")
         self.first = first = self.head[0]
-        _refuse_columns(self._name, self.head)
+        if len(self.head) == 1 and (table := pandas_form(self._name, first)):
+            raise InvalidRecording(f"{self._name}: {table}")
         self.columns = list(first)
         self._found: dict[int, list[tuple[Any, int]]] = {}
         """Row -> its labels, each with the number of rows before its line."""
@@ -96,6 +98,8 @@ class JsonTable:
     def _array(self, line: Any) -> dict[str, Any]:
         """A row given as an array, as transformers pipelines print it: only the probabilities."""
         cell = _decode_array(line)
+        if table := pandas_form(self._name, cell):
+            raise InvalidRecording(f"{self._name}: {table}")
         if len(cell) == 1 and isinstance(cell[0], list):
             (cell,) = cell
         return {self._names.probs: cell}
@@ -291,15 +295,3 @@ def _hint(line: bytes, number: int) -> str:
     if (number == 1 and text in (b"{", b"[{")) or text.endswith((b"{", b"[", b",")):
         return "; does an object stand on several lines? One a line: jq -c . FILE"
     return ""
-
-
-def _refuse_columns(name: str, rows: list[dict[str, Any]]) -> None:
-    """InvalidRecording where the only row is a table by columns, as pandas writes by default."""
-    cells = list(rows[0].values())
-    if len(rows) > 1 or len(cells) < 2 or not all(isinstance(cell, dict) for cell in cells):
-        return
-    if cells[0] and all(cell.keys() == cells[0].keys() for cell in cells) and "0" in cells[0]:
-        raise InvalidRecording(
-            f"{name}: a table by columns, as pandas writes it by default; by rows:"
-            " df.to_json(path, orient='records', lines=True)"
-        )

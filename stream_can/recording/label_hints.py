@@ -48,12 +48,12 @@ def label_hint(
     if numbered and text.removesuffix(".0") == str(m):
         names = ",".join(str(k + 1) for k in range(m))
         return f". Counted from 1? Add --classes {names if m <= MOST_LISTED else _sequence(m)}"
-    names = sorted({cell.strip() for cell in _texts(table, column) if cell.strip()})
+    texts = sorted({cell.strip() for cell in _texts(table, column) if cell.strip()})
     if not isinstance(label, str) or list(classes) != [*range(m)]:
         return ""
     order = "NAME,NAME,..."
-    if len(names) == m:
-        order = f"{shlex.quote(','.join(names))}, if that is their order (scikit-learn sorts)"
+    if len(texts) == m:
+        order = f"{shlex.quote(','.join(texts))}, if that is their order (scikit-learn sorts)"
     return f". Which number is which? Add --classes {order}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeGuard
 
-from stream_can.messages.faults import BEST_ALONE
+from stream_can.messages.faults import BEST_ALONE, probs_fault
 from stream_can.messages.platforms import names_beside
 from stream_can.method.classes import MOST_SHOWN
 from stream_can.method.rows import Normalise
@@ -20,6 +20,7 @@ from stream_can.recording.evidence import (
     near_total,
     up_to_last_word,
 )
+from stream_can.recording.other_forms import long_form, several_rows
 from stream_can.recording.table import InvalidRecording, Table
 
 __all__ = [
@@ -78,6 +79,10 @@ def find_layout(
         found = classes_of(row)
         if found is not None and _is_best_alone(row):
             raise InvalidRecording(f"{name}: {probs!r}: {BEST}")
+        if several := several_rows(row, probs, others[0]):
+            raise InvalidRecording(f"{name}: {probs!r}: {several}")
+        if isinstance(row, dict) and probs_fault(row) == BEST_ALONE:
+            raise InvalidRecording(f"{name}: {probs!r}: {BEST}")
         if found is None:
             raise InvalidRecording(
                 f"{name}: column {probs!r} holds neither lists nor objects, but {_shown(cell)}; "
@@ -125,7 +130,7 @@ def find_layout(
             if group is not None:
                 return _by_number(group.columns, group.names)
     error = str(no_column(name, table, "probs", probs))
-    raise InvalidRecording(f"{error}. {_way_out(table, free, others[0])}")
+    raise InvalidRecording(f"{error}. {_way_out(name, table, free, others[0])}")
 
 
 def _by_number(columns: Sequence[str], names: Sequence[str]) -> Layout:
@@ -208,11 +213,18 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _way_out(table: Table, free: Sequence[str], label: str) -> str:
-    """Suggest options, judging by the first row."""
+def _way_out(name: str, table: Table, free: Sequence[str], label: str) -> str:
+    """Suggest options, judging by the first rows."""
+    if pivot := long_form(name, table):
+        return pivot
     for column in free:
         if row := _numbers_in(table.first.get(column)):
             return f"Column {column!r} holds {len(row)} numbers a row: --probs {column!r}?"
+        cell = parsed(table.first.get(column))
+        if several := several_rows(cell, column, label):
+            return f"Column {column!r} holds {several}"
+        if isinstance(cell, dict) and probs_fault(cell) == BEST_ALONE:
+            return f"Column {column!r} has {BEST_ALONE}"
     if {"label", "score"} <= {*table.columns} and isinstance(table.first["label"], str):
         return BEST[0].upper() + BEST[1:]
     numbers = {c: table.first[c] for c in free if c not in INDEX and _is_number(table.first[c])}

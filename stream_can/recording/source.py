@@ -31,6 +31,8 @@ CONTAINER = b"Obj\x01"
 ARROW_STREAM = b"\xff\xff\xff\xff"
 """First bytes of an Arrow stream, as Hugging Face's datasets are stored."""
 SUFFIXES = (".gz", ".bz2", ".xz")
+PARTS = {".parquet", ".arrow", ".jsonl", ".json", ".ndjson", ".csv", ".tsv"}
+"""Suffixes of files that a folder may be joined of."""
 START = 4096
 CHUNK = 1 << 20
 TIMES, LEAST_MOST = 100, 1 << 30
@@ -173,12 +175,15 @@ def _joined(folder: Path) -> SourceFile:
     names; names that begin with _ or . are no parts."""
     parts = sorted(path for path in folder.iterdir() if path.name[0] not in "_.")
     suffixes = {path.suffix.lower() for path in parts}
-    if len(suffixes) != 1 or not suffixes <= {".parquet", ".arrow", ".jsonl", ".json", ".ndjson"}:
+    if len(suffixes) != 1 or not suffixes <= PARTS:
         found = ", ".join(sorted(suffixes)) or "nothing"
         raise InvalidRecording(
-            f"{folder}: a folder with {found}, expected parts of one sort: .parquet, .arrow, .jsonl"
+            f"{folder}: a folder with {found}, expected parts of one sort: .parquet, .arrow,"
+            " .jsonl, .csv"
         )
     (suffix,) = suffixes
+    if suffix in (".csv", ".tsv"):
+        return _joined_tables(parts, str(folder), suffix)
     if suffix in (".parquet", ".arrow"):
         return _tables_of(parts, str(folder), suffix)
     spool = _Spool(str(folder))
@@ -187,6 +192,29 @@ def _joined(folder: Path) -> SourceFile:
             while data := file.read(CHUNK):
                 spool.write(data)
     return spool.source(".jsonl")
+
+
+def _joined_tables(parts: list[Path], name: str, suffix: str) -> SourceFile:
+    """Join csv files, each with the same header."""
+    spool, header = _Spool(name), b""
+    for part in parts:
+        with part.open("rb") as file:
+            first = file.readline().removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
+            if part != parts[0] and first and first != header:
+                raise InvalidRecording(
+                    f"{name}: {part.name} begins with another line than {parts[0].name}; each part"
+                    " needs the same header (Spark: option('header', True))"
+                )
+            if part == parts[0]:
+                header = first
+                spool.write(first + b"\n")
+            end = b"\n"
+            while data := file.read(CHUNK):
+                spool.write(data)
+                end = data[-1:]
+            if end != b"\n":
+                spool.write(b"\n")
+    return spool.source(suffix)
 
 
 def _tables_of(parts: list[Path], name: str, suffix: str) -> SourceFile:

@@ -449,3 +449,8 @@ def test_a_missing_extra_is_named(file, names, arguments, extra):
 def test_a_state_that_is_no_file_is_refused_before_the_replay(file):
     _, err = stream_can("replay", file, "--label-delay", 1, "--state", "/dev/null", code=1)
     assert err == "stream-can: /dev/null: a pipe or a device, and no file; name another\n"
+
+
+def test_a_list_that_begins_with_a_minus_is_joined_to_its_option(capsys):
+    assert main(["replay", "a.csv", "--classes", "-1,1"]) == 1
+    assert "a value that begins with - is written --classes=-1,1" in capsys.readouterr().err

@@ -7,6 +7,7 @@ error.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import warnings
@@ -94,6 +95,11 @@ FOUND = [
     ("of two classes one", "a.csv", "score,label\n.25,1\n", {"probs": "score"}, [0, 1], None),
 ]  # fmt: skip
 
+BATCH = {"r": {"outputs": [{"name": "p", "datatype": "FP32", "shape": [2, 2],
+                            "data": [0.5, 0.5, 0.4, 0.6]}]}, "label": [0, 1]}  # fmt: skip
+EACH_OF_V2 = "a line each: jq -c '. as $line | .r.outputs[0] as $rows | range($rows.shape[0]) as $k"
+LONG = "n,class,prob,label\n0,cat,.4,cat\n0,dog,.6,cat\n1,dog,.7,dog\n1,cat,.3,dog\n"
+
 REFUSED = [
     ("percentages", "a.csv", PERCENTAGES, {}, f"Columns cat, dog sum to 100: {PERCENT}"),
     ("percentages by name", "a.csv", PERCENTAGES, {"classes": ["cat", "dog"]},
@@ -158,8 +164,26 @@ REFUSED = [
     ("an object on several lines", "a.jsonl", '{\n "probs": [0.5, 0.5],\n "label": 0\n}\n', {},
      "does an object stand on several lines? One a line: jq -c . FILE"),
     ("a table by columns", "a.json", '{"a": {"0": 0.5, "1": 0.4}, "label": {"0": "a", "1": "a"}}',
-     {},
-     "df.to_json(path, orient='records', lines=True)"),
+     {}, "pd.read_json({file!r}, orient='columns').to_json('rows.jsonl', orient='records', lines"),
+    ("pandas, index", "a.json", '{"0": {"a": 0.5, "label": "a"}, "1": {"a": 1, "label": "a"}}', {},
+     "pd.read_json({file!r}, orient='index').to_json("),
+    ("pandas, split", "a.json", '{"columns": ["a"], "index": [0], "data": [[0.5]]}', {},
+     "pd.read_json({file!r}, orient='split').to_json("),
+    ("pandas, table", "a.json", '{"schema": {"fields": []}, "data": [{"a": 0.5}]}', {},
+     "pd.read_json({file!r}, orient='table').to_json("),
+    ("pandas, values", "a.json", '[[0.5, 0.5, "cat"], [0.4, 0.6, "dog"]]', {},
+     "orient='values').set_axis(['CLASS', 'CLASS', 'label'], axis=1).to_json("),
+    ("the best of transformers", "a.jsonl", lines({"prediction": BEST[0], "label": "neg"}), {},
+     "Column 'prediction' has the best class alone, and all are needed: a pipeline of"),
+    ("that by name", "a.jsonl", lines({"prediction": BEST[0], "label": "neg"}),
+     {"probs": "prediction"}, BEST_ALONE),
+    ("several rows of V2", "a.jsonl", lines(BATCH), {}, f"2 rows on a line; {EACH_OF_V2}"),
+    ("those by name", "a.jsonl", lines(BATCH), {"probs": "r"}, EACH_OF_V2),
+    ("several rows in a list", "a.jsonl", lines({"p": [[0.5, 0.5], [0.4, 0.6]], "label": [0, 1]}),
+     {}, "2 rows on a line; a line each: jq -c '. as $line | .p as $rows | range($rows | length)"),
+    ("a row for each class", "a.csv", LONG, {}, "A row for each class (column 'class')?"),
+    ("the command", "a.csv", LONG, {},
+     "pl.read_csv({file!r}).pivot('class', index=['n', 'label'], values='prob').write_csv("),
     ("NaN in JSON", "a.jsonl", '{"probs": [0.5, 0.5], "label": NaN}\n', {}, "write null"),
     ("more fields than names", "a.csv", "cat,dog,label\n.5,.5,cat,x\n", {},
      "a line has more fields than the header"),
@@ -212,7 +236,46 @@ def test_the_error_says_what_to_do(tmp_path, name, data, options, says):
     with pytest.raises(StreamCANError) as error:
         list(Recording(file, **options).chunks())
     assert str(error.value).startswith(f"{file}: ")
-    assert says in str(error.value)
+    assert says.replace("{file!r}", repr(str(file))) in str(error.value)
+
+
+@pytest.mark.parametrize("parts", [["cat,dog,label\n.5,.5,cat", "cat,dog,label\r\n.3,.7,dog\n"],
+                                   ["cat,dog,label\n.5,.5,cat\n.3,.7,dog\n", ""]])  # fmt: skip
+def test_a_folder_of_csv_parts_is_read(tmp_path, parts):
+    folder = tmp_path / "a"
+    folder.mkdir()
+    for k, part in enumerate(parts):
+        written(folder, f"part-{k}.csv", part)
+    written(folder, "_SUCCESS", "")
+    (chunk,) = Recording(folder).chunks()
+    assert chunk.P.tolist() == [[0.5, 0.5], [0.3, 0.7]]
+    assert chunk.y.tolist() == [0, 1]
+
+
+def test_its_parts_have_one_header(tmp_path):
+    folder = tmp_path / "a"
+    folder.mkdir()
+    for k, names in enumerate(["cat,dog,label", "dog,cat,label"]):
+        written(folder, f"{k}.csv", f"{names}\n.5,.5,cat\n")
+    with pytest.raises(StreamCANError, match=r"1\.csv begins with another line than 0\.csv"):
+        Recording(folder)
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="needs jq")
+@pytest.mark.parametrize(
+    ("name", "data", "made"), [("a.jsonl", lines(BATCH), "rows.jsonl"), ("a.csv", LONG, "rows.csv")]
+)
+def test_the_command_of_the_error_runs(tmp_path, name, data, made):
+    file = written(tmp_path, name, data)
+    with pytest.raises(StreamCANError) as error:
+        Recording(file)
+    text = str(error.value)
+    command = text[text.index("jq -c" if "jq -c" in text else "python -c") :]
+    command = command.replace("FILE", str(file)).replace("python", sys.executable)
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    (chunk,) = Recording(tmp_path / made).chunks()
+    assert len(chunk.P) == 2
+    assert chunk.y.tolist() == [0, 1]
 
 
 def test_lines_that_are_arrays_hold_the_probabilities_alone(tmp_path):
