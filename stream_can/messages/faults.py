@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import msgspec
@@ -54,8 +55,18 @@ def json_fault(text: bytes) -> str:
     except RecursionError:
         return "nested too deeply"
     except ValueError as error:
-        return str(error)
-    return "no JSON that can be read"
+        return f"{error}{_position(text)}"
+    return f"no JSON that can be read{_position(text)}"
+
+
+def _position(text: bytes) -> str:
+    """Where msgspec stopped to read a text; empty where it does not say."""
+    try:
+        _read(text)
+    except UNREADABLE as error:
+        if byte := re.search(r"\(byte (\d+)\)", str(error)):
+            return f" (byte {byte[1]})"
+    return ""
 
 
 def probs_fault(probs: Any) -> str:

@@ -14,8 +14,8 @@ from stream_can.method.classes import trailing_numbers
 from stream_can.method.rows import TOLERANCE
 
 __all__ = [
-    "INDEX", "SEPARATORS", "ColumnGroup", "around", "best_group", "in_order", "near_total",
-    "up_to_last_word",
+    "INDEX", "SEPARATORS", "ColumnGroup", "around", "as_labels", "best_group", "in_order",
+    "near_total", "up_to_last_word",
 ]  # fmt: skip
 
 INDEX = ("", "index", "Unnamed: 0", "id", "pred", "prediction", "predicted", "y_pred",
@@ -63,6 +63,17 @@ def around(columns: Sequence[str]) -> tuple[str, str]:
     prefix = _common(columns)
     rest = [column.removeprefix(prefix)[::-1] for column in columns]
     return prefix, _common(rest)[::-1]
+
+
+def as_labels(names: list[str], rows: Sequence[dict[str, Any]], label: str) -> list[str]:
+    """Names without their common prefix and suffix, where the labels of rows are without them."""
+    prefix, suffix = around(names)
+    inner = [name[len(prefix) : len(name) - len(suffix)] for name in names]
+    labels = {_text(row[label]).strip().casefold() for row in rows if row.get(label) is not None}
+    if len({*inner}) < len(names) or "" in inner:
+        return names
+    known = [labels & {name.casefold() for name in spelled} for spelled in (names, inner)]
+    return inner if known[1] and not known[0] else names
 
 
 def _common(texts: Sequence[str]) -> str:

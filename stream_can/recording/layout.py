@@ -15,6 +15,7 @@ from stream_can.recording.evidence import (
     SEPARATORS,
     ColumnGroup,
     around,
+    as_labels,
     best_group,
     in_order,
     near_total,
@@ -107,7 +108,10 @@ def find_layout(
     ]
     if columns:
         inner = [column.removesuffix(suffix) for column in columns]
-        named = dict(zip(_class_names(inner, prefix), columns, strict=True))
+        names = _class_names(inner, prefix)
+        if classes is None:
+            names = as_labels(names, table.head, others[0])
+        named = dict(zip(names, columns, strict=True))
         if classes is None:
             return _by_number(columns, list(named))
         if len(classes) != len(columns):

@@ -31,6 +31,7 @@ import msgspec
 
 from stream_can.app.port import pages
 from stream_can.messages.counting import elements
+from stream_can.messages.faults import UNREADABLE, json_fault
 from stream_can.row_kinds import row_kind
 from stream_can.serve.inference import BadRequest, Inference, metadata
 from stream_can.serve.openapi import description
@@ -353,8 +354,8 @@ def messages_in(body: bytes, kind: bytes) -> tuple[Sequence[bytes], str]:
         require_few(elements(text, MOST_MESSAGES))
         try:
             found: Sequence[bytes] = [bytes(one) for one in _read_list(text)]
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise HttpProblem(400, f"not JSON: {error}") from None
+        except UNREADABLE:
+            raise HttpProblem(400, f"not JSON: {json_fault(text)}") from None
         form = "list"
     elif b"ndjson" in kind or b"jsonl" in kind or (b"\n" in text and _one_line(text)):
         found, form = [line[0] for line in islice(_lines(text), MOST_MESSAGES + 1)], "lines"

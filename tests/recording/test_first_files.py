@@ -67,6 +67,7 @@ FOUND = [
      ["cat", "dog"], None),
     ("what the columns begin with", "a.tsv", CATBOOST, {"probs": "Probability:Class="},
      ["cat", "dog"], None),
+    ("a part of it", "a.tsv", CATBOOST, {"probs": "Probability:"}, ["cat", "dog"], None),
     ("percentages with decimal commas", "a.csv", COMMAS, {"probs": "P(*)"}, ["cat", "dog"], None),
     ("those found", "a.csv", COMMAS, {}, ["cat", "dog"], None),
     ("a comment first", "a.csv", "# by x\ncat,dog,label\n.5,.5,cat\n", {}, ["cat", "dog"], None),
