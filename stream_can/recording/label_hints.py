@@ -41,6 +41,9 @@ def label_hint(
             if name != column and name.lower() in LABELS and not isinstance(cell, list | dict)
         ]
         return f". The names of the classes? Add --label {beside[0]}?" if beside else ""
+    labels = {str(row.get(column)).strip().removesuffix(".0") for row in table.head}
+    if m == 2 and text.removesuffix(".0") == "-1" and labels <= {"-1", "1", "None"}:
+        return ". The first of two classes? Add --classes=-1,1"
     if text.casefold() in UNKNOWN:
         command = _without(text, column, table, path, suffix)
         return f". Not known? Such a label is left empty, null or NA{command}"

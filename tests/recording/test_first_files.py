@@ -131,11 +131,14 @@ REFUSED = [
      "row 2: label 2 is none of the 2 classes: 0, 1. Counted from 1? Add --classes 1,2"),
     ("many labels from 1", "a.jsonl", lines({"probs": [0.01] * 100, "label": 100}), {},
      'Add --classes "$(seq -s, 1 100)"'),
+    ("labels -1 and 1", "a.csv", "probs,label\n.4,-1\n.6,1\n", {},
+     "row 1: label '-1' is none of the 2 classes: 0, 1. The first of two classes? Add --classes=-1,"
+     ),
     ("labels nobody knows", "a.csv", "cat,dog,label\n.4,.6,?\n.4,.6,cat\n", {},
      """Such a label is left empty, null or NA: awk -F, -v OFS=, '$3 == "?" { $3 = "" } 1' """),
     ("other numbers", "a.tsv", "0\t1\tlabel\n.4\t.6\t-1\n.4\t.6\t0\n", {},
      "null or NA: awk -F'\\t' -v OFS='\\t' '$3 == \"-1\" { $3 = \"\" } 1' "),
-    ("in lines", "a.jsonl", lines({"probs": [0.4, 0.6], "label": -1}), {},
+    ("in lines", "a.jsonl", lines({"probs": [0.4, 0.6, 0], "label": -1}), {},
      """jq -c 'if .["label"] | tostring == "-1" then .["label"] = null else . end' """),
     ("log probabilities of tokens", "a.jsonl", lines({
         "probs": [{"token": "a", "logprob": -0.1}, {"token": "b", "logprob": -3}], "label": "a"}),
