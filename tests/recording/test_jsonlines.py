@@ -2,7 +2,6 @@
 
 import json
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -49,23 +48,22 @@ def test_a_line_that_is_unlike_the_others(line, row, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("line", "says"),
     [
-        b'{"probs":[0.5,1e400],"label":"a"}',
-        b'{"probs":[0.5,0.5],"label":1e400}',
-        b'{"probs":[01,0],"label":"a"}',
-        b'{"probs":[0.5,NaN],"label":"a"}',
-        b'{"probs":[0.5,0.5],"label":"a"',
-        b'{"probs":[0.5,0.5],"label":"\xff"}',
-        b"[1]",
+        (b'{"probs":[0.5,1e400],"label":"a"}', "1e400 is more than a float holds"),
+        (b'{"probs":[0.5,0.5],"label":1e400}', "1e400 is more than a float holds"),
+        (b'{"probs":[01,0],"label":"a"}', "no JSON from character 12 on"),
+        (b'{"probs":[0.5,NaN],"label":"a"}', "NaN is no JSON: write null (byte 14)"),
+        (b'{"probs":[0.5,0.5],"label":"a"', "it ends too early"),
+        (b'{"probs":[0.5,0.5],"label":"\xff"}', "no UTF-8: byte 0xff at 28"),
+        (b"[1]", "it is a list"),
     ],
 )
-def test_what_is_wrong_with_a_line_is_said_by_msgspec(line, tmp_path):
-    with pytest.raises((msgspec.MsgspecError, UnicodeDecodeError)) as known:
-        msgspec.json.decode(line, type=dict)
+def test_what_is_wrong_with_a_line_is_said(line, says, tmp_path):
     with pytest.raises(InvalidRecording) as said:
         rows(tmp_path / "a.jsonl", line)
-    assert str(said.value).startswith(f"{tmp_path / 'a.jsonl'}: line 2: {known.value}")
+    expected = f"{tmp_path / 'a.jsonl'}: line 2: not a JSON object: {says}"
+    assert str(said.value).startswith(expected)
 
 
 @pytest.mark.parametrize(
