@@ -52,7 +52,7 @@ def spread(app: App, first: int, n: int, delay: int = 40) -> None:
 
 def app_of(broker: Served, **settings: Any) -> App:
     given = {"rows": "sparse", "classes": None, "max_classes": MOST} | settings
-    return App(broker.bootstrap_servers, label_partitions=3, **given)
+    return App(broker.bootstrap_servers, **{"label_partitions": 3, **given})
 
 
 def corrector_in(state: State) -> SparseCorrector:
@@ -96,7 +96,7 @@ def replayed(app: App, last: SparseCorrector) -> SparseCorrector:
 
 def test_every_output_and_the_last_state(broker: Served) -> None:
     """Learners and workers change, a learner goes on with predictions that wait for a label."""
-    app = app_of(broker)
+    app = app_of(broker, partitions=1)  # of several, rows are learned as they come
     learner, worker = app.learner(), app.worker(learn=False)
     spread(app, 0, 300)
     caught_up(app, learner, worker)
