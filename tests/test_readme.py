@@ -24,7 +24,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(stream_can.__path__, "stream_can.")
-    if not module.name.endswith("__main__") and not module.name.startswith("stream_can.spark")
+    if not module.name.endswith("__main__") and "spark" not in module.name.split(".")
 )
 
 
