@@ -95,7 +95,7 @@ def test_a_label_and_its_column(names, written, label, column):
 @pytest.mark.parametrize(
     ("names", "label", "hint"),
     [
-        (["healthy", "ill"], "healty", "did you mean 'healthy'?"),
+        (["healthy", "ill"], "healthyy", "did you mean 'healthy'?"),
         (["a", "b"], [0.1, 0.9], "argmax it"),
     ],
 )
