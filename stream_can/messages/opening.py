@@ -33,7 +33,33 @@ class RawMessage(Protocol):
     headers: Headers
 
 
-class OpenedPredictions:
+class _Opened:
+    """Messages that are parsed one after the other; their rows are checked together."""
+
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
+        self._opened: list[Any] = []
+        self._rows: list[array[float]] = []
+
+    def add(self, record: RawMessage, message: Any = UNOPENED) -> None:
+        """Parse the next one; ``message`` is its message or its error, where opened already."""
+        try:
+            self._opened.append(self._read(record, message))
+        except (BadMessage, UnknownClass, InvalidPrediction) as error:
+            self._opened.append(error)
+
+    def _read(self, record: RawMessage, message: Any) -> Prediction | Label | None:
+        """Parse one; None for a tombstone."""
+        raise NotImplementedError
+
+    def _count(self, says: Prediction | Label) -> None:
+        """Add the row of a message, if any, and number it."""
+        if says.row is not None:
+            says.number = len(self._rows)
+            self._rows.append(says.row)
+
+
+class OpenedPredictions(_Opened):
     """Parses predictions one after the other; their rows are checked together.
 
     Parameters
@@ -49,17 +75,9 @@ class OpenedPredictions:
     def __init__(
         self, messages: Messages, *, labelled: bool = False, max_bytes: int | None = None
     ) -> None:
-        self._messages, self._labelled, self._max_bytes = messages, labelled, max_bytes
+        super().__init__(messages)
+        self._labelled, self._max_bytes = labelled, max_bytes
         self._most = far_below(messages, max_bytes)
-        self._opened: list[Prediction | StreamCANError | None] = []
-        self._rows: list[array[float]] = []
-
-    def add(self, record: RawMessage, message: Any = UNOPENED) -> None:
-        """Parse the next one; ``message`` is its message or its error, where opened already."""
-        try:
-            self._opened.append(self._read(record, message))
-        except (BadMessage, UnknownClass, InvalidPrediction) as error:
-            self._opened.append(error)
 
     def _read(self, record: RawMessage, message: Any) -> Prediction | None:
         value, messages = record.value, self._messages
@@ -74,7 +92,7 @@ class OpenedPredictions:
             says.label = messages.label_in(message)
         if len(value) > self._most or needs_measure(record):
             check_size(record, says, messages, self._max_bytes)
-        _count(says, self._rows)
+        self._count(says)
         return says
 
     def checked(self) -> tuple[list[Prediction | StreamCANError | None], Any, int]:
@@ -84,20 +102,8 @@ class OpenedPredictions:
         return _without(bad, self._opened, self._messages.fields.probs), P, off
 
 
-class OpenedLabels:
+class OpenedLabels(_Opened):
     """Parses labels one after the other, as `OpenedPredictions`; rows are those that they carry."""
-
-    def __init__(self, messages: Messages) -> None:
-        self._messages = messages
-        self._opened: list[Label | StreamCANError | None] = []
-        self._rows: list[array[float]] = []
-
-    def add(self, record: RawMessage, message: Any = UNOPENED) -> None:
-        """Parse the next one; ``message`` is its message or its error, where opened already."""
-        try:
-            self._opened.append(self._read(record, message))
-        except (BadMessage, UnknownClass, InvalidPrediction) as error:
-            self._opened.append(error)
 
     def _read(self, record: RawMessage, message: Any) -> Label | None:
         if record.value is None:
@@ -105,20 +111,13 @@ class OpenedLabels:
         if message is UNOPENED:
             message = self._messages.labels.open(record.value, record.headers)
         says = self._messages.read_opened_label(_of(message), record.key, record.headers)
-        _count(says, self._rows)
+        self._count(says)
         return says
 
     def checked(self) -> tuple[list[Label | StreamCANError | None], Any]:
         """Content of each, None for a tombstone; and the rows, to which labels refer by number."""
         P, bad, _ = self._messages.rows_of(self._rows)
         return _without(bad, self._opened, self._messages.fields.raw), P
-
-
-def _count(says: Prediction | Label, rows: list[array[float]]) -> None:
-    """Add the row of a message, if any, and number it."""
-    if says.row is not None:
-        says.number = len(rows)
-        rows.append(says.row)
 
 
 def _without(bad: Mapping[int, str], opened: list[Any], field: str) -> list[Any]:
