@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
         shares.append(Y[known, k].mean())
     learner = Learner(
         MultiLabelCorrector(
-            LABELS, train_counts=np.array(shares) * past.sum(), train_rows=past.sum()
+            [*LABELS], train_counts=np.array(shares) * past.sum(), train_rows=past.sum()
         )
     )
 

@@ -212,8 +212,9 @@ def read_sent(data: bytes) -> SentBatch:
             rows = arrays[f"rows.{k}"]
             _require(rows.dtype == np.float32 and rows.ndim == 2, "rows")
             _require(len(rows) == counts[k] and rows.shape[1] >= 4 * len(classes), "rows")
-            hash(key := tuple(classes))  # TypeError where one is no name
-            lanes.append(SentLane(lane, key, rows, tuple(named)))
+            key, names = tuple(classes), tuple(named)
+            hash((key, names))  # TypeError where one is no name
+            lanes.append(SentLane(lane, key, rows, names))
         segments: dict[str, list[str | None]] = {}
         for name, texts in head.texts.items():
             places = arrays[f"column.{name}"]

@@ -526,13 +526,13 @@ def commit_fails_after(app: App, monkeypatch: pytest.MonkeyPatch, *, really: boo
     """Run a worker whose third commit fails, before or after it has happened."""
     commit, calls = Client.commit, []
 
-    def failing(self: Client, offsets: Any, token: Any) -> None:
+    def failing(self: Client, *of: Any) -> None:
         calls.append(None)
         if len(calls) == 3:
             if really:
-                commit(self, offsets, token)
+                commit(self, *of)
             raise RebuildError("commit timed out")
-        commit(self, offsets, token)
+        commit(self, *of)
 
     monkeypatch.setattr(Client, "commit", failing)
     fill(app, 2000)
@@ -619,9 +619,9 @@ class TestEvicted:
             options.pop("group_instance_id", None)
             return open_consumer(*args, **options)
 
-        def live(self: Client, offsets: Any, token: Any) -> None:
+        def live(self: Client, offsets: Any, _: Any, *notes: Any) -> None:
             self.transaction.deliver()  # in which it stalls
-            commit(self, offsets, self.member._consumer.group_metadata())
+            commit(self, offsets, self.member._consumer.group_metadata(), *notes)
 
         monkeypatch.setattr(Member, "require", lambda self, token: None)
         monkeypatch.setattr(member_module, "open_consumer", dynamic)

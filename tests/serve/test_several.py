@@ -106,7 +106,6 @@ def test_a_bad_message_is_refused(tmp_path, path, message, said):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"model": "m"}, "model: not of rows of several labels"),
         ({"segments": ["tenant"]}, "segments: not of rows of several labels"),
         ({"label_noise": 0.1}, "label_noise: not of rows of several labels"),
         ({"normalise": "always"}, "normalise always: not of rows of several labels"),
