@@ -158,7 +158,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     http_port: Annotated[
         int | None, _is("serve a live page, /livez, /readyz and /metrics here (not at all)")
     ] = None
-    http_host: Annotated[str, _is("address to serve them on (every one)")] = "0.0.0.0"
+    http_host: Annotated[str, _is("address to serve them on (this machine alone)")] = "127.0.0.1"
     live_seconds: Annotated[float, _is("/livez fails where the loop hangs for so long", gt=0)] = 120
     log_format: Annotated[Literal["text", "json"], _is("log lines for people or machines")] = "text"
     log_level: Annotated[

@@ -95,7 +95,7 @@ class Committed(NamedTuple):
 
     counts: dict[str, int]
     """Records: "predictions" and those "corrected", "labels" and those "matched", "unmatched",
-    "repeated", "early"; and "dead_letters"."""
+    "repeated", "early"; and "dead_letters", "handed_over"."""
     scored: int
     """Since this process has the partition, as are the following."""
     hits: dict[str, float]

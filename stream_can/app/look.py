@@ -142,6 +142,7 @@ class Look:
                 filter(None, versions.values()), key=lambda one: -one.labels
             )[:MOST_LANES],
             waits_for=self._health.waits_for,
+            backlog=metrics.backlog,
             over_http=self._over_http,
             cannot_learn=self._health.cannot_learn,
             refuses_labels=self._health.refuses_labels,
@@ -324,7 +325,8 @@ def _partition(number: int, found: Committed, lag: Mapping[tuple[str, int], int]
     """Counts and lag of a partition."""
     counts = found.counts
     waiting = lag.get(("input", number))
-    return Partition(number, waiting, counts["predictions"], counts["dead_letters"])
+    records = counts["predictions"] + counts["handed_over"]
+    return Partition(number, waiting, records, counts["dead_letters"])
 
 
 def _column(name: str, column: ColumnScores) -> Column:

@@ -6,11 +6,12 @@ commit or nothing of it.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter as Tally
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,17 @@ from stream_can.app import table
 from stream_can.app.history import History
 from stream_can.app.known import Committed, Handled, Known, MetricsSource
 from stream_can.app.letters import KEPT, Letter
+from stream_can.app.status import Backlog
 from stream_can.app.table import SIDES, Commit
 from stream_can.app.tally import MOST_VALUES
 from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.column_scores import ColumnScores
 from stream_can.messages.naming import LaneName
+from stream_can.messages.records import Source, place
 from stream_can.trust.alarm import Episode
 from stream_can.version import __version__
+
+log = logging.getLogger(__name__)
 
 MOST_SERIES, OTHERS = 50, LaneName("other", "")
 """Maximum number of lanes with series of their own; the rest share one."""
@@ -115,6 +120,8 @@ class Metrics:
         self._lags: dict[int, dict[tuple[str, int], int]] = {}
         self.lag: dict[tuple[str, int], int] = {}
         """(input or labels, partition) -> lag when last queried."""
+        self.backlog: Backlog | None = None
+        """What was handed over to the learner when last asked."""
         self.partitions: dict[int, Committed] = {}
         """Counts of the assigned partitions."""
         self.values: dict[str, ColumnScores] = {}
@@ -128,6 +135,7 @@ class Metrics:
         self._own_series: dict[LaneName, LaneName] = {}
         self.letters: deque[Letter] = deque(maxlen=KEPT)
         self._episodes = episodes
+        self._told = False
         self._opened: dict[int, _Open] = {}
         """Open transactions: 0 for the partitions, and the learner's."""
 
@@ -213,6 +221,13 @@ class Metrics:
             self.history.add(time.time(), delays, **counts, **scores, **times)
             self.letters += opened.letters
 
+    def tell_fault(self, faults: Sequence[tuple[Source, str]]) -> None:
+        """Name the first prediction with an invalid column value in the log."""
+        if faults and not self._told:
+            self._told = True
+            faulty, fault = faults[0]
+            log.warning("%s: %s; others are not told of", place(faulty), fault)
+
     def given_up(self, outcome: str) -> None:
         """End the partitions' open transaction, if any, as "aborted" or "unknown", and drop the
         partitions."""
@@ -226,9 +241,10 @@ class Metrics:
         """Count a sent batch that cannot be played."""
         self._made["left_out_batches"].inc()
 
-    def handed_over(self, offsets: int) -> None:
-        """Record how much was handed over to the learner and is not answered."""
-        self._made["handed_over_records"].set(offsets)
+    def handed_over(self, backlog: Backlog | None) -> None:
+        """Record what was handed over to the learner and is not answered."""
+        self.backlog = backlog
+        self._made["handed_over_records"].set(0 if backlog is None else backlog.waiting)
 
     def lost(self, offsets: int) -> None:
         """Count offsets that topics no longer hold, though nobody has learned them."""
@@ -282,6 +298,7 @@ class Metrics:
     def _forget(self) -> None:
         """Drop everything that belongs to assigned partitions."""
         mine = self.partitions.get(LEARNER)
+        self.backlog = None
         self.partitions, self.lag = {} if mine is None else {LEARNER: mine}, {}
         self._lags.pop(0, None)
         if mine is None:

@@ -54,7 +54,8 @@ function show(s) {
   put("tiles", tile("accuracy %, last hour", change(hour.accuracy, 100, 1)),
     tile("log loss, last hour", change(hour.log_loss, 1, 3)),
     tile(`${http ? "predictions" : "records"} a second`, number(s.records_per_second)),
-    http ? tile("labels, last hour", number(hour.labels)) : tile("records waiting", number(s.lag)),
+    http ? tile("labels, last hour", number(hour.labels)) : tile("records waiting",
+      number(s.lag === null ? null : s.lag + (s.backlog ? s.backlog.waiting : 0))),
     tile("since it learned", duration(ages.length ? Math.max(...ages) : null)),
     tile(`${http ? "bad messages" : "dead letters"}, last hour`, number(hour.dead_letters)));
   const two = (course, what, factor) => ["before", "after"].map((kind) => ({ kind, name: kind,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stream_can.app.status import Problem, Score, Status
+from stream_can.app.status import Backlog, Problem, Score, Status
 
-BEHIND = 10_000
+BEHIND, FEW_WAITING = 10_000, 1_000
 STALE_SECONDS = 120.0
 START_SECONDS = 60.0
 """Seconds after start within which missing things are no problem yet."""
@@ -57,7 +57,13 @@ def _bad(s: Status) -> Iterator[Problem]:
             f"Records wait for the schema registry: {s.waits_for}.",
             "Look at the registry. Nothing is lost; schemas that are known go on meanwhile.",
         )
-    if s.ready and s.lag and runs > START_SECONDS and not sum(recent.records[-2:]):
+    if (
+        s.ready
+        and s.lag
+        and s.backlog is None
+        and runs > START_SECONDS
+        and not sum(recent.records[-2:])
+    ):
         yield bad(
             f"It stands still: {s.lag:,} records wait and none was committed for a minute.",
             "Look at the brokers: a partition without a leader, or a transaction left open.",
@@ -129,8 +135,10 @@ def _doubts(s: Status) -> Iterator[Problem]:
             f"{len(s.worse) - MOST_WORSE} more models and versions are worse than before.",
             "worse in /status.json has up to 20: look at what they have in common.",
         )
+    if s.backlog is not None and s.backlog.waiting > FEW_WAITING:
+        yield doubt(*_of_backlog(s.backlog))
     lag, key = s.hour_course.lag, "id" if s.over_http else "key or partitioner"
-    if s.lag is not None and s.lag > BEHIND and lag[-1] > lag[-10] > 0:
+    if s.backlog is None and s.lag is not None and s.lag > BEHIND and lag[-1] > lag[-10] > 0:
         yield doubt(
             f"It falls behind: {s.lag:,} records wait, more than ten minutes ago.",
             "Add workers, up to one a partition.",
@@ -188,6 +196,22 @@ def _doubts(s: Status) -> Iterator[Problem]:
             "This worker has no partition.",
             "More workers than partitions: it takes over when another ends. Nothing to do.",
         )
+
+
+def _of_backlog(backlog: Backlog) -> tuple[str, str]:
+    """What waits for the learner, how fast it is, and what to do."""
+    what = f"A backlog: {backlog.waiting:,} records wait for the learner, which corrects them"
+    if backlog.corrected is None or backlog.came is None:
+        return f"{what} in the order of time.", "Nothing: new ones come after them."
+    what += f" at {backlog.corrected:,.0f} a second"
+    if backlog.grows:
+        return (
+            f"{what} while {backlog.came:,.0f} come: it does not get smaller.",
+            "Look at the log of the process that learns. If it is too slow, set"
+            ' backlog = "lagging" in every process: workers then correct by the newest state.',
+        )
+    left = backlog.waiting / (backlog.corrected - backlog.came)
+    return f"{what}: about {_span(left)} are left.", "Nothing: new ones come after them."
 
 
 def _good(s: Status) -> Problem:

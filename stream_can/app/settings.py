@@ -11,6 +11,8 @@ from typing import (
     get_type_hints,
 )
 
+from msgspec.structs import fields
+
 from stream_can.errors import StreamCANError
 
 __all__ = ["AppSettings", "Option", "SettingsError", "options_of"]
@@ -46,11 +48,19 @@ class Option(NamedTuple):
 def options_of(of: type[AppSettings]) -> list[Option]:
     """List every setting, for a command line; tables of models are only read from a file."""
     hints = get_type_hints(of, include_extras=True)
+    defaults = {field.name: field.default for field in fields(of)}  # type: ignore[arg-type]
     found = []
     for name in of.names():
         if name == "models":
             continue
         type_, meta = get_args(hints[name])
         kind = type_ if type_ is bool else dict if get_origin(type_) is dict else str
-        found.append(Option(name, kind, meta.description))
+        found.append(Option(name, kind, _with_default(meta.description, defaults[name])))
     return found
+
+
+def _with_default(text: str, default: object) -> str:
+    """A help text with the default, where it does not say it and there is one."""
+    if text.endswith(")") or not isinstance(default, str | int | float) or not default:
+        return text
+    return f"{text} ({'yes' if default is True else default})"

@@ -118,6 +118,21 @@ class LearnedStatus(Struct):
     """Model and version, where messages name them."""
 
 
+class Backlog(Struct):
+    """Records of this worker's partitions that the learner is to correct."""
+
+    waiting: int
+    corrected: float | None = None
+    """Records that the learner corrects in a second, of the last minute; null in its first 20 s."""
+    came: float | None = None
+    """Records that come in a second in the partitions that are behind."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether as many come as are corrected, or more."""
+        return None not in (self.corrected, self.came) and self.came >= self.corrected  # type: ignore[operator]
+
+
 class Partition(Struct):
     """An assigned input partition; for a server, all there is."""
 
@@ -272,6 +287,8 @@ class Status(Struct):
     waits_for: str | None = None
     """Why records wait for a schema registry; for a server, why its state file cannot be
     written."""
+    backlog: Backlog | None = None
+    """What the learner has yet to correct; null without."""
     over_http: bool = False
     """Whether it is a server, ``stream-can serve``, which has one partition."""
     worse: list[Worse] = field(default_factory=list)

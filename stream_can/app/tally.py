@@ -66,7 +66,7 @@ class Tally:
         self._columns, self._named, self._has_sets = tuple(columns), named, sets
         self.counts = dict.fromkeys(
             ("predictions", "corrected", "labels", "matched", "unmatched", "repeated",
-             "early", "dead_letters", "dropped"), 0,
+             "early", "dead_letters", "dropped", "handed_over"), 0,
         )  # fmt: skip
         self.requests: tuple[int, int | None] | None = None
         """Counts, see `Committed`."""

@@ -20,6 +20,7 @@ from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.stored import newest_state
 from stream_can.learner import saved
 from stream_can.learner.lane import ONLY
+from stream_can.replay.verdict import judge_changes
 from stream_can.snapshot import save
 
 __all__ = ["backfill", "learn", "newest_states", "run"]
@@ -76,8 +77,9 @@ def backfill(
 ) -> int:
     """Learn from what the topics hold now, offline, so that a deployment starts warm.
 
-    Prints counts, and accuracy and log loss before and after over that history, as JSON. Start the
-    deployment with --classes-from-file SNAPSHOT, or make its first state here with --start-group.
+    Prints a verdict, counts, and accuracy and log loss before and after over that history, as JSON.
+    Start the deployment with --classes-from-file SNAPSHOT, or make its first state here with
+    --start-group.
     """
     if snapshot is None and not start_group:
         raise StreamCANError("say where to keep what was learned: --snapshot FILE or --start-group")
@@ -91,7 +93,8 @@ def backfill(
     found = replay_topic(settings, start_group=start_group)
     if snapshot is not None:
         save(found.corrector.to_bytes(), snapshot)
-    print(json.dumps(found.to_dict(), indent=1))
+    says = found.to_dict()
+    print(json.dumps({"verdict": judge_changes(found.changes, says["scored"]), **says}, indent=1))
     return 0
 
 

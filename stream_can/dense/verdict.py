@@ -12,7 +12,7 @@ from stream_can.replay.effect import NATS, POINTS, Effects
 from stream_can.replay.episodes import worse_in_words
 from stream_can.replay.names import readable
 from stream_can.replay.sets import sets_in_words
-from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, late_labels
+from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, in_numbers, late_labels
 
 __all__ = ["judge"]
 
@@ -33,16 +33,9 @@ def judge(result: DenseReplay) -> Verdict:
         return Verdict(f"No verdict: {wrong}", "", (), False)
     changes = result.changes()
     assert changes is not None, "a replay of too few labels has no verdict"
-    points, nats = effects = Effects.of(changes)
-    raw, corrected = result.raw, result.corrected
-    numbers = (
-        f"accuracy {100 * raw.accuracy:.2f} % before and {100 * corrected.accuracy:.2f} % after "
-        f"({100 * points.change.value:+.2f} points, standard error {100 * points.change.error:.2f})"
-        f", log loss {raw.log_loss:.4f} before and {corrected.log_loss:.4f} after "
-        f"({nats.change.value:+.4f} nats, standard error {nats.change.error:.4f})"
-    )
+    effects = Effects.of(changes)
     good, bad = effects.better, effects.worse
-    first = conclusion(*effects, numbers)
+    first = conclusion(*effects, in_numbers(changes))
     labels = [*asked_labels(result), *late_labels(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
     reasons = _reasons(result, good=good and not bad, bad=bad)

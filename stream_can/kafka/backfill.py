@@ -1,7 +1,8 @@
 """Backfill: play the history of topics offline into a first state, so a deployment starts warm.
 
-The records are corrected as a worker would correct them, by states as old as those of a running
-application, and learned at once. Nothing is sent, and no consumer group is needed.
+The records are corrected and learned as the learner does it with a topic that has a history: one
+after the other in the order of time, with every label before them. Nothing is sent, and no consumer
+group is needed.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from stream_can.app.health import Health
 from stream_can.app.metrics import Metrics
 from stream_can.app.models import DeclaredCorrector
 from stream_can.app.start import Start
-from stream_can.app.tally import Tally
+from stream_can.app.tally import STAGES, Tally
+from stream_can.change import Changes
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.correcting import UnreadableRecord, Work, offset_of
-from stream_can.kafka.corrections import Correcting, CurrentState, corrector_of
+from stream_can.kafka.deferred import DeferredBatch, times_of
 from stream_can.kafka.learner import Learns
-from stream_can.kafka.memory import SentRecord, TopicLearner
+from stream_can.kafka.memory import PlayedRecords, SentRecord, TopicLearner
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
 from stream_can.learner.kinds import hit_rate, total
-from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.lane import ONLY
 from stream_can.learner.order import BEHIND, steady
+from stream_can.learner.sent import SentBatch
 
 __all__ = ["Backfill", "backfill"]
 
@@ -40,7 +43,7 @@ EVERY_SECONDS = 5.0
 CHUNK = 5_000
 """Records read at a time from one partition; as many of each partition are held in memory."""
 TOGETHER = 500
-"""Records corrected by the same state."""
+"""Records played at a time: a part of the history, of which scores are compared."""
 
 
 class Backfill(NamedTuple):
@@ -50,6 +53,8 @@ class Backfill(NamedTuple):
     tally: Tally
     ends: dict[str, dict[int, int]]
     """Next offset of each partition of "input" and "labels"."""
+    changes: Changes | None
+    """What the correction changed; None without scored labels."""
 
     @property
     def corrector(self) -> DeclaredCorrector:
@@ -134,10 +139,10 @@ def _backfill(
     learning.labels = dict(ends.get("labels", {}))
     learning.inputs |= ends["input"]
     if start_group:
-        learns.begin_with(learning, played.batches)
+        learns.begin_with(learning, played.played)
         offsets = {(settings.input, p): end for p, end in ends["input"].items()}
         work.client.set_offsets(offsets)
-    return Backfill(learning, played.tally, ends)
+    return Backfill(learning, played.tally, ends, played.changes)
 
 
 class _History:
@@ -146,16 +151,14 @@ class _History:
     def __init__(self, settings: Settings, start: Start, learning: TopicLearner) -> None:
         self._input, self._learning = settings.input, learning
         self._fail = settings.errors == "fail"
-        self._correcting = Correcting(
-            settings.fields, start.formats, start.segments, fail=self._fail, rows=settings.rows,
-        )  # fmt: skip
         self.tally = Tally(
             start.segments, lambda name: len(learning.models.classes().get(name, start.classes)),
             named=settings.has_lanes, sets=False, rows=settings.rows,
         )  # fmt: skip
-        self.batches: dict[int, list[SentRecord]] = {}
-        """Sent batches that recent predictions may refer to, numbered from 0."""
-        self._n: dict[int, int] = {}
+        self.played: dict[int, SentBatch] = {}
+        """The rows of the plays that still have some that wait for labels, by number."""
+        self._sums: list[list[float]] = [[0.0] * 5]
+        """After each play the number of scored labels; hits before and after; log losses."""
 
     def play(self, records: Iterator[Any]) -> None:
         """Play all records."""
@@ -171,49 +174,52 @@ class _History:
         self._play(some)
         log.info("%d records", n)
 
+    @property
+    def changes(self) -> Changes | None:
+        """What the correction changed; None without scored labels."""
+        rows, *sums = np.diff(self._sums, axis=0).T
+        return Changes.of_sums(rows, sums[::2], sums[1::2])
+
     def _play(self, records: list[Any]) -> None:
-        learning, state = self._learning, self._state()
+        learning, tally = self._learning, self.tally
         inputs: dict[int, list[Any]] = {}
         labels: dict[int, list[Any]] = {}
         for one in records:
             of = inputs if one.topic == self._input else labels
             of.setdefault(one.partition, []).append(one)
-        sent: dict[int, list[SentRecord]] = {}
+        sent = {}
         for p, some in inputs.items():
-            made = self._correcting.correct(some, state)
-            if made.stopped is not None:
-                record, error = made.stopped
-                raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
-            self.tally.answered(len(some), made.corrected)
-            self.tally.counts["dead_letters"] += len(made.dead_letters)
-            if made.sent is not None:
-                times = made.sent.times
-                np.minimum(times, time.time(), out=times)  # clocks that are ahead; NaN stays
-                number = self._n.get(p, 0)
-                self._n[p] = number + 1
-                sent[p] = [SentRecord(number, made.sent)]
-                self.batches.setdefault(p, []).extend(sent[p])
-        played = learning.play(sent, labels)
-        if self._fail and played.bad:
-            record, error = played.bad[0]
-            raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
-        self.tally.labelled(played.found.outcomes, played.found.taught, learning.learner.held)
-        self.tally.refuse(len(played.bad), labels=True)
-        self.tally.committed()
-        for p, kept in self.batches.items():
-            begun = learning.begun.get(p, 0)
-            self.batches[p] = [one for one in kept if one.offset >= begun]
+            times = np.minimum(times_of(some), time.time())  # clocks that are ahead; NaN stays
+            at = some[-1].offset + 1
+            sent[p] = [SentRecord(0, DeferredBatch(some, times), next=at)]
+        found = learning.play(sent, labels)
+        for answer in found.answers.values():
+            tally.answered(len(answer.outputs) + len(answer.dead_letters), answer.corrected)
+            tally.counts["dead_letters"] += len(answer.dead_letters)
+        if self._fail:
+            self._require_read(found)
+        tally.labelled(found.found.outcomes, found.found.taught, learning.learner.held)
+        tally.refuse(len(found.bad), labels=True)
+        done = tally.committed()
+        sums = [done.hits[one] for one in STAGES] + [done.log_loss[one] for one in STAGES]
+        self._sums.append([done.scored, *sums])
+        if found.played:
+            number = max(self.played, default=-1) + 1
+            self.played[number] = found.sent
+            learning.told([(0, number)])
+        kept = {number for play in learning.plays for _, number in play.played}
+        self.played = {number: one for number, one in self.played.items() if number in kept}
 
-    def _state(self) -> CurrentState:
-        """The current state."""
-        learning = self._learning
-        correctors: dict[Name, DeclaredCorrector] = {
-            name: one.corrector
-            for name, one in learning.learner.live.items()
-            if learning.learner.models
-        }
-        begins = {model: corrector_of(data) for model, data in learning.begin_with.items()}
-        return CurrentState(-1, learning.index_of({}, {}, []), correctors, begins)
+    @staticmethod
+    def _require_read(found: PlayedRecords) -> None:
+        """UnreadableRecord where one of them cannot be read."""
+        for answer in found.answers.values():
+            for one in answer.dead_letters[:1]:
+                said = dict(one.headers)["__connect.errors.exception.message"] or b""
+                assert one.source is not None
+                raise UnreadableRecord(f"{offset_of(one.source)}: {said.decode()}")
+        for record, error in found.bad[:1]:
+            raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
 
 
 def _merged(

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
-
-import numpy as np
 
 from stream_can.app.health import Health
 from stream_can.app.known import Handled
@@ -24,7 +21,6 @@ from stream_can.app.start import Start
 from stream_can.app.tally import Tally
 from stream_can.errors import StreamCANError
 from stream_can.kafka import refusals
-from stream_can.kafka.behind import is_backlog
 from stream_can.kafka.client.accepts import OVERHEAD_BYTES
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
@@ -39,9 +35,8 @@ from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import DEFERRED_HEADER, NEXT_HEADER, headers_by
 from stream_can.kafka.topics import topics_of
-from stream_can.learner.order import steady
 from stream_can.learner.sent import NO_ROWS, SentBatch
-from stream_can.messages.records import Header, Source, place
+from stream_can.messages.records import Header, Source
 
 __all__ = ["UnreadableRecord", "Work"]
 
@@ -49,12 +44,10 @@ log = logging.getLogger(__name__)
 
 LAG_SECONDS = 5.0
 """Maximum age in seconds of the lag in /metrics."""
-STATE_MS = 2
-"""Seconds between two checks for a newer state while waiting for one."""
+QUIET_SECONDS = 10.0
+"""After so many seconds without a state for which it waits a worker looks for missing topics."""
 WAITING_MS = 10
-"""The same, where other partitions go on."""
-ALIVE_SECONDS = 3.0
-"""A learner that has written no state for this many seconds is not waited for."""
+"""Milliseconds between two looks for a newer state while partitions wait for one."""
 
 
 class UnreadableRecord(StreamCANError):
@@ -109,7 +102,6 @@ class Work:
         self.more_to_show: Callable[[], str] = str
         """Text appended to the progress line on a terminal."""
         self._lag: int | None = None
-        self._told_of_values = False
         self._written = 0
         """Bytes of the sent batches in the open transaction."""
         self._left: list[int] = []
@@ -128,19 +120,12 @@ class Work:
         self._token: Any = None
         self._at: dict[int, int] = {}
         """Next offset to read of each assigned partition."""
-        self._from: dict[int, int] = {}
-        """First offset read of each assigned partition."""
         self._open: set[int] = set()
         """Partitions with uncommitted work."""
         self._handled = 0
         self._due = 0.0
-        self._blocked: float | None = None
         self._held: dict[int, list[Any]] = {}
         """Records that wait until their schema is known."""
-        self._times: dict[int, float] = {}
-        """Latest corrected time of each assigned partition."""
-        self._ahead: set[int] = set()
-        """Partitions paused because others are behind."""
         self.handing = Handing()
         self._waiting: set[int] = set()
         """Partitions whose records wait for the learner."""
@@ -172,7 +157,7 @@ class Work:
         self.metrics.given_up("aborted")
         self.health.ready = False
         self._token, self._at, self._held = None, {}, {}
-        self._times, self._ahead, self._waiting = {}, set(), set()
+        self._waiting = set()
         self._open, self._handled, self._written = set(), 0, 0
 
     def take_over(self, assignment: Assignment) -> None:
@@ -198,9 +183,9 @@ class Work:
             if (until := handed_over(note)) is not None:
                 notes[partition] = until
             self.client.member.start_at(partition, at)
-            self._at[partition] = self._from[partition] = at
+            self._at[partition] = at
         self._token = assignment.token
-        self.handing.take_over(notes)
+        self.handing.take_over(self._at, notes, state.index.inputs)
         self._tallies = {p: self._new_tally() for p in self._at}
         skew = self.client.transaction.clock.skew
         self.metrics.restored(self._tallies, time.monotonic() - begin, skew)
@@ -246,38 +231,6 @@ class Work:
         """Seconds until the next commit is due, where there is something to commit."""
         return max(0.0, self._due - time.monotonic())
 
-    def room(self, state: CurrentState) -> int:
-        """Maximum number of records to read now; in a backlog the learner must keep up."""
-        room = self.settings.commit_every - self._handled
-        if not self._waits or self._ordered:
-            return room
-        learned, lead = state.index.inputs, self.settings.lead
-        ahead = sum(max(0, at - learned.get(p, self._from[p])) for p, at in self._at.items())
-        return max(0, min(room, lead - ahead))
-
-    @property
-    def _ordered(self) -> bool:
-        """Whether records that are behind are handed over."""
-        return self.settings.backlog == "ordered"
-
-    @property
-    def _waits(self) -> bool:
-        """Whether to wait for the learner: in a backlog, while one is alive."""
-        if self._blocked is None:
-            return False
-        return time.monotonic() - max(self._blocked, self.follower.at) < ALIVE_SECONDS
-
-    def _hold_ahead(self, state: CurrentState) -> bool:
-        """In a backlog, pause partitions that are ahead of the slowest by more than labels wait;
-        return whether that is all assigned partitions."""
-        until = state.index.until if self._waits and not self._ordered else None
-        limit = math.inf if until is None else until + self.settings.label_wait / 2
-        ahead = {p for p in self._at if self._times.get(p, -math.inf) > limit}
-        for p in ahead ^ self._ahead:
-            self.client.member.hold(p, p in ahead or p in self._held)
-        self._ahead = ahead
-        return bool(ahead) and len(ahead) == len(self._at)
-
     def step(self, wait_ms: int) -> None:
         """Poll once, correct the records, and commit when due."""
         state = self.follower.look()
@@ -285,18 +238,12 @@ class Work:
             time.sleep(wait_ms / 1000)
             return
         self.handing.look(state.index.inputs)
-        member, all_ahead, room = self.client.member, self._hold_ahead(state), self.room(state)
-        if self._open and room > 0:
+        member = self.client.member
+        if self._open:
             wait_ms = min(wait_ms, max(1, int(1000 * self.left)))
-        if all_ahead or room == 0:  # until the next state
-            wait_ms = min(wait_ms, STATE_MS)
-        elif self._waiting:
+        if self._waiting:
             wait_ms = min(wait_ms, WAITING_MS)
-        if room > 0:  # with all paused, polling only keeps the membership
-            found = member.poll(wait_ms, room if self._ordered else min(room, self.settings.lead))
-        else:
-            time.sleep(wait_ms / 1000)
-            found = {}
+        found = member.poll(wait_ms, self.settings.commit_every - self._handled)
         if (assignment := member.take_rebalance()) is not None:
             try:
                 self.take_over(assignment)
@@ -313,10 +260,7 @@ class Work:
             raise
         except RetryError as error:  # polled records are not delivered again
             raise RebuildError(str(error)) from error
-        # While waiting for the learner, its state is what ends the wait.
-        full = self._handled >= self.settings.commit_every
-        waits = self._hold_ahead(state) or self.room(state) == 0
-        if self._open and (not self.left or full or waits):
+        if self._open and (not self.left or self._handled >= self.settings.commit_every):
             self.commit()
         if self._asked is not None:
             self.health.waits_for = self._asked.trouble
@@ -327,16 +271,17 @@ class Work:
     def _look_for_more(self) -> None:
         """Start processing assigned partitions that all topics have by now, and check that every
         input partition is assigned. Done between transactions, as often as the client refreshes
-        metadata."""
-        age = time.monotonic() - self._looked
+        metadata; soon where no learner answers what was handed over: a topic may be gone."""
+        now, seconds = time.monotonic(), self.client.options.seconds("metadata_max_age")
+        quiet = bool(self._waiting) and now - self.follower.written > QUIET_SECONDS
         between = self._token is not None and not self._open
-        if not between or age < self.client.options.seconds("metadata_max_age"):
+        if not between or now - self._looked < (min(QUIET_SECONDS, seconds) if quiet else seconds):
             return
-        self._looked = time.monotonic()
+        self._looked = now
         self.client.member.share_out()
-        if self._left:
+        if self._left or quiet:
             self.check()  # other processes ask too, after an error
-            if self._left[0] < self.known:
+            if self._left and self._left[0] < self.known:
                 self.client.member.ask_again()
 
     def _ask_lag(self) -> None:
@@ -348,25 +293,23 @@ class Work:
         lag = self.client.member.lag(self._at)
         self._lag = sum(lag.values())
         self.metrics.lags({("input", p): n for p, n in lag.items()})
-        self.metrics.handed_over(self.handing.waiting)
+        self.metrics.handed_over(self.handing.backlog)
 
     def _handle(self, partition: int, records: Sequence[Any], state: CurrentState) -> None:
         """Correct records and add their results to the transaction."""
-        records = [*self._held.pop(partition, ()), *records]
+        s, records = self.settings, [*self._held.pop(partition, ()), *records]
         if self._asked is not None:
             ready = self._asked.ready
             n = next((i for i, one in enumerate(records) if not ready(one)), len(records))
             if n < len(records):
                 self._held[partition] = records[n:]
-            self.client.member.hold(partition, n < len(records) or partition in self._ahead)
+            self.client.member.hold(partition, n < len(records))
             records = records[:n]
         if not records:
             return
-        if self._ordered and not self._corrects(partition, records, state):
+        if s.backlog == "ordered" and not self._corrects(partition, records, state):
             return
-        s, transaction = self.settings, self.client.transaction
-        backlog = is_backlog(records[-1].timestamp / 1000)
-        self._blocked = (self._blocked or time.monotonic()) if backlog else None
+        transaction = self.client.transaction
         made = self._correcting.correct(records, state)
         topics, now = transaction.accepts, transaction.clock.now_ms()
         kept, refused = refusals.divert(
@@ -387,9 +330,6 @@ class Work:
             transaction.send_all(s.output, partition, made.outputs)
             transaction.send_all(self.dead_letters, partition, made.dead_letters)
             self._send(partition, made.sent or NO_ROWS, last + 1, state)
-        if made.sent is not None:
-            latest = float(np.nanmax(steady(made.sent.times), initial=-math.inf))
-            self._times[partition] = max(self._times.get(partition, latest), latest)
         self._open.add(partition)
         self._at[partition] = last + 1
         n = len(made.outputs) + len(made.dead_letters)
@@ -404,10 +344,7 @@ class Work:
         self.metrics.handled(
             Handled(len(made.outputs), made.normalised, len(made.faults), letters=letters)
         )
-        if made.faults and not self._told_of_values:
-            self._told_of_values = True
-            faulty, fault = made.faults[0]
-            log.warning("%s: %s; others are not told of", place(faulty), fault)
+        self.metrics.tell_fault(made.faults)
         if made.stopped is not None:
             record, error = made.stopped
             self.commit()
@@ -475,6 +412,8 @@ class Work:
             self._at[partition] = records[-1].offset + 1
             self.handing.hand_over(partition, self._at[partition], len(records))
             self._handled += len(records)
+            self._tallies[partition].counts["handed_over"] += len(records)
+            self.metrics.handled(Handled())
         if stopped is not None:
             self.commit()
             record, error = stopped

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
+
+from stream_can.app.status import Backlog
 
 __all__ = ["ALIVE_SECONDS", "Handing", "Unread"]
 
@@ -19,6 +22,11 @@ RATE_SECONDS = 1.0
 """Seconds over which the rate of a partition is measured."""
 ALIVE_SECONDS = 3.0
 """A learner that has written no state for this many seconds, though asked to, is not alive."""
+
+COURSE_SECONDS, FEWEST_SECONDS = 60.0, 20.0
+"""Over how many seconds at most and at least the speed of the learner is measured."""
+TELL_SECONDS = 30.0
+"""Seconds between two log lines that say how far the learner is with a backlog."""
 
 Way = Literal["correct", "hand over", "ask", "wait"]
 
@@ -70,11 +78,39 @@ class Handing:
         """Offsets that were handed over and are not answered."""
         self._handed_over = 0
         """Records handed over since the backlog began."""
+        self._begins: dict[int, int] = {}
+        """Offset at which each partition was begun, where nothing of it had been handed over."""
+        self._stale: dict[int, int] = {}
+        """What a state says to be answered beyond that: of a topic before, or read once more."""
+        self._ends: dict[int, int] = {}
+        """Next offset of each partition when last read."""
+        self._course: deque[tuple[float, int, int]] = deque()
+        """Each second since the same partitions are handed over: when, and the sums of their next
+        offsets to be answered and of all."""
+        self._tell_at = 0.0
 
-    def take_over(self, handed_over: Mapping[int, int]) -> None:
-        """Take over partitions, with the offset up to which each was handed over, if any."""
-        self._until, self._rates, self._seen = dict(handed_over), {}, {}
-        self._asked = None
+    def take_over(
+        self,
+        begins: Mapping[int, int],
+        handed_over: Mapping[int, int],
+        answered: Mapping[int, int],
+    ) -> None:
+        """Take over partitions.
+
+        Parameters
+        ----------
+        begins
+            Offset at which each partition is read on.
+        handed_over
+            Offset up to which a partition was handed over, if it was.
+        answered
+            Next offset to learn of each input partition, of the newest state.
+        """
+        self._until, self._rates, self._seen, self._ends = dict(handed_over), {}, {}, {}
+        self._begins = {p: at for p, at in begins.items() if p not in handed_over}
+        self._stale = {p: answered[p] for p, at in begins.items() if answered.get(p, 0) > at}
+        self._asked, self._handed_over = None, 0
+        self._course.clear()
 
     def note(self, partition: int) -> str:
         """What is committed with the offset of a partition, for :func:`handed_over`."""
@@ -83,23 +119,73 @@ class Handing:
 
     def hand_over(self, partition: int, until: int, records: int) -> None:
         """Record that a partition was handed over up to an offset, by so many records."""
+        if partition not in self._until:
+            self._course.clear()
         if not self._until:
             log.info("a backlog begins: the learner corrects what is behind, in the order of time")
+            self._tell_at = time.monotonic() + TELL_SECONDS
         self._until[partition] = until
         self._handed_over += records
 
     def look(self, answered: Mapping[int, int]) -> None:
         """Look at what has been answered: the next offset to learn of each input partition."""
-        left = {p: until - answered.get(p, 0) for p, until in self._until.items()}
+        if not self._until:
+            return
+        done = {p: self._answered(p, answered) for p in self._until}
+        left = {p: until - done[p] for p, until in self._until.items()}
         self.waiting = sum(n for n in left.values() if n > 0)
         for p in [p for p, n in left.items() if n <= 0]:
             del self._until[p]
-        if left and not self._until:
+            self._course.clear()
+        if not self._until:
             log.info(
                 "the backlog is done: the learner has corrected the %d records that were handed"
                 " over", self._handed_over
             )  # fmt: skip
             self._handed_over = 0
+            return
+        now = time.monotonic()
+        if self._course and now - self._course[-1][0] < 1.0:
+            return
+        ends = sum(self._ends.get(p, 0) for p in self._until)
+        self._course.append((now, sum(done.values()), ends))
+        while now - self._course[0][0] > COURSE_SECONDS:
+            self._course.popleft()
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_SECONDS
+            self._tell()
+
+    def _answered(self, partition: int, answered: Mapping[int, int]) -> int:
+        """Next offset to be answered of a partition."""
+        at = answered.get(partition)
+        if at is not None and at != self._stale.get(partition):
+            self._stale.pop(partition, None)
+            return at
+        return self._begins.get(partition, 0)
+
+    @property
+    def backlog(self) -> Backlog | None:
+        """How much waits for the learner, and how fast it and the input are; None without."""
+        if not self.waiting:
+            return None
+        first, last = (self._course[0], self._course[-1]) if self._course else ((0.0, 0, 0),) * 2
+        seconds = last[0] - first[0]
+        if seconds < FEWEST_SECONDS:
+            return Backlog(self.waiting)
+        return Backlog(self.waiting, (last[1] - first[1]) / seconds, (last[2] - first[2]) / seconds)
+
+    def _tell(self) -> None:
+        one = self.backlog
+        if one is None or one.corrected is None:
+            return
+        says = (
+            f"{one.waiting:,} records of the backlog are left: the learner corrects"
+            f" {one.corrected:,.0f} a second, and {one.came:,.0f} come"
+        )
+        if one.grows:
+            log.warning('%s, so it cannot keep up; backlog = "lagging" spreads the work', says)
+        else:
+            log.info("%s", says)
 
     def way(
         self, partition: int, unread: Unread, answered: Mapping[int, int], learner_wrote: float
@@ -119,6 +205,7 @@ class Handing:
         whether it is alive.
         """
         now, behind = time.monotonic(), self._is_behind(partition, unread)
+        self._ends[partition] = unread.end
         self.look(answered)
         if partition in self._until:
             return "hand over" if behind else "wait"

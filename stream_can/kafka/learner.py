@@ -492,33 +492,25 @@ class Learns:
                         learning.within[p] = stored.memory.within[p]
             learning.begun = dict(learning.sent)
 
-    def begin_with(
-        self, learning: TopicLearner, batches: Mapping[int, Sequence[SentRecord]]
-    ) -> None:
-        """Store knowledge from elsewhere as the first state, with the sent batches of its recent
-        predictions, numbered from 0."""
-        transaction, topic = self.client.transaction, self.settings.sent_topic
+    def begin_with(self, learning: TopicLearner, played: Mapping[int, SentBatch]) -> None:
+        """Store knowledge from elsewhere as the first state, with the rows of its plays, by the
+        numbers by which it names them."""
+        topic = self.settings.sent_topic
         self.client.transaction.open()
-        headers: list[Header] = [(MARK_HEADER, learning.mark.encode())]
-        futures = {
-            (p, one.offset): transaction.send(topic, p, None, one.batch.to_bytes(), headers)
-            for p, found in batches.items()
-            for one in found
-            if isinstance(one.batch, SentBatch)
-        }
-        transaction.deliver()
-        ends = {place: future.value.offset + 1 for place, future in futures.items()}
-        plays = [
-            Play(play.rows, {p: ends[p, end - 1] for p, end in play.ends.items()})
-            for play in learning.plays
-        ]
-        learning.plays = deque(plays)
+        kept = deque[Play]()
+        for play in learning.plays:
+            places = [
+                place for _, number in play.played
+                for place in self._send_played(learning, 0, played[number])
+            ]  # fmt: skip
+            kept.append(Play(play.rows, {0: places[-1][1] + 1}, tuple(places)))
+        learning.plays = kept
         spans = self.client.readers.spans(topic)
         learning.sent = {p: end for p, (_, end) in spans.items()}
         learning.begun = dict(learning.sent)
-        for (p, _), end in ends.items():
-            learning.sent[p] = max(learning.sent[p], end)
-            learning.begun[p] = min(learning.begun[p], end - 1)
+        if kept:
+            learning.sent[0] = kept[-1].ends[0]
+            learning.begun[0] = kept[0].played[0][1]
         self._write(learning, None)
 
     def _batch(self, record: Any, mark: str) -> SentBatch | DeferredBatch | None:
@@ -567,7 +559,7 @@ class Learns:
 
     def _learn(self, learning: TopicLearner, wait_ms: int) -> None:
         """Read on; play the records and write a state when due."""
-        now, interval = time.monotonic(), self._interval(learning)
+        now, interval = time.monotonic(), self.settings.commit_interval_ms / 1000
         if now < self._blocked_until:
             time.sleep(min(self._blocked_until - now, wait_ms / 1000))
             return
@@ -598,11 +590,6 @@ class Learns:
         except RetryError as error:  # records have left their queues
             raise RebuildError(str(error)) from error
 
-    def _interval(self, learning: TopicLearner) -> float:
-        """Seconds between two states: shorter in a backlog, where workers wait for each."""
-        often = self._in_backlog(learning) and not self._corrects
-        return self.settings.commit_interval_ms / (10_000 if often else 1000)
-
     @property
     def _corrects(self) -> bool:
         """Whether there are deferred batches to play."""
@@ -629,6 +616,7 @@ class Learns:
             tally.answered(len(answer.outputs) + len(answer.dead_letters), answer.corrected)
             tally.counts["dead_letters"] += len(answer.dead_letters)
             refused += answer.dead_letters
+            self.metrics.tell_fault(answer.faults)
         delays, answered = list[int](), 0
         for one in found.taught:
             answered += one.prediction.asked is not None
@@ -949,7 +937,7 @@ class Learns:
             self.metrics.committed({LEARNER: self._tally}, time.monotonic() - begin, size)
         self.number, self._pieces = written.value.offset, len(pieces)
         self.committed += 1
-        interval, pause = self._interval(learning), size / MOST_BYTES_A_SECOND
+        interval, pause = self.settings.commit_interval_ms / 1000, size / MOST_BYTES_A_SECOND
         self._due = begin + max(interval, pause)
         large = max(1.0, pause / interval)
         if self._rows > self._most:  # it falls behind
@@ -986,19 +974,24 @@ class Learns:
         for p, answer in played.answers.items():
             transaction.send_all(s.output, p, answer.outputs)
             transaction.send_all(self.dead_letters, p, answer.dead_letters)
-        topic = s.sent_topic
         if played.played:
-            p = self.committed % self._partitions(topic)
-            headers: list[Header] = [
-                (MARK_HEADER, learning.mark.encode()), (PLAYED_HEADER, b"%d" % self.number)
-            ]  # fmt: skip
-            futures = []
-            for data, _ in played.sent.pieces(transaction.limits[topic] - OVERHEAD_BYTES):
-                futures.append(transaction.send(topic, p, None, data, headers))
-                size += len(data)
-            transaction.deliver()
-            learning.told([(p, future.value.offset) for future in futures])
+            p = self.committed % self._partitions(s.sent_topic)
+            learning.told(self._send_played(learning, p, played.sent))
+            size += sum(len(lane.rows) * lane.rows.shape[1] * 4 for lane in played.sent.lanes)
         return size
+
+    def _send_played(
+        self, learning: TopicLearner, p: int, batch: SentBatch
+    ) -> list[tuple[int, int]]:
+        """Send rows that were played with the records that they answer; return where they lie."""
+        transaction, topic = self.client.transaction, self.settings.sent_topic
+        headers: list[Header] = [
+            (MARK_HEADER, learning.mark.encode()), (PLAYED_HEADER, b"%d" % self.number)
+        ]  # fmt: skip
+        pieces = batch.pieces(transaction.limits[topic] - OVERHEAD_BYTES)
+        futures = [transaction.send(topic, p, None, data, headers) for data, _ in pieces]
+        transaction.deliver()
+        return [(p, future.value.offset) for future in futures]
 
     def _send_letters(self, played: PlayedRecords) -> None:
         """Send dead letters of labels."""

@@ -118,13 +118,10 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     backlog: Annotated[
         Literal["ordered", "lagging"],
         _is(
-            "who corrects records that are behind: the learner in the order of time, or workers by"
-            " a state that lags behind"
+            "who corrects records that are behind: the learner, with each label before them, or"
+            " workers, by the newest state there is"
         ),
-    ] = "lagging"
-    lead: Annotated[
-        int, _is("in a backlog, rows to correct ahead of what has been learned", ge=1)
-    ] = 300
+    ] = "ordered"
     reset_offsets: Annotated[
         bool, _is("start over where the offsets of the group are gone, or of another topic")
     ] = False

@@ -109,7 +109,8 @@ class Index(msgspec.Struct):
     time: float
     """When it was written, in seconds since 1970."""
     until: float | None = None
-    """See :meth:`stream_can.kafka.behind.Behind.until`; None where all is learned."""
+    """Time up to which all input is learned, in seconds, beyond which the clock does not go; None
+    for all."""
 
     def to_bytes(self) -> bytes:
         """Encode the index, versioned and checksummed."""

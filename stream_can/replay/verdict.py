@@ -5,11 +5,20 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from stream_can.change import Change
-from stream_can.replay.effect import Effect
+from stream_can.change import Change, Changes
+from stream_can.replay.effect import Effect, Effects
 from stream_can.replay.result import Replay
 
-__all__ = ["FEW", "Verdict", "conclusion", "errors", "few_labels", "late_labels"]
+__all__ = [
+    "FEW",
+    "Verdict",
+    "conclusion",
+    "errors",
+    "few_labels",
+    "in_numbers",
+    "judge_changes",
+    "late_labels",
+]
 
 FEW = 200
 """Minimum number of labelled rows for a verdict."""
@@ -40,6 +49,24 @@ def few_labels(known: str) -> Verdict:
         " longer recording."
     )
     return Verdict(few, "", (), False)
+
+
+def in_numbers(changes: Changes) -> str:
+    """Accuracy and log loss before and after, as text."""
+    points, nats = changes
+    return (
+        f"accuracy {100 * points.before:.2f} % before and {100 * points.after:.2f} % after "
+        f"({100 * points.value:+.2f} points, standard error {100 * points.error:.2f})"
+        f", log loss {nats.before:.4f} before and {nats.after:.4f} after "
+        f"({nats.value:+.4f} nats, standard error {nats.error:.4f})"
+    )
+
+
+def judge_changes(changes: Changes | None, n: int) -> str:
+    """Advice by the changes of n labelled rows alone."""
+    if changes is None or n < FEW:
+        return few_labels(f"{n:,} rows have one").use
+    return conclusion(*Effects.of(changes), in_numbers(changes))
 
 
 def conclusion(points: Effect | None, nats: Effect, numbers: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from stream_can.app.history import History
-from stream_can.app.status import Status
+from stream_can.app.status import Backlog, Status
 from stream_can.column_scores import ColumnScores
 from tests.app.small import BEGIN, Small, counted
 
@@ -50,6 +50,20 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     still = Small()
     still.metrics.lags({("input", 0): 70, ("labels", 0): 5})
     assert still.first().startswith("bad: It stands still: 70 records wait")
+
+    behind = Small()
+    behind.metrics.lags({("input", 0): 70})
+    behind.metrics.handed_over(Backlog(20_000))
+    assert behind.first() == (
+        "doubt: A backlog: 20,000 records wait for the learner, which corrects them in the order"
+        " of time."
+    )
+    behind.metrics.handed_over(Backlog(20_000, 600.0, 100.0))
+    assert behind.first().endswith("at 600 a second: about 40 seconds are left.")
+    behind.metrics.handed_over(Backlog(20_000, 600.0, 600.0))
+    assert behind.first().endswith("at 600 a second while 600 come: it does not get smaller.")
+    behind.metrics.given_up("aborted")
+    assert behind.look.status(BEGIN).backlog is None
 
     dead = Small()
     dead.add(5, predictions=100, dead_letters=2)

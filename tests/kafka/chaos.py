@@ -57,6 +57,7 @@ CLIENT = {
     "metadata_max_age_ms": 2_000,
 }
 UNREADABLE = [b"", b"{", b'{"probs":[NaN,1]}', b'{"probs":[1,2,3,4]}', b"\xff\xfe", b"[" * 10_000]
+BACKLOG = 5_000
 LABEL_DELAY = 1.0
 """Seconds from a prediction to its label."""
 FUTURE_SHARE = 1 / 250
@@ -138,6 +139,8 @@ class Writer(threading.Thread):
         self.ended = threading.Event()
         self.open = 0
         self.moved = time.monotonic()
+        self.at_once = 0
+        """How many predictions to write without a pause."""
         self.skew = {"input": 0, "labels": 0}
         """Milliseconds by which the clocks of those who write them are ahead."""
         self._paused = threading.Event()
@@ -201,7 +204,10 @@ class Writer(threading.Thread):
             if self.open and time.monotonic() - self.moved > STUCK_SECONDS:
                 close(producer, 0)
                 producer, self.open = None, 0
-            time.sleep(rng.expovariate(self.rate))
+            if self.at_once:
+                self.at_once -= 1
+            else:
+                time.sleep(rng.expovariate(self.rate))
         if producer is not None:
             with contextlib.suppress(KafkaError):
                 producer.flush(STUCK_SECONDS)
@@ -341,6 +347,7 @@ class Chaos:
             {self.stop_registry: 2} if self.registry is not None else {}
         )
         found: dict[Callable[[], None], float] = registry | {
+            self.backlog: 2,
             partial(faults.add_partition, self): 1,
             partial(faults.revoke_right, self): 1,
             partial(faults.wrong_clocks, self): 1,
@@ -428,6 +435,15 @@ class Chaos:
         process.terminate()
         code = process.wait(PATIENCE)
         assert code == 0, f"{self.directory}/{name}.log: left with {code}"
+
+    def backlog(self) -> None:
+        """More at once than workers correct themselves; one of them may be killed over it."""
+        self.counts["backlog"] += 1
+        self.writer.at_once = BACKLOG
+        self.sleep(0.2, 3)
+        if self.rng.random() < 0.5:
+            self.kill_worker()
+            self.revive()
 
     def kill_broker(self) -> None:
         self.counts["broker kill -9"] += 1
@@ -517,6 +533,7 @@ def main() -> None:
         compared = chaos.run(options.seconds)
         takeovers = chaos.takeovers
         assert takeovers >= FEWEST_TAKEOVERS, f"no test: {takeovers} takeovers of what was learned"
+        assert chaos.app.checked.deferred, "no test: nothing was handed over"
     except BaseException:
         options.keep = True
         print(f"logs and data are in {directory}", file=sys.stderr)
@@ -546,6 +563,7 @@ def main() -> None:
     lost = ", ".join(f"{n} {what}" for what, n in sorted(checked.lost.items()) if n) or "nothing"
     print(
         f"{options.version} seed {options.seed}{columns}: exact, {compared} records,"
+        f" {len(checked.deferred)} of them corrected by the learner,"
         f" {checked.states} states, {takeovers} takeovers, labels: {dict(checked.labels)},"
         f" {share:.1%} found their prediction; deleted before it was read: {lost}; {done};"
         f" caught up {chaos.behind:.0f} s after the last"

@@ -423,13 +423,12 @@ def judge(
     for (topic, *_), n in dead.items():
         assert n <= len(topics.get(topic, [""])), "a record has two dead letters"
     verdict.dead_letters = dead.total()
-    unreadable = {(p, offset) for topic, p, offset in dead if topic == s.input}
-    refused = {
-        (p, offset)
+    unreadable = {  # with their keys: of several inputs of one name offsets come again
+        (p, offset, one.key)
         for found in letters.values()
         for one in found
         for topic, p, offset in [letter_of(one)]
-        if topic == s.input and b"RefusedOutput" in dict(one.headers)[CLASS_HEADER]
+        if topic == s.input and b"RefusedOutput" not in dict(one.headers)[CLASS_HEADER]
     }
     random: set[Any] | None = None
     if s.ask is not None:
@@ -447,7 +446,7 @@ def judge(
         random = {
             place for place, one in zip(where, says, strict=True) if one["reason"] == "random"
         }
-    readable = deferred_reader(s, parse, unreadable - refused)
+    readable = deferred_reader(s, parse, unreadable)
     judge_states(states, topics, read_label, readable, s, verdict, dead, random)
     if s.input:
         unread = Counter((letter_of(one), one.key) for found in letters.values() for one in found)
@@ -490,6 +489,8 @@ def judge_answers(servers: str, s: Settings, answers: list[Answered]) -> int:
     sent: Counter[str] = Counter()
     for records in partitions_of(servers, s.sent_topic).values():
         for record in records:
+            if {"stream-can-deferred", "stream-can-played"} & dict(record.headers).keys():
+                continue
             batch = read_sent(record.value)
             places = batch.places()
             for i, id in enumerate(batch.ids):
@@ -769,12 +770,12 @@ def size_of(id: bytes | None, p: np.ndarray, columns: dict[str, Any] | None) -> 
 
 
 def deferred_reader(
-    s: Settings, parse: Callable[[bytes], Any], unreadable: set[tuple[int, int]]
+    s: Settings, parse: Callable[[bytes], Any], unreadable: set[tuple[int, int, bytes | None]]
 ) -> ReadRow:
     """Reads records that were handed over; None where one has no row."""
 
     def read_one(p: int, record: Any, random: set[Any] | None) -> Row | None:
-        if record.value is None or (p, record.offset) in unreadable:
+        if record.value is None or (p, record.offset, record.key) in unreadable:
             return None
         try:
             says = parse(record.value)
@@ -808,7 +809,10 @@ def id_in(says: Any, record: Any, s: Settings) -> bytes | None:
 
 def row_in(says: Any, s: Settings) -> np.ndarray:
     """The row of a message, as it is corrected."""
-    row = np.array(at(says, s.fields.probs), float)
+    given = at(says, s.fields.probs)
+    if isinstance(given, dict):  # a class that it does not name has none
+        given = [given.get(name, 0) for name in s.classes or ()]
+    row = np.array(given, float)
     return row if s.rows == "multilabel" else divided(row[None], s.normalise)[0][0]
 
 

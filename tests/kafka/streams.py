@@ -30,8 +30,6 @@ from tests.programs import PATIENCE, wait
 STAMP = 1_700_000_000_000
 """When the first record was made, in milliseconds."""
 CLASSES = ["a", "b", "c", "d"]
-BACKLOG = os.environ.get("TESTS_BACKLOG")
-"""TESTS_BACKLOG=ordered: every application hands over what is behind."""
 COMMAND = [sys.executable, "-W", "ignore", "-m", "stream_can", "run"]
 WRONG_CLOCK = """\
 import sys, time
@@ -188,7 +186,6 @@ class App:
             "labels": f"{self.id}-labels" if labels else None,
             "classes": CLASSES,
             "connect_seconds": PATIENCE,
-            **({"backlog": BACKLOG} if BACKLOG and not served else {}),
             **settings,
         }
         client = self.given["client"] = QUICK | settings.get("client", {})

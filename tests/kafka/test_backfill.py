@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from tests.kafka.streams import (
     prediction,
     run_once,
     state_of,
+    write_config,
 )
 from tests.kafka.topics import produce, read
 
@@ -59,9 +62,8 @@ def test_a_clock_that_is_ahead_holds_back_none_behind_it(
 def test_all_partitions_teach_one_corrector_in_the_order_of_time(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, segments: list[str]
 ) -> None:
-    """As rows and labels one by one do, where each record is corrected by the state before it."""
+    """As rows and labels one by one do: each row is corrected with all labels before it."""
     monkeypatch.setattr("stream_can.kafka.backfill.CHUNK", 300)
-    monkeypatch.setattr("stream_can.kafka.backfill.TOGETHER", 1)
     app = App(broker.bootstrap_servers, segments=segments, label_partitions=3)
     n = 1000  # several chunks of each partition
     fill(app, n)
@@ -89,6 +91,11 @@ def test_all_partitions_teach_one_corrector_in_the_order_of_time(
     summary = found.to_dict()
     assert summary["predictions"] == summary["matched"] == summary["scored"] == n
     assert summary["after"]["log_loss"] < summary["before"]["log_loss"]
+    assert found.changes is not None
+    loss = found.changes.log_loss
+    assert loss.before == pytest.approx(summary["before"]["log_loss"])
+    assert loss.after == pytest.approx(summary["after"]["log_loss"])
+    assert loss.stretches >= 3
     # Nothing was sent and nothing committed.
     assert [app.outputs(p) for p in (0, 1)] == [[], []]
     assert state_of(app) is None
@@ -146,6 +153,19 @@ def test_a_started_group_goes_on_where_the_history_ended(broker: Broker) -> None
     assert matched == 2  # they found their predictions
     with pytest.raises(DeniedError, match="has members or has committed"):
         backfill(app.settings(), start_group=True)
+
+
+def test_the_command_gives_a_verdict(broker: Broker, tmp_path: Path) -> None:
+    app = App(broker.bootstrap_servers)
+    fill(app, 1200)
+    command = [sys.executable, "-m", "stream_can", "backfill", write_config(app, tmp_path)]
+    done = subprocess.run(
+        [*command, "--snapshot", tmp_path / "warm.bin"], capture_output=True, check=True
+    )
+    found = json.loads(done.stdout)
+    assert found["verdict"].startswith("Use it")
+    assert f"log loss {found['before']['log_loss']:.4f} before" in found["verdict"]
+    assert Corrector.from_bytes((tmp_path / "warm.bin").read_bytes()).n_labels == 1200
 
 
 def test_a_history_that_cannot_be_read_is_counted_or_stops(broker: Broker) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from stream_can.app.status import Backlog
 from stream_can.kafka import handing
 from stream_can.kafka.client.guards import RebuildError
 from stream_can.kafka.correcting import Work
@@ -46,7 +48,7 @@ from tests.programs import PATIENCE, wait
 )
 def test_history_is_corrected_by_the_learner(broker: Served, settings: dict[str, Any]) -> None:
     """Every record is answered once, and as the learner's corrector is at that point."""
-    app = App(broker.bootstrap_servers, backlog="ordered", label_partitions=3, **settings)
+    app = App(broker.bootstrap_servers, label_partitions=3, **settings)
     fill(app, 400, more=more, bad=True)
     learner, worker = app.learner(), app.worker(learn=False)
     caught_up(app, learner, worker)
@@ -68,9 +70,7 @@ def test_history_is_corrected_by_the_learner(broker: Served, settings: dict[str,
 
 def history_of(broker: Served, n: int = 600, **settings: Any) -> App:
     """An application whose records are older than it, in three partitions."""
-    app = App(
-        broker.bootstrap_servers, backlog="ordered", partitions=3, label_partitions=2, **settings
-    )
+    app = App(broker.bootstrap_servers, partitions=3, label_partitions=2, **settings)
     fill(app, n, bad=True)
     return app
 
@@ -130,7 +130,7 @@ def test_the_judge_sees(
 def test_processes_are_killed_in_a_backlog(broker: Served, tmp_path: Path) -> None:
     """Workers and the learner, at any moment; others take over what was handed over."""
     app, chance = (
-        App(broker.bootstrap_servers, backlog="ordered", partitions=3, label_partitions=2),
+        App(broker.bootstrap_servers, partitions=3, label_partitions=2),
         random.Random(5),
     )
     commands = {"a": COMMAND, "b": COMMAND, "c": [*COMMAND[:-1], "learn"]}
@@ -186,7 +186,7 @@ def test_the_learner_fails_while_it_answers(
 
 def test_without_a_learner_the_newest_state_corrects(broker: Served) -> None:
     """As long as nothing was handed over; what was waits, for its order, until there is one."""
-    app = App(broker.bootstrap_servers, backlog="ordered", partitions=1)
+    app = App(broker.bootstrap_servers, partitions=1)
     fill(app, 100)
     run_once(app)
     worker = app.worker("1", learn=False)  # nobody learns any more
@@ -205,7 +205,7 @@ def test_without_a_learner_the_newest_state_corrects(broker: Served) -> None:
 
 def test_what_comes_now_is_corrected_at_once(broker: Served) -> None:
     """After a backlog a worker corrects itself again."""
-    app = App(broker.bootstrap_servers, backlog="ordered", partitions=2)
+    app = App(broker.bootstrap_servers, partitions=2)
     fill(app, 300)
     running = app.worker()
     caught_up(app, running)
@@ -272,5 +272,67 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert way(5000, 9, 200, wrote=8) == "correct"
     assert way(5000, 9, 200, wrote=0) == "hand over"
     other = Handing()
-    other.take_over({0: 200})
-    assert way(1, 0, 200, 200) == "correct"
+    other.take_over({0: 200}, {0: 200}, {})
+    assert other.backlog is None
+    other.look({0: 150})
+    assert other.backlog == Backlog(50)
+    other.look({0: 200})
+    assert other.backlog is None
+    again = Handing()
+    again.take_over({0: 700}, {}, {0: 5000})  # of a topic before, or read once more
+    again.hand_over(0, 900, 200)
+    again.look({0: 5000})
+    assert again.backlog == Backlog(200)
+    again.look({0: 800})
+    assert again.backlog == Backlog(100)
+    again.look({0: 5000})
+    assert again.backlog is None
+
+
+@pytest.mark.fast
+def test_a_worker_knows_how_fast_the_learner_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the partitions that are handed over alone, and anew where these change."""
+    caplog.set_level(logging.INFO)
+    now = [1000.0]
+    monkeypatch.setattr(handing.time, "monotonic", lambda: now[0])
+    one = Handing()
+    assert one.backlog is None
+
+    def second(corrected: int, came: int, partitions: int = 1) -> None:
+        """Of the first partition so many are answered, and so many come to it."""
+        now[0] += 1
+        answered[0] += corrected
+        end[0] += came
+        for p in range(partitions):
+            unread = Unread(end[0], 1.0, 2.0, end[0])
+            if one.way(p, unread, answered, now[0]) == "hand over":
+                one.hand_over(p, end[0], came)
+
+    answered, end = {0: 0, 1: 0}, [50_000]
+    for _ in range(15):
+        second(300, 100)
+    assert one.backlog == Backlog(50_000 + 1400 - 4500)
+    for _ in range(20):
+        second(300, 100)
+    assert one.backlog is not None
+    assert one.backlog.waiting == 50_000 + 3400 - 10_500
+    assert (one.backlog.corrected, one.backlog.came) == (300, 100)
+    assert not one.backlog.grows
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].startswith("a backlog begins")
+    assert said[1].endswith(
+        "of the backlog are left: the learner corrects 300 a second, and 100 come"
+    )
+    assert len(said) == 2
+    second(300, 100, partitions=2)
+    assert one.backlog.corrected is None
+    for _ in range(61):
+        second(100, 300, partitions=2)
+    assert one.backlog.grows
+    assert caplog.records[-1].levelname == "WARNING"
+    assert 'cannot keep up; backlog = "lagging"' in caplog.records[-1].getMessage()
+    one.look({0: 10**6, 1: 10**6})
+    assert one.backlog is None
+    assert "the backlog is done" in caplog.records[-1].getMessage()

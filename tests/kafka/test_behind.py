@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from stream_can.kafka import behind, correcting, learner
+from stream_can.kafka import behind, learner
 from stream_can.kafka.behind import Behind
 from stream_can.kafka.client.guards import RetryError
 from stream_can.kafka.correcting import Work
 from tests.kafka.broker.broker import Served
-from tests.kafka.judge import states_of
 from tests.kafka.streams import (
     STAMP,
     App,
-    Running,
     caught_up,
     fill,
     label,
@@ -27,7 +25,7 @@ from tests.kafka.streams import (
     run_once,
 )
 from tests.kafka.topics import produce
-from tests.programs import PATIENCE, wait
+from tests.programs import wait
 
 WAIT, NEAR = 100.0, 50.0
 ROWS = 400
@@ -141,56 +139,6 @@ def test_no_label_is_given_up_while_a_partition_is_behind(
     found = app.checked.labels
     assert found["learned"] + found["learned late"] == ROWS
     assert found["given up"] == 0
-
-
-def test_who_is_ahead_still_takes_part_in_the_group(
-    broker: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was not polled while it read nothing: no other got a partition."""
-    monkeypatch.setattr(correcting, "ALIVE_SECONDS", PATIENCE)
-    monkeypatch.setattr(Behind, "until", lambda *_, **__: STAMP / 1000 - 1e6)  # all are ahead
-    app = App(broker.bootstrap_servers)
-    fill(app, 100)
-    first = app.worker("first")
-
-    def all_ahead(running: Running) -> bool:
-        work = running.worker.work
-        assert work is not None
-        return running.error is not None or {0, 1} == work._at.keys() == work._ahead
-
-    wait("it is ahead", lambda: all_ahead(first))
-    second = app.worker("second")
-    works = first.worker.work, second.worker.work
-
-    def shared() -> bool:
-        return all(work is not None and len(work._at) == 1 for work in works)
-
-    wait("the other has one of them", lambda: first.error or second.error or shared())
-    for one in (first, second):
-        one.stop()
-
-
-def test_partitions_of_a_backlog_go_evenly(broker: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No row is corrected by a state that is further behind than the settings say."""
-    monkeypatch.setattr(correcting, "ALIVE_SECONDS", PATIENCE)  # the learner has time
-    app, lead, apart = App(broker.bootstrap_servers, partitions=3, lead=20), 20, 60
-    rng, predictions, labels = random.Random(1), [], []
-    for i in range(600):
-        key, message, truth = prediction(rng, i)
-        stamp = STAMP + 1000 * apart * i
-        predictions.append((app.given["input"], i % 3, key, message, [], stamp))
-        labels.append((app.given["labels"], i % 2, key, label(truth), [], stamp + 5000))
-    produce(app.servers, predictions, labels)
-    run_once(app, learned=600)
-    states = {one.number: one.index for one in states_of(app.servers, f"{app.id}-state")}
-    for partition in range(3):
-        before = -math.inf
-        for at, record in enumerate(app.outputs(partition)):
-            by = states[int(dict(record.headers)["stream-can-state"])]
-            assert at - by.inputs.get(partition, 0) < lead
-            if by.until is not None and at and at % lead == 0:  # or it was read with others
-                assert before <= by.until + app.settings().label_wait / 2
-            before = record.timestamp / 1000
 
 
 def test_an_answer_that_does_not_come_costs_no_row(

@@ -237,7 +237,7 @@ def test_a_registry_that_is_down_is_waited_for(
     write_other = serializer("avro", own_registry.url, app.given["input"], other)
     write_other(formats.fraud(0, {"probs": [1, 0, 0, 0], "note": ""}, 0) | {"country": "DE"})
     running = app.worker()
-    formats.fill(app, 40, write, label)
+    formats.fill(app, 400, write, label)  # so many that the learner reads some, too
     caught_up(app, running)
 
     def ready() -> tuple[int, str]:
@@ -265,7 +265,7 @@ def test_a_registry_that_is_down_is_waited_for(
     caught_up(app, running)
     wait("ready again", lambda: ready()[0] == 200)
     running.stop()
-    assert app.verify(**formats.reading(app, "avro")) == 120
+    assert app.verify(**formats.reading(app, "avro")) == 480
     assert letters(app) == []
 
 

@@ -107,7 +107,7 @@ def test_ids_beyond_a_kilobyte_are_neither_held_nor_kept(broker: Served) -> None
 def test_what_retention_deleted_is_not_sought(broker: Served) -> None:
     """Before, a learner that was away for longer than its topics keep could only be reset; and
     workers in a backlog would have waited for what it will never learn."""
-    app = App(broker.bootstrap_servers, lead=50)
+    app = App(broker.bootstrap_servers)
     records = Records(app.servers, [f"{app.id}-{kind}" for kind in ("sent", "labels")])
     fill(app, 100)
     running = app.worker()

@@ -444,7 +444,7 @@ def require_alarm_and_requests(
     ids=["plain", "segments and sets", "bounds", "models", "requests"],
 )  # fmt: skip
 def test_states_follow_as_the_page_says(broker: Served, more: dict[str, Any]) -> None:
-    app = App(broker.bootstrap_servers, label_wait=WAIT, lead=50, **more)
+    app = App(broker.bootstrap_servers, label_wait=WAIT, backlog="lagging", **more)
     running = app.worker()
     for _ in send(app):
         caught_up(app, running)

@@ -72,7 +72,7 @@ def test_models_have_their_own(broker: Broker) -> None:
         answer = json.dumps({"id": i, "label": "ad"[i % 2]}).encode()
         labels.append((app.given["labels"], 0, None, answer, [], STAMP + i + 30))
     produce(app.servers, predictions, labels)
-    run_once(app, lead=1000)  # all by one state, or what is learned depends on when others come
+    run_once(app)
     produce(app.servers, predictions[-1:])
     run_once(app)
     kept = correctors_of(app)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -96,7 +98,8 @@ def replayed(app: App, last: SparseCorrector) -> SparseCorrector:
 
 def test_every_output_and_the_last_state(broker: Served) -> None:
     """Learners and workers change, a learner goes on with predictions that wait for a label."""
-    app = app_of(broker, partitions=1)  # of several, rows are learned as they come
+    # Of several partitions rows are learned as they come.
+    app = app_of(broker, partitions=1, backlog="lagging")
     learner, worker = app.learner(), app.worker(learn=False)
     spread(app, 0, 300)
     caught_up(app, learner, worker)
@@ -120,6 +123,35 @@ def test_every_output_and_the_last_state(broker: Served) -> None:
     last = corrector_in(states[-1])
     assert last.n_labels == 500
     assert last.to_bytes() == replayed(app, last).to_bytes()
+
+
+def test_history_comes_out_as_through_the_pipe(broker: Served) -> None:
+    app = app_of(broker, partitions=1)
+    spread(app, 0, 600)
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    lines = [
+        (record.timestamp, kind, record)
+        for kind, topic in enumerate((app.given["input"], app.given["labels"]))
+        for p in range(1 if kind == 0 else app.label_partitions)
+        for record in read(app.servers, topic, p)
+    ]
+    given = "".join(
+        json.dumps(json.loads(record.value) | {"id": record.key.decode()}) + "\n"
+        for *_, record in sorted(lines, key=lambda line: line[:2])
+    )
+    command = [sys.executable, "-m", "stream_can", "pipe", "--rows", "sparse"]
+    done = subprocess.run(
+        [*command, "--max-classes", str(MOST)], input=given, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    expected = [(one["probs"], one["rest"]) for one in map(json.loads, done.stdout.splitlines())]
+    outputs = [json.loads(one.value) for one in app.outputs(0)]
+    assert len(outputs) == 600
+    assert [(one["probs"], one["rest"]) for one in outputs] == expected
+    topic = read(app.servers, f"{app.id}-sent", 0)
+    assert any("stream-can-deferred" in dict(one.headers) for one in topic)
 
 
 def test_more_classes_than_there_may_be(broker: Served) -> None:

@@ -52,6 +52,7 @@ class Counts(msgspec.Struct):
     unmatched: int = 0
     """Labels that taught the prior alone."""
     dead_letters: int = 0
+    handed_over: int = 0
     repeated: int = 0
     """Labels whose prediction had one before: they teach nothing."""
 

@@ -18,7 +18,7 @@ MESSAGE_BYTES = 1_048_588
 ADMIN = {"bootstrap_timeout_ms": 5_000, "request_timeout_ms": 10_000}
 CONSUMER = {
     "reconnect_backoff_max_ms": 1_000,
-    "session_timeout_ms": 45_000,
+    "session_timeout_ms": 10_000,  # how long the partitions of a killed worker stand still
     "bootstrap_timeout_ms": 5_000,
     "request_timeout_ms": 10_000,  # time limit of a heartbeat to a hanging broker
     # Trap: a poll returns 500 records, all of the first partition with that many.
