@@ -222,7 +222,7 @@ class Work:
             )
         log.warning("%s: %s; going on", where, wrong)
         gap = at is not None and at < begin
-        return (begin if gap or s.start == "earliest" else end), ""
+        return (begin if gap or s.start == "earliest" else end), note if gap else ""
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -410,7 +410,7 @@ class Work:
                     transaction.send(topic, partition, None, data, headers + more)
                     self._written += len(data)
             self._at[partition] = records[-1].offset + 1
-            self.handing.hand_over(partition, self._at[partition], len(records))
+            self.handing.hand_over(partition, self._at[partition])
             self._handled += len(records)
             self._tallies[partition].counts["handed_over"] += len(records)
             self.metrics.handled(Handled())

@@ -76,8 +76,6 @@ class Handing:
         self._told = False
         self.waiting = 0
         """Offsets that were handed over and are not answered."""
-        self._handed_over = 0
-        """Records handed over since the backlog began."""
         self._begins: dict[int, int] = {}
         """Offset at which each partition was begun, where nothing of it had been handed over."""
         self._stale: dict[int, int] = {}
@@ -109,7 +107,7 @@ class Handing:
         self._until, self._rates, self._seen, self._ends = dict(handed_over), {}, {}, {}
         self._begins = {p: at for p, at in begins.items() if p not in handed_over}
         self._stale = {p: answered[p] for p, at in begins.items() if answered.get(p, 0) > at}
-        self._asked, self._handed_over = None, 0
+        self._asked = None
         self._course.clear()
 
     def note(self, partition: int) -> str:
@@ -117,15 +115,14 @@ class Handing:
         until = self._until.get(partition)
         return "" if until is None else f"{NOTE}{until}"
 
-    def hand_over(self, partition: int, until: int, records: int) -> None:
-        """Record that a partition was handed over up to an offset, by so many records."""
+    def hand_over(self, partition: int, until: int) -> None:
+        """Record that a partition was handed over up to an offset."""
         if partition not in self._until:
             self._course.clear()
         if not self._until:
             log.info("a backlog begins: the learner corrects what is behind, in the order of time")
             self._tell_at = time.monotonic() + TELL_SECONDS
         self._until[partition] = until
-        self._handed_over += records
 
     def look(self, answered: Mapping[int, int]) -> None:
         """Look at what has been answered: the next offset to learn of each input partition."""
@@ -138,11 +135,7 @@ class Handing:
             del self._until[p]
             self._course.clear()
         if not self._until:
-            log.info(
-                "the backlog is done: the learner has corrected the %d records that were handed"
-                " over", self._handed_over
-            )  # fmt: skip
-            self._handed_over = 0
+            log.info("the backlog is done: the learner has corrected what was handed over")
             return
         now = time.monotonic()
         if self._course and now - self._course[-1][0] < 1.0:

@@ -20,9 +20,11 @@ from stream_can.kafka.learner import Learns
 from stream_can.kafka.memory import PlayedRecords, TopicLearner
 from stream_can.kafka.state import DEFERRED_HEADER
 from tests.kafka.broker.broker import Served
+from tests.kafka.recorder import Records
 from tests.kafka.streams import (
     COMMAND,
     App,
+    Running,
     caught_up,
     fill,
     label,
@@ -75,6 +77,13 @@ def history_of(broker: Served, n: int = 600, **settings: Any) -> App:
     return app
 
 
+def committed(running: Running) -> int:
+    """Offset up to which a worker has handed over the first partition and committed that."""
+    work = running.worker.work
+    assert work is not None
+    return 0 if work._open else work.handing._until.get(0, 0)
+
+
 def corrects_at_once(
     self: Handing, partition: int, unread: Unread, answered: Mapping[int, int], wrote: float
 ) -> str:
@@ -125,6 +134,35 @@ def test_the_judge_sees(
     running.stop()
     with pytest.raises(AssertionError):
         app.verify()
+
+
+def test_what_was_handed_over_comes_before_what_is_left(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention deleted records that nobody had read: who went on behind them forgot that those
+    before had been handed over, and corrected at once."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    records = Records(app.servers, [f"{app.id}-in"])
+    fill(app, 10)
+    run_once(app)
+    fill(app, 290, seed=1, first=10)
+    with monkeypatch.context() as patch:
+        patch.setattr(Handing, "way", lambda *_: "hand over")
+        first = app.worker(learn=False)
+        wait("it hands over", lambda: first.error or committed(first) == 300)
+        first.stop()
+    fill(app, 40, seed=2, first=300)
+    records.now[f"{app.id}-in"].until_end()
+    records.now[f"{app.id}-in"].delete({0: 320})
+    worker = app.worker("1", learn=False, reset_offsets=True)
+    wait("it waits", lambda: worker.error or (worker.worker.work and worker.worker.work._waiting))
+    learner = app.learner()
+    caught_up(app, worker, learner)
+    for one in (worker, learner):
+        one.stop()
+    keys = [int(one.key[1:]) for one in app.outputs(0)]
+    assert keys == [*range(300), *range(320, 340)]
+    records.stop()
 
 
 def test_processes_are_killed_in_a_backlog(broker: Served, tmp_path: Path) -> None:
@@ -259,7 +297,7 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert way(2, 1, span=100) == "correct"
     now[0] += 1
     assert way(90, 15, 100) == "correct"  # so many come in a second, and all are that old
-    one.hand_over(0, 200, 100)
+    one.hand_over(0, 200)
     assert way(60, 0, 200, 199) == "wait"
     assert way(500, 3, 200, 199) == "hand over"
     assert one.note(0) == "handed over until 200"
@@ -280,7 +318,7 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert other.backlog is None
     again = Handing()
     again.take_over({0: 700}, {}, {0: 5000})  # of a topic before, or read once more
-    again.hand_over(0, 900, 200)
+    again.hand_over(0, 900)
     again.look({0: 5000})
     assert again.backlog == Backlog(200)
     again.look({0: 800})
@@ -308,7 +346,7 @@ def test_a_worker_knows_how_fast_the_learner_is(
         for p in range(partitions):
             unread = Unread(end[0], 1.0, 2.0, end[0])
             if one.way(p, unread, answered, now[0]) == "hand over":
-                one.hand_over(p, end[0], came)
+                one.hand_over(p, end[0])
 
     answered, end = {0: 0, 1: 0}, [50_000]
     for _ in range(15):
