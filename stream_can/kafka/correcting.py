@@ -175,17 +175,19 @@ class Work:
         before, self._ids = self._ids, self.client.topic_ids([self.settings.input])
         self._made_again |= bool(before) and before != self._ids
         self.client.member.leave_alone(self._left)
-        notes: dict[int, int] = {}
+        notes, reset = dict[int, int](), set[int]()
         for partition in assignment.partitions:
             if partition in self._left:
                 continue
-            at, note = self._begin_at(partition, state)
+            at, note, is_reset = self._begin_at(partition, state)
+            if is_reset:
+                reset.add(partition)
             if (until := handed_over(note)) is not None:
                 notes[partition] = until
             self.client.member.start_at(partition, at)
             self._at[partition] = at
         self._token = assignment.token
-        self.handing.take_over(self._at, notes, state.index.inputs)
+        self.handing.take_over(self._at, notes, reset)
         self._tallies = {p: self._new_tally() for p in self._at}
         skew = self.client.transaction.clock.skew
         self.metrics.restored(self._tallies, time.monotonic() - begin, skew)
@@ -196,13 +198,14 @@ class Work:
         return Tally((), lambda name: 0, named=self.settings.has_lanes, sets=False,
                      rows=self.settings.rows)  # fmt: skip
 
-    def _begin_at(self, partition: int, state: CurrentState) -> tuple[int, str]:
-        """Offset at which a partition is read on, and the note beside the committed one."""
+    def _begin_at(self, partition: int, state: CurrentState) -> tuple[int, str, bool]:
+        """Offset at which a partition is read on, the note beside the committed one, and whether it
+        may have been learned further, or in another topic of the name."""
         s, member = self.settings, self.client.member
         (at, note), (begin, end) = member.committed_with_note(partition), member.span(partition)
         learned, where = state.index.inputs.get(partition, 0), f"partition {partition} of {s.input}"
         if at is None and not learned:
-            return (begin if s.start == "earliest" else end), ""
+            return (begin if s.start == "earliest" else end), "", False
         if at is None:
             wrong = f"the group has no offset there, though {learned} were learned"
             if not self._made_again:
@@ -212,7 +215,7 @@ class Work:
         elif at < begin:
             wrong = f"records from {at} to {begin - 1} are gone"
         else:
-            return at, note
+            return at, note, learned > at
         if self._made_again:
             wrong = f"the topic was deleted and made again: {wrong}"
         if not s.reset_offsets:
@@ -222,7 +225,8 @@ class Work:
             )
         log.warning("%s: %s; going on", where, wrong)
         gap = at is not None and at < begin
-        return (begin if gap or s.start == "earliest" else end), note if gap else ""
+        at = begin if gap or s.start == "earliest" else end
+        return (at, note, False) if gap else (at, "", True)
 
     # -- records ---------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
 from stream_can.app.status import Backlog
@@ -78,8 +78,8 @@ class Handing:
         """Offsets that were handed over and are not answered."""
         self._begins: dict[int, int] = {}
         """Offset at which each partition was begun, where nothing of it had been handed over."""
-        self._stale: dict[int, int] = {}
-        """What a state says to be answered beyond that: of a topic before, or read once more."""
+        self._reset: set[int] = set()
+        """Partitions whose offsets start over, until a state counts in them."""
         self._ends: dict[int, int] = {}
         """Next offset of each partition when last read."""
         self._course: deque[tuple[float, int, int]] = deque()
@@ -91,7 +91,7 @@ class Handing:
         self,
         begins: Mapping[int, int],
         handed_over: Mapping[int, int],
-        answered: Mapping[int, int],
+        reset: Collection[int],
     ) -> None:
         """Take over partitions.
 
@@ -101,12 +101,14 @@ class Handing:
             Offset at which each partition is read on.
         handed_over
             Offset up to which a partition was handed over, if it was.
-        answered
-            Next offset to learn of each input partition, of the newest state.
+        reset
+            Partitions whose offsets start over: what was handed over of them may be unanswered,
+            and a state counts in other offsets until it has learned some of these. So their first
+            records are handed over, behind it.
         """
         self._until, self._rates, self._seen, self._ends = dict(handed_over), {}, {}, {}
         self._begins = {p: at for p, at in begins.items() if p not in handed_over}
-        self._stale = {p: answered[p] for p, at in begins.items() if answered.get(p, 0) > at}
+        self._reset = set(reset)
         self._asked = None
         self._course.clear()
 
@@ -151,10 +153,10 @@ class Handing:
     def _answered(self, partition: int, answered: Mapping[int, int]) -> int:
         """Next offset to be answered of a partition."""
         at = answered.get(partition)
-        if at is not None and at != self._stale.get(partition):
-            self._stale.pop(partition, None)
-            return at
-        return self._begins.get(partition, 0)
+        if at is None or (partition in self._reset and at > self._until[partition]):
+            return self._begins.get(partition, 0)
+        self._reset.discard(partition)
+        return at
 
     @property
     def backlog(self) -> Backlog | None:
@@ -169,7 +171,7 @@ class Handing:
 
     def _tell(self) -> None:
         one = self.backlog
-        if one is None or one.corrected is None:
+        if one is None or one.corrected is None or one.waiting < MANY_RECORDS:
             return
         says = (
             f"{one.waiting:,} records of the backlog are left: the learner corrects"
@@ -197,7 +199,8 @@ class Handing:
         To correct them, to hand them over, or to wait: "ask" where a learner must be asked first
         whether it is alive.
         """
-        now, behind = time.monotonic(), self._is_behind(partition, unread)
+        behind = self._is_behind(partition, unread) or partition in self._reset
+        now = time.monotonic()
         self._ends[partition] = unread.end
         self.look(answered)
         if partition in self._until:

@@ -310,21 +310,23 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert way(5000, 9, 200, wrote=8) == "correct"
     assert way(5000, 9, 200, wrote=0) == "hand over"
     other = Handing()
-    other.take_over({0: 200}, {0: 200}, {})
+    other.take_over({0: 200}, {0: 200}, ())
     assert other.backlog is None
     other.look({0: 150})
     assert other.backlog == Backlog(50)
     other.look({0: 200})
     assert other.backlog is None
-    again = Handing()
-    again.take_over({0: 700}, {}, {0: 5000})  # of a topic before, or read once more
-    again.hand_over(0, 900)
-    again.look({0: 5000})
-    assert again.backlog == Backlog(200)
-    again.look({0: 800})
-    assert again.backlog == Backlog(100)
-    again.look({0: 5000})
-    assert again.backlog is None
+    one.take_over({0: 700}, {}, {0})  # a state counts in the offsets of a topic before
+    assert way(1, 0, 720, 5000) == "hand over"
+    one.hand_over(0, 900)
+    for answered in (5000, 6000):
+        one.look({0: answered})
+        assert one.backlog == Backlog(200)
+    one.look({0: 800})
+    assert one.backlog == Backlog(100)
+    one.look({0: 900})
+    assert one.backlog is None
+    assert way(1, 0, 900, 900) == "correct"
 
 
 @pytest.mark.fast
