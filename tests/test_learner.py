@@ -729,3 +729,19 @@ def test_very_many_models_leave_a_state_small():
         for mine, its in zip(learner.scores[name], both, strict=True):
             assert (mine.n, mine.accuracy) == (its.n, its.accuracy)
             assert mine.log_loss == pytest.approx(its.log_loss)
+
+
+def test_labels_by_index_equal_labels_by_name():
+    """A replay has the indices of its labels: names are not looked up again."""
+    rng, names = np.random.default_rng(0), [2, 0, 1]  # of which each is another one's index
+    P, y = rng.dirichlet(np.ones(3), 50), rng.integers(0, 3, 50).tolist()
+    indices = [LateLabel(i, k, i + 1) for i, k in enumerate(y)]
+    labels = [LateLabel(i, names[k], i + 1) for i, k in enumerate(y)]
+    by_index, by_name = (Learner(Corrector(names)) for _ in range(2))
+    a = by_index.play(range(50), P, indices, indexed=True)
+    b = by_name.play(range(50), P, labels)
+    np.testing.assert_array_equal(a.rows, b.rows)
+    assert by_index.to_bytes() == by_name.to_bytes()
+    for label in (3, -1):
+        with pytest.raises(UnknownClass, match=f"label of 7: no class {label}"):
+            by_index.play([], None, [LateLabel(7, label)], indexed=True)

@@ -179,10 +179,11 @@ class Dense(DeclaredClasses):
 
     def label(self, label: Any, id: Any) -> int:
         """Return the index of a class."""
-        index = self.corrector._index
-        if label not in index:
-            raise UnknownClass(f"label of {id!r}: {label!r} is none of the classes")
-        return index[label]
+        try:
+            return self.corrector._index[label]
+        except UnknownClass:
+            why = f"label of {id!r}: {label!r} is none of the classes"
+            raise UnknownClass(why) from None
 
     def held(self, y: int) -> Any:
         """Return the class, as a snapshot stores the label."""

@@ -37,15 +37,13 @@ __all__ = [
 Result = DenseReplay
 
 
-def events(chunk: Chunk, classes: list[Any]) -> RecordedRows:
+def events(chunk: Chunk) -> RecordedRows:
     """Rows and labels of a chunk."""
     which = np.flatnonzero(chunk.arrives)
-    names = np.empty(len(classes), object)
-    names[:] = classes
     at = None if chunk.label_time is None else chunk.label_time[which]
-    told = names[chunk.y[which]]
     return RecordedRows(
-        chunk.first, chunk.P, chunk.y, chunk.time, which + chunk.first, told, at, chunk.segments
+        chunk.first, chunk.P, chunk.y, chunk.time, which + chunk.first, chunk.y[which], at,
+        chunk.segments,
     )  # fmt: skip
 
 

@@ -42,14 +42,18 @@ class LabelJoining:
 
     # ---- checking
 
-    def check(self, labels: Sequence[LateLabel], n: int) -> list[CheckedLabel]:
-        """Check the labels of a call of n rows."""
+    def check(self, labels: Sequence[LateLabel], n: int, indexed: bool) -> list[CheckedLabel]:
+        """Check the labels of a call of n rows; ``indexed`` as for :meth:`Learner.play`."""
         checked, due = list[CheckedLabel](), 0
         check_ids(late.id for late in labels)
         check_times(late.time for late in labels)
         for late in labels:
             like = self._kind_of(late, n) if self.lanes.mixed else self.lanes.default
-            y = like.label(late.label, late.id)
+            y = late.label
+            if not indexed:
+                y = like.label(y, late.id)
+            elif not 0 <= y < len(like.classes):
+                raise UnknownClass(f"label of {late.id!r}: no class {y!r}")
             if not due <= late.due <= n or (late.of is not None and not 0 <= late.of < late.due):
                 raise ValueError(
                     f"label of {late.id!r}: due before row {late.due}, expected {due} to {n},"

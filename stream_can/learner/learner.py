@@ -281,6 +281,7 @@ class Learner(Persistence):
         segments: Mapping[str, Sequence[Any]] | None = None,
         lanes: Sequence[Name] | None = None,
         times: Sequence[float | None] | None = None,
+        indexed: bool = False,
         explain: Any = None,
     ) -> Corrected:
         """Correct rows and learn labels between them in one call: :meth:`process` and :meth:`label`
@@ -294,6 +295,9 @@ class Learner(Persistence):
             In order of arrival; ``due`` of each says before which row.
         lanes
             (model, version) of each row.
+        indexed
+            For replays: each label is the index of its class, not its name; the models have the
+            same classes.
         explain
             For replays: of a `Corrector`, whether to return the rows of each path, see
             :meth:`Corrector.play`; of a `SparseCorrector` a label for each row, or None, whose
@@ -305,5 +309,5 @@ class Learner(Persistence):
             As for those; nothing has changed.
         """
         return self._playing.play(
-            plain_ids(ids), P, labels, segments, lanes, times, explain=explain
+            plain_ids(ids), P, labels, segments, lanes, times, indexed=indexed, explain=explain
         )

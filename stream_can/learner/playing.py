@@ -77,6 +77,7 @@ class Playing:
         times: Sequence[float | None] | None = None,
         *,
         made: NDArray[np.float32] | None = None,
+        indexed: bool = False,
         explain: Any = None,
     ) -> Corrected:
         """Play a call, see :meth:`Learner.play`; ``names`` is of all rows or of each, ``made`` what
@@ -102,7 +103,7 @@ class Playing:
         rows = like.rows(n, P, segments)
         if made is not None:
             rows = like.made(rows, made)
-        checked = self.joining.check(labels, n)
+        checked = self.joining.check(labels, n, indexed)
         sets: list[list[Any]] | None = [[]] * n if like.makes_sets else None
         call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [], explain, [], [])
         try:

@@ -43,7 +43,7 @@ Result = MultiLabelReplay
 NOTHING = "Of no row a label is known, so there is nothing to compare."
 
 
-def events(chunk: MultiLabelChunk, classes: list[Any]) -> RecordedRows:
+def events(chunk: MultiLabelChunk) -> RecordedRows:
     """Rows and label messages of a chunk."""
     told = np.empty(len(chunk.said), object)
     told[:] = [one.tobytes() for one in chunk.said]

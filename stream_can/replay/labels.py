@@ -23,8 +23,9 @@ class RecordedRows(NamedTuple):
     """Time of each prediction, where the recording has times."""
     of: NDArray[np.int64]
     """Row number of each message that arrives, shape (k,)."""
-    told: NDArray[np.object_]
-    """Label in each message, as :meth:`Learner.label` takes it, shape (k,)."""
+    told: NDArray[Any]
+    """Label in each message, shape (k,): the index of its class, or an object, as
+    :meth:`Learner.label` takes it."""
     at: NDArray[Any] | None
     """Time at which each message is known, shape (k,)."""
     segments: dict[str, NDArray[np.object_]] | None = None
@@ -42,7 +43,7 @@ class Labels(NamedTuple):
     asked: NDArray[Any]
     """Time of the prediction."""
     row: NDArray[np.int64]
-    told: NDArray[np.object_]
+    told: NDArray[Any]
 
     def take(self, which: NDArray[Any]) -> Labels:
         """Select some by index or mask."""

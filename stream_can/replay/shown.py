@@ -47,7 +47,7 @@ class Shown(Protocol):
     NOTHING: str
     """Message where no label is known."""
 
-    def events(self, chunk: Any, classes: list[Any]) -> RecordedRows:
+    def events(self, chunk: Any) -> RecordedRows:
         """Rows and labels of a chunk of its recording."""
 
     def judge(self, result: Any) -> Verdict:

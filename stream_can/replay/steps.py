@@ -181,10 +181,10 @@ def steps(
     waiting: list[Labels] = []
     if not isinstance(learner, Learner):
         learner = learner_of(learner)
-    shown, classes = part(learner.row_kind, "replay"), list(learner.classes)
+    shown = part(learner.row_kind, "replay")
     explained = partial(shown.Result.explain, paths=explain)
     for chunk in chunks:
-        events = shown.events(chunk, classes)
+        events = shown.events(chunk)
         drawn = rng.random(len(events.rows)) < label_rate
         run = _Run(events, drawn, waiting, label_delay, learner, models, explained)
         start, end = events.first, events.first + len(events.rows)
@@ -334,6 +334,7 @@ class _Run:
                 labels,
                 segments={name: values[cut] for name, values in self.columns.items()} or None,
                 lanes=lanes,
+                indexed=due.told.dtype.kind == "i",
                 explain=self.explain(events.truth[cut]),
             )
         except (InvalidPrediction, UnknownClass) as error:

@@ -42,7 +42,7 @@ Result = SparseReplay
 NOTHING = "No row has a label, so there is nothing to compare."
 
 
-def events(chunk: SparseChunk, classes: list[Any]) -> RecordedRows:
+def events(chunk: SparseChunk) -> RecordedRows:
     """Rows and labels of a chunk."""
     which = np.flatnonzero(chunk.arrives)
     told = np.empty(len(which), object)
