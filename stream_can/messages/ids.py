@@ -1,7 +1,7 @@
 """Ids: what joins a label to its prediction, in whichever notation it is written.
 
-An integer, its text and an equal float below 2^53, as pandas makes of integers beside missing ones,
-are one id.
+An integer, its text, an equal float below 2^53, as pandas makes of integers beside missing ones, and
+the text of that (7.0) are one id.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import msgspec
 
 from stream_can.messages.forms import BadMessage
 
-__all__ = ["id_of_float", "id_of_json"]
+__all__ = ["id_of_float", "id_of_json", "id_of_text"]
 
 EXACT = 2**53
 """From here on a float stands for several integers."""
 
 _read = msgspec.json.Decoder().decode
 _FLOAT = re.compile(rb"-?[\d.]+[\d.eE+-]*").fullmatch
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]*)\.0").fullmatch
 
 
 def id_of_float(value: float) -> str:
@@ -37,6 +38,13 @@ def id_of_float(value: float) -> str:
     return str(int(value))
 
 
+def id_of_text(text: str) -> str:
+    """The text of an id that was written as text: of a whole number below 2^53 without its ".0"."""
+    if text.endswith(".0") and _WHOLE(text) and abs(value := float(text)) < EXACT:
+        return id_of_float(value)
+    return text
+
+
 def id_of_json(raw: bytes) -> bytes | None:
     """The id in a JSON text; None for null.
 
@@ -47,7 +55,7 @@ def id_of_json(raw: bytes) -> bytes | None:
     """
     if raw[:1] == b'"':
         text: str = _read(raw)
-        return text.encode()
+        return id_of_text(text).encode()
     if raw == b"null":
         return None
     if _FLOAT(raw) and not raw.removeprefix(b"-").isdigit():

@@ -270,7 +270,9 @@ static Span id_of(Span value)
     if (*value.at == '"') {
         id.at += 1;
         id.size -= 2;
-        if (memchr(id.at, '\\', (size_t)id.size)) id.size = -2;
+        const char *tail = id.at + id.size - 2;
+        if (id.size > 2 && tail[0] == '.' && tail[1] == '0') id.size = -2; /* a float as text, likewise */
+        else if (memchr(id.at, '\\', (size_t)id.size)) id.size = -2;
     } else if (*value.at == 'n') {
         id.size = -1;
     } else if (*value.at != '-' && (*value.at < '0' || *value.at > '9')) {

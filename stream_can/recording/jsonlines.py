@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stream_can.messages.faults import UNREADABLE, json_fault, object_fault
 from stream_can.messages.forms import BadMessage
-from stream_can.messages.ids import id_of_float
+from stream_can.messages.ids import id_of_float, id_of_text
 from stream_can.messages.numbers import read_array
 from stream_can.recording.cells import times_of
 from stream_can.recording.other_forms import pandas_form
@@ -173,7 +173,7 @@ class JsonTable:
         if id is None or isinstance(id, list | dict | bool):
             return None
         try:
-            return id_of_float(id) if isinstance(id, float) else str(id)
+            return id_of_float(id) if isinstance(id, float) else id_of_text(str(id))
         except BadMessage as error:
             if line is None:
                 return None

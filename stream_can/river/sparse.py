@@ -34,7 +34,9 @@ class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifi
     shared among all other classes that the classifier or a label has named, one half as the
     classifier shares it, the other half by their labels so far.
 
-    Classes are added as the classifier and the labels name them: str, int of 64 bits, float or
+    Classes are added as the classifier and the labels name them, up to ``max_classes``: others are
+    left out of predictions, and their labels, which ``labels_left_out`` counts, teach the
+    classifier alone. They are str, int of 64 bits, float or
     bool; those that are written alike are one. The first label of an unknown class teaches the
     class mix alone. An unusable prediction (empty, NaN, negative, infinite or all zeros) is
     answered with the class mix, and its label teaches that mix alone.
@@ -54,8 +56,7 @@ class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifi
     Raises
     ------
     ValueError
-        An argument is out of range; the message names it. Later: there are more than
-        ``max_classes``.
+        An argument is out of range; the message names it.
 
     Examples
     --------
@@ -97,9 +98,17 @@ class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifi
         self._corrector: SparseCorrector = SparseCorrector(
             max_classes=max_classes, train_counts=counts, half_life=half_life, memory_mb=memory_mb
         )
+        self.labels_left_out = 0
+        """Number of labels of classes beyond ``max_classes``."""
 
     def _read(self, prediction: dict[Any, Any]) -> Probabilities:
-        return {self._classes.get(str(name), name): p for name, p in prediction.items()}
+        new = [name for name in prediction if str(name) not in self._classes]
+        beyond = {*new[self.max_classes - len(self._classes) :]}
+        return {
+            self._classes.get(str(name), name): p
+            for name, p in prediction.items()
+            if name not in beyond
+        }
 
     def _answer(self, x: Any, p: Probabilities) -> Probabilities:
         every = self._classes | {str(name): name for name in p}
@@ -152,7 +161,9 @@ class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifi
         new = {str(name): class_name(name) for name in named if str(name) not in self._classes}
         text, (row, _) = str(y), self._likeliest(p)
         unheard = text in new and y not in p
-        # Numbered first, so that nothing is learned where there are too many.
+        if len(self._classes) + len(new) > self.max_classes:
+            del new[text]
+            self.labels_left_out, y = self.labels_left_out + 1, None
         self._corrector.ids_of([*row] if y is None else [*row, text])
         self._classes |= new
         if row:

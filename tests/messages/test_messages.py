@@ -379,3 +379,20 @@ def test_the_largest_answer_may_have_every_class_in_its_set(probs: bytes) -> Non
     most = messages.largest(prediction)
     prediction.set = list(messages.classes)
     assert len(messages.write(prediction, np.array([0.1, 0.7, 0.2]))) <= most
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        ("7", "7"), ("7.0", "7"), ("-7.0", "-7"), ("0.0", "0"), ("-0.0", "0"), ("7.00", "7.00"),
+        ("v7.0", "v7.0"), ("07.0", "07.0"), (".0", ".0"), ("1.7.0", "1.7.0"),
+        ("9007199254740991.0", "9007199254740991"), ("9007199254740992.0", "9007199254740992.0"),
+    ],
+)  # fmt: skip
+def test_a_text_of_a_whole_number_is_its_id(text, id):
+    value = json.dumps({"id": text, "probs": [0.25, 0.75]}).encode()
+    messages = Messages(["a", "b"], Fields(id="id"))
+    batch = messages.read_ordinary([value] * 100)
+    if batch is not None and batch.size:
+        assert {*batch.ids} == {id.encode()}
+    assert messages.id_of(messages.open(value, ()), None) == id.encode()

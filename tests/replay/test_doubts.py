@@ -155,9 +155,16 @@ def run(classes, path, **options):
     assert pipe(classes, stdin=io.BytesIO(path.read_bytes()), stdout=io.BytesIO(), **options) == 0
 
 
-@pytest.mark.parametrize("label_ids", [int, float, str])
-def test_an_integer_its_text_and_an_equal_float_are_one_id(tmp_path, label_ids, capsys):
-    path = lines(tmp_path / "a.jsonl", int, label_ids)
+def as_text(i):
+    return f"{i}.0"
+
+
+@pytest.mark.parametrize(
+    ("ids", "label_ids"),
+    [(int, int), (int, float), (int, str), (int, as_text), (as_text, int), (as_text, as_text)],
+)
+def test_an_integer_its_text_and_an_equal_float_are_one_id(tmp_path, ids, label_ids, capsys):
+    path = lines(tmp_path / "a.jsonl", ids, label_ids)
     recording = Recording(path)
     assert sum(int((chunk.y >= 0).sum()) for chunk in recording.chunks()) == len(P) - 20
     run(NAMES, path, state=tmp_path / "state")

@@ -132,11 +132,28 @@ def test_predicting_changes_nothing_and_what_is_wrong_neither():
     model.predict_proba_one({"p": {"c": 0.7, "a": 0.3}})
     with pytest.raises(ValueError, match="classes: "):
         model.learn_one({"p": {"a": 0.5, 1j: 0.5}}, "a")
-    with pytest.raises(ValueError, match="4 names, max_classes is 3; make"):
-        model.learn_one({"p": {"a": 0.5, "c": 0.5}}, "d")
     assert (pickle.dumps(model.corrector), model._classes) == before
     clone = model.clone()
     assert (clone.corrector.n_classes, clone.listed, clone.max_classes) == (0, 2, 3)
+
+
+def test_classes_beyond_max_classes_are_left_out_and_the_classifier_learns_them():
+    """A loop over a stream goes on."""
+    rng, n = np.random.default_rng(0), 200
+    model = CorrectedSparseClassifier(naive_bayes.GaussianNB(), listed=2, max_classes=3)
+    plain = naive_bayes.GaussianNB()
+    for y in map(int, rng.integers(0, 6, n)):
+        x = {"x": y + rng.normal()}
+        found = model.predict_proba_one(x)
+        assert len(found) <= 3
+        assert sum(found.values()) == pytest.approx(1 if found else 0, abs=1e-12)
+        model.learn_one(x, y)
+        plain.learn_one(x, y)
+    assert model.classifier.predict_proba_one(x) == plain.predict_proba_one(x)
+    assert len(plain.predict_proba_one(x)) == 6
+    corrector = model.corrector
+    assert corrector.n_classes == len(model._classes) == 3
+    assert 0 < model.labels_left_out == n - corrector.n_labels
 
 
 @pytest.mark.parametrize(

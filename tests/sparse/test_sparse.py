@@ -266,7 +266,7 @@ def test_correcting_and_errors_give_no_name_a_number():
     corrector.correct_one({"ant": 0.5})
     with pytest.raises(InvalidPrediction, match=r"probabilities sum to 1.4"):
         corrector.process_one({"ant": 0.9, "bee": 0.5})
-    with pytest.raises(InvalidPrediction, match="4 names, max_classes is 3; make"):
+    with pytest.raises(InvalidPrediction, match="4 names, max_classes is 3, which is settled"):
         corrector.process_one({"a": 0.1, "b": 0.1, "c": 0.1, "d": 0.1})
     with pytest.raises(UnknownClass, match="expected the name of a class"):
         corrector.learn_one({"ant": 0.5}, 3)
