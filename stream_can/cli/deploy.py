@@ -69,9 +69,9 @@ def deployment(
         state = free_name(STATE)
         found["first"] = with_state(command, state)
     kept = state or free_name(STATE)
-    fields, jq = dict(fields or {}), list[str]()
+    fields, changes = dict(fields or {}), list[str]()
     if "," in fields.get("probs", ""):
-        jq.append(names_and_numbers(fields.pop("probs")))
+        changes.append(names_and_numbers(fields.pop("probs")))
     read = options(fields)
     if ask is not None:
         read += options({"ask": ask})
@@ -84,14 +84,10 @@ def deployment(
     words = shlex.join([*made, *read, *both, "--state", str(kept)])
     source = shlex.quote(str(lines or "lines.jsonl"))
     found["pipe"] = f"stream-can pipe {words} < {source}"
-    given = ""
     if numbered is not None and not deployed.unwritable:
-        jq.append(named_labels(numbered))
-        names = shlex.quote(json.dumps(list(deployed.classes), ensure_ascii=False))
-        given = f"--argjson names {names} "
-    if jq:
-        program = shlex.quote(" | ".join(jq))
-        found["pipe"] = f"jq -c {given}{program} {source} | stream-can pipe {words}"
+        changes.append(named_labels(numbered, deployed.classes))
+    if changes:
+        found["pipe"] = f"{rewriting(changes)} < {source} | stream-can pipe {words}"
     begins = deployed.serves
     if state is not None and deployed.serves_state:
         begins = {"classes_from_file": state}
@@ -116,18 +112,38 @@ def deployment(
     return found
 
 
+def rewriting(changes: Sequence[str]) -> str:
+    """The command that merges dicts, written in Python, into the ``row`` of each line."""
+    row = " | ".join(["row", *changes])
+    rows = "for row in map(json.loads, filter(str.strip, sys.stdin))"
+    return f"python -c {shlex.quote(f'import json, sys; [print(json.dumps({row})) {rows}]')}"
+
+
 def names_and_numbers(fields: str) -> str:
-    """A program of jq that puts two fields, of names and of numbers, into one object."""
+    """A dict, written in Python, of two fields of ``row``, names and numbers, as one object."""
     parts = [part.split(".") for part in fields.split(",")]
-    places = ["." + "".join(f"[{json.dumps(name)}]" for name in part) for part in parts]
-    pairs = [f"{json.dumps(part[-1])}: {place}" for part, place in zip(parts, places, strict=True)]
-    return f".probs = {{{', '.join(pairs)}}}"
+    pairs = [f"{_literal(part[-1])}: {_item(part)}" for part in parts]
+    return f'{{"probs": {{{", ".join(pairs)}}}}}'
 
 
-def named_labels(field: str) -> str:
-    """A program of jq that puts the name of a class in the place of its number."""
-    place = "." + "".join(f"[{json.dumps(part)}]" for part in field.split("."))
-    return f"if {place} == null then . else {place} |= $names[.] end"
+def named_labels(field: str, classes: Sequence[Any]) -> str:
+    """A dict, written in Python, that gives ``row`` the name of a class for its number."""
+    parts, names = field.split("."), ", ".join(map(_literal, classes))
+    change = f"[{names}][int(y)]"
+    for k in reversed(range(len(parts))):
+        outer = f"{_item(parts[:k])} | " if k else ""
+        change = f"{outer}{{{_literal(parts[k])}: {change}}}"
+    got = "row" + "".join(f".get({_literal(part)}, {{}})" for part in parts[:-1])
+    return f"({change} if (y := {got}.get({_literal(parts[-1])})) is not None else {{}})"
+
+
+def _item(parts: Sequence[str]) -> str:
+    return "row" + "".join(f"[{_literal(part)}]" for part in parts)
+
+
+def _literal(value: Any) -> str:
+    """A value in Python, texts in double quotes."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def next_command(pipe: str, serve: str, first: str | None = None) -> str:

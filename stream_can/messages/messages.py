@@ -100,6 +100,9 @@ class Numbering(Protocol):
     def number(self, name: Any) -> int:
         """Return the number of a class; UnknownClass where it is invalid."""
 
+    def known(self, text: str) -> Any:
+        """Find a class by its name as text; UnknownClass where no row or label had it."""
+
 
 class Messages:
     """Reads and writes the messages of a stream, of dense rows; a subclass, those of another kind.

@@ -177,11 +177,14 @@ def column_of_rows(table: Table, others: Sequence[str]) -> str | None:
 
 def with_names_beside(table: Table, probs: str, others: Sequence[str]) -> str:
     """``names,numbers``, two fields together, where an array of names stands beside one of numbers
-    in the first row; else ``probs`` as it is."""
+    in the first row; of the values of Spark's vectors the vectors, which may be sparse; else
+    ``probs`` as it is."""
     outer, _, inner = probs.rpartition(".")
     beside = table.cell(outer) if outer and probs not in table.first else table.first
     if not isinstance(beside, dict) or not isinstance(beside.get(inner), list):
         return probs
+    if inner == "values" and {"type", "size", "indices"} <= beside.keys():
+        return outer
     if len(beside[inner]) < 2 or not all(_is_number(number) for number in beside[inner]):
         return probs
     free = {key: cell for key, cell in beside.items() if key == inner or key not in others}

@@ -111,6 +111,13 @@ class Lookup:
         self.number(name)
         return name
 
+    def known(self, text: str) -> Any:
+        """Find a class by its name as text; UnknownClass where no row or label had it."""
+        name = self.named(text)
+        if self.number(name) >= self._corrector._known:
+            raise UnknownClass(f"no class is called {text!r}")
+        return name
+
 
 class SparseMade(NamedTuple):
     """Output of a run as it grows."""
@@ -176,10 +183,7 @@ class Sparse:
 
     def known(self, text: str) -> Any:
         """Find a class by its name as text; UnknownClass where no row or label had it."""
-        name = self.lookup.named(text)
-        if self.lookup.number(name) >= self.corrector._known:
-            raise UnknownClass(f"no class is called {text!r}")
-        return name
+        return self.lookup.known(text)
 
     @property
     def train_prior(self) -> NDArray[np.float64]:

@@ -12,6 +12,7 @@ from stream_can.messages.codecs.codec import Codec, Prediction
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.forms import Forms, ListedForms
 from stream_can.messages.messages import BadMessage, Messages, Numbering
+from stream_can.method.classes import is_missing
 from stream_can.sparse.corrector import shortened
 from stream_can.sparse.loop import MOST_LISTED
 
@@ -67,13 +68,15 @@ class SparseMessages(Messages):
         return index
 
     def _index_of(self, label: Any, text: Raw) -> Any:
-        """Parse one of very many classes; number a new one."""
+        """Parse one of very many classes; number a new one, unless it says that there is none."""
         where = self.fields.label
         if not isinstance(label, str | int) or isinstance(label, bool):
             what = "null" if label is None else type(label).__name__
             raise BadMessage(f"{where}: {what}, expected the name of a class")
         try:
             name = self._sparse_forms.name_of(label)
+            if isinstance(name, str) and is_missing(name):
+                self.numbering.known(name)
             self.numbering.number(name)
         except UnknownClass as error:
             why = str(error).removeprefix("label: ")

@@ -278,14 +278,15 @@ def test_standard_input_cannot_be_replayed_again(tmp_path, monkeypatch):
     assert ways["next"].startswith("save the recording to a file, and replay that with --state")
 
 
-def test_labels_that_are_numbers_get_the_names_that_a_pipe_takes():
+def test_labels_that_are_numbers_get_the_names_that_a_pipe_takes(tmp_path, monkeypatch):
     ways = deployment(
         dense(["a", "b"], {}), recorded=Path("a.jsonl"), labelled=True, numbered="model.label"
     )
-    program = 'if .["model"]["label"] == null then . else .["model"]["label"] |= $names[.] end'
     first, second = ways["pipe"].split(" | stream-can pipe ")
-    assert shlex.split(first) == [
-        "jq", "-c", "--argjson", "names", '["a", "b"]', program, "a.jsonl"
-    ]  # fmt: skip
     assert second == "--classes a,b --labelled --state corrector.state"
+    given = [{"model": {"label": 1, "x": 2}, "y": 0.1}, {"model": {"label": None}}, {"y": 3}]
+    monkeypatch.chdir(tmp_path)
+    Path("a.jsonl").write_text("\n\n".join(map(json.dumps, given)))
+    named = [{"model": {"label": "b", "x": 2}, "y": 0.1}, *given[1:]]
+    assert [json.loads(line) for line in run_sh(first).splitlines()] == named
     assert ways["next"] == ways["pipe"]

@@ -147,6 +147,7 @@ def test_whatever_the_bytes_the_error_is_ours_or_the_row_is_two_numbers(value):
     [
         (b"{", "not a JSON object: it ends too early"),
         (b"[1]", "not a JSON object: it is a list; put the list into one"),
+        (b'[{"probs":[0.5]}]', "; several messages go one a line or record"),
         (b"[" * 10_000, "not a JSON object"),
         (b'{"a":' * 10_000, "not a JSON object: "),
         (b'{"p":1}', "no field 'probs'"),

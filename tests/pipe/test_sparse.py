@@ -101,6 +101,8 @@ def test_a_label_may_bring_its_row():
         ({"probs": {f"n{i}": 0.001 for i in range(60)}}, "max_classes"),
         ({"label": ["a"]}, "BadMessage: label: list, expected the name of a class"),
         ({"label": None}, "BadMessage: no field 'probs'"),
+        ({"label": "NA"}, "UnknownClass: label: no class is called 'NA'"),
+        ({"label": ""}, "UnknownClass: label: no class is called ''"),
     ],
 )
 def test_a_bad_line_is_a_dead_letter_and_the_others_go_on(line, said):
@@ -109,6 +111,17 @@ def test_a_bad_line_is_a_dead_letter_and_the_others_go_on(line, said):
     assert [one["id"] for one in out] == [1, 3]
     assert said in err
     assert json.loads(err.splitlines()[0])["line"] == 2
+
+
+def test_a_class_that_a_row_lists_is_one_though_its_name_says_that_there_is_none(tmp_path):
+    """As in recorded files."""
+    lines = [{"id": 1, "probs": {"none": 0.2, "b": 0.7}}, {"id": 1, "label": "none"}]
+    _, err = run(lines, *OPTIONS, "--state", str(tmp_path / "state"))
+    assert err == ""
+    assert PipeState.from_bytes((tmp_path / "state").read_bytes()).counts.learned == 1
+    labelled = [lines[0] | {"label": "NA"}, lines[0] | {"label": "none"}]
+    out, err = run(labelled, *OPTIONS, "--labelled")
+    assert (len(out), err) == (2, "")
 
 
 def test_labels_are_asked_for():

@@ -91,6 +91,18 @@ def frame(first: int) -> pl.DataFrame:
     return pl.DataFrame({"n": [first, first + 1], "probs": rows, "label": [1, 0]})
 
 
+def test_the_values_of_sparse_vectors_of_spark_are_taken_with_their_places(tmp_path: Path) -> None:
+    vectors = [
+        {"type": 1, "size": None, "indices": None, "values": [0.25, 0.5, 0.25]},
+        {"type": 0, "size": 3, "indices": [1], "values": [1.0]},
+    ]
+    file = tmp_path / "a.parquet"
+    pl.DataFrame({"probability": vectors, "label": [1, 2]}).write_parquet(file)
+    for probs in ("probability.values", "probability"):
+        (chunk,) = Recording(file, probs=probs).chunks()
+        assert chunk.P.tolist() == [[0.25, 0.5, 0.25], [0, 1, 0]]
+
+
 def test_a_folder_of_parts_is_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     """As Spark writes it."""
     folder = tmp_path / "written"

@@ -35,7 +35,9 @@ _read_probs = msgspec.json.Decoder(list[float] | dict[str, float] | float).decod
 _read_entries = msgspec.json.Decoder(list[LabelScore]).decode
 _write = msgspec.json.Encoder().encode
 _read_any = msgspec.json.Decoder().decode
-OBJECT = '; put the list into one: {"id": ..., "probs": [...]}'
+OBJECT = (
+    '; put the list into one: {"id": ..., "probs": [...]}; several messages go one a line or record'
+)
 NESTED = "; a list of rows: a message has one row, so give its first"
 """Advice for common outputs of classifiers."""
 MANY = 10_000
