@@ -1,7 +1,7 @@
 """Ids: what joins a label to its prediction, in whichever notation it is written.
 
-An integer, its text, an equal float below 2^53, as pandas makes of integers beside missing ones, and
-the text of that (7.0) are one id.
+An integer, its text, an equal float below 2^53, as pandas makes of integers beside missing ones,
+and the text of that (7.0) are one id.
 """
 
 from __future__ import annotations

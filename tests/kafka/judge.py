@@ -861,7 +861,7 @@ def judge_outputs(
         for number in offsets_in(record)
     )
     assert set(sent.values()) <= {1}, "a prediction was sent twice"
-    outs = {p: iter(found) for p, found in outputs.items()}
+    outs = {p: iter(by_topic(found, p, every)) for p, found in outputs.items()}
     for which, p, record in [
         (which, p, record)
         for which, inputs in enumerate(every)
@@ -914,6 +914,17 @@ def judge_outputs(
         require_message(says, was, row, in_set, s, where)
     for p, out in outs.items():
         assert next(out, None) is None, f"more outputs than inputs in partition {p}"
+
+
+def by_topic(outputs: list[Any], p: int, every: Sequence[Recording]) -> list[Any]:
+    """Outputs of a partition, those of a topic that was made again later behind those of the one
+    before: what was handed over of that may be answered later."""
+    of = {
+        (record.key, record.timestamp): which
+        for which, inputs in enumerate(every)
+        for record in inputs.records.get(p, ())
+    }
+    return sorted(outputs, key=lambda one: of.get((one.key, one.timestamp), len(every)))
 
 
 def require_message(
