@@ -1239,8 +1239,8 @@ cdef class Names:
     def full(self, Py_ssize_t new):
         """Text of the error of too many names."""
         return (f"{len(self.names) + new} names, max_classes is {self.most}, which is settled"
-                " where a corrector, a state or an application begins: begin anew with more, or let rare"
-                " names share one")
+                " where a corrector, a state or an application begins: begin anew with more, or let"
+                " rare names share one")
 
     def of(self, list ids):
         """Names of numbers."""
