@@ -95,10 +95,12 @@ class Tally:
         self.answered(n, n)
         self.observed(n, names, columns, 0 if sets is None else sum(map(len, sets)))
 
-    def answered(self, n: int, corrected: int) -> None:
-        """Count n prediction records, of which ``corrected`` were corrected."""
-        self.counts["predictions"] += n
+    def answered(self, n: int, corrected: int, dead_letters: int = 0) -> None:
+        """Count prediction records: n with an output, of which ``corrected`` were corrected, and
+        those that became dead letters."""
+        self.counts["predictions"] += n + dead_letters
         self.counts["corrected"] += corrected
+        self.counts["dead_letters"] += dead_letters
 
     def observed(
         self, n: int, names: Sequence[Name] | None, columns: Table | None, in_sets: int

@@ -33,6 +33,7 @@ from stream_can.learner.kinds import hit_rate, total
 from stream_can.learner.lane import ONLY
 from stream_can.learner.order import BEHIND, steady
 from stream_can.learner.sent import SentBatch
+from stream_can.messages.records import reason_of
 
 __all__ = ["Backfill", "backfill"]
 
@@ -194,8 +195,7 @@ class _History:
             sent[p] = [SentRecord(0, DeferredBatch(some, times), next=at)]
         found = learning.play(sent, labels)
         for answer in found.answers.values():
-            tally.answered(len(answer.outputs) + len(answer.dead_letters), answer.corrected)
-            tally.counts["dead_letters"] += len(answer.dead_letters)
+            tally.answered(len(answer.outputs), answer.corrected, len(answer.dead_letters))
         if self._fail:
             self._require_read(found)
         tally.labelled(found.found.outcomes, found.found.taught, learning.learner.held)
@@ -215,9 +215,8 @@ class _History:
         """UnreadableRecord where one of them cannot be read."""
         for answer in found.answers.values():
             for one in answer.dead_letters[:1]:
-                said = dict(one.headers)["__connect.errors.exception.message"] or b""
                 assert one.source is not None
-                raise UnreadableRecord(f"{offset_of(one.source)}: {said.decode()}")
+                raise UnreadableRecord(f"{offset_of(one.source)}: {reason_of(one)}")
         for record, error in found.bad[:1]:
             raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
 

@@ -326,23 +326,17 @@ class Work:
         limit = transaction.limits[self.dead_letters]
         refusals.require_fits(made.dead_letters, limit, self.dead_letters)
         last = records[-1].offset if made.stopped is None else made.stopped[0].offset - 1
-        if not self._open:
-            self._due = time.monotonic() + s.commit_interval_ms / 1000
         with self._made_of(partition, records):
-            if partition not in self._open:
-                transaction.expect((s.sent_topic, partition))
+            self._begin_work(partition)
             transaction.send_all(s.output, partition, made.outputs)
             transaction.send_all(self.dead_letters, partition, made.dead_letters)
             self._send(partition, made.sent or NO_ROWS, last + 1, state)
-        self._open.add(partition)
         self._at[partition] = last + 1
-        n = len(made.outputs) + len(made.dead_letters)
-        self._handled += n
+        self._handled += len(made.outputs) + len(made.dead_letters)
         tally, now_s = self._tallies[partition], time.time()
-        tally.answered(n, made.corrected)
+        tally.answered(len(made.outputs), made.corrected, len(made.dead_letters))
         tally.refused += state.refused
         state.refused = 0
-        tally.counts["dead_letters"] += len(made.dead_letters)
         ours = s.field_names
         letters = [letter(out, now_s, ours) for out in made.dead_letters[-KEPT:]]
         self.metrics.handled(

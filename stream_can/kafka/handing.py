@@ -109,7 +109,7 @@ class Handing:
         self._until, self._rates, self._seen, self._ends = dict(handed_over), {}, {}, {}
         self._begins = {p: at for p, at in begins.items() if p not in handed_over}
         self._reset = set(reset)
-        self._asked = None
+        self._asked, self.waiting = None, 0
         self._course.clear()
 
     def note(self, partition: int) -> str:

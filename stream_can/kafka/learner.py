@@ -67,7 +67,7 @@ from stream_can.learner import Learner, read_sent
 from stream_can.learner.order import BEHIND, steady
 from stream_can.learner.sent import NO_ROWS, SentBatch, SentLane
 from stream_can.messages.fields import put
-from stream_can.messages.records import Header, Output, error_headers, headers_of
+from stream_can.messages.records import Header, Output, error_headers, headers_of, reason_of
 from stream_can.messages.records import place as place_of
 from stream_can.method.kernel import inside
 from stream_can.method.receipts import TAIL
@@ -613,8 +613,7 @@ class Learns:
         tally.refuse(len(played.bad), labels=True)
         answers, refused = played.answers.values(), list[Output]()
         for answer in answers:
-            tally.answered(len(answer.outputs) + len(answer.dead_letters), answer.corrected)
-            tally.counts["dead_letters"] += len(answer.dead_letters)
+            tally.answered(len(answer.outputs), answer.corrected, len(answer.dead_letters))
             refused += answer.dead_letters
             self.metrics.tell_fault(answer.faults)
         delays, answered = list[int](), 0
@@ -953,10 +952,10 @@ class Learns:
         limit = accepts[self.dead_letters].max_bytes
         for answer in played.answers.values():
             if fail and answer.dead_letters:
-                says = dict(answer.dead_letters[0].headers)["__connect.errors.exception.message"]
-                where = place_of(answer.dead_letters[0].source)  # type: ignore[arg-type]
+                first = answer.dead_letters[0]
+                where = place_of(first.source)  # type: ignore[arg-type]
                 raise DeniedError(
-                    f'{where}: {(says or b"").decode()}; errors = "fail" ends learning there'
+                    f'{where}: {reason_of(first)}; errors = "fail" ends learning there'
                 )
             answer.outputs, refused = refusals.divert(
                 answer.outputs, accepts[s.output], now, fail=fail

@@ -80,3 +80,8 @@ def error_headers(source: Source, error: StreamCANError) -> list[Header]:
     return [
         (f"__connect.errors.{name}", text.encode(errors="replace")) for name, text in values.items()
     ]
+
+
+def reason_of(letter: Output) -> str:
+    """The message of the error in a dead letter, see :func:`error_headers`."""
+    return (dict(letter.headers)["__connect.errors.exception.message"] or b"").decode()

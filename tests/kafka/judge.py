@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_can import Corrector
+from stream_can import Corrector, InvalidPrediction
 from stream_can.kafka import Settings
 from stream_can.kafka.deferred import read_deferred
 from stream_can.kafka.state import read_index, read_memory
@@ -169,7 +169,10 @@ class Plain:
             columns = row.columns and {name: [text] for name, text in row.columns.items()}
             given: dict[str, Any] = {"segments": columns} if columns else {}
             threshold = getattr(corrector, "threshold", None)  # of the labels before the row
-            sent, receipts = corrector.process_many(row.p[None], receipt=True, **given)
+            try:
+                sent, receipts = corrector.process_many(row.p[None], receipt=True, **given)
+            except InvalidPrediction as error:
+                raise AssertionError(f"no dead letter of {row.deferred}") from error
             row.receipt = receipts[0]
             row.size += row.receipt.nbytes
             names = None

@@ -48,8 +48,11 @@ from tests.programs import PATIENCE, wait
     ],
     ids=str,
 )
-def test_history_is_corrected_by_the_learner(broker: Served, settings: dict[str, Any]) -> None:
+def test_history_is_corrected_by_the_learner(
+    broker: Served, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
     """Every record is answered once, and as the learner's corrector is at that point."""
+    monkeypatch.setattr(handing, "ALIVE_SECONDS", PATIENCE)  # the next learner has time
     app = App(broker.bootstrap_servers, label_partitions=3, **settings)
     fill(app, 400, more=more, bad=True)
     learner, worker = app.learner(), app.worker(learn=False)
@@ -316,6 +319,12 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert other.backlog == Backlog(50)
     other.look({0: 200})
     assert other.backlog is None
+    one.hand_over(0, 300)
+    one.look({0: 200})
+    assert one.backlog == Backlog(100)
+    one.take_over({}, {}, ())  # others have the partition now
+    one.look({0: 200})
+    assert one.backlog is None
     one.take_over({0: 700}, {}, {0})  # a state counts in the offsets of a topic before
     assert way(1, 0, 720, 5000) == "hand over"
     one.hand_over(0, 900)

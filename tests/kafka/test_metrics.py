@@ -228,7 +228,8 @@ def test_what_is_given_up_and_done_again_counts_once(
     total = sum(sent[f"input {name}"] for name in names)
     if backlog == "ordered":  # the learner answers, whose commits arrive
         assert counted == total
-    assert total - 2 * 200 * 2 <= counted <= total
+    else:
+        assert total - 2 * 200 * 2 <= counted < total
     stored = sum(len(app.outputs(partition)) for partition in range(app.partitions))
     assert stored == sent["input corrected"] + sent["input tombstone"]
 
