@@ -73,6 +73,8 @@ class Look:
         Returns the correctors in use; None before the first state.
     over_http
         Whether the program is a server.
+    corrects
+        Whether it corrects, and does not learn alone.
     """
 
     def __init__(
@@ -85,8 +87,9 @@ class Look:
         metrics: Metrics,
         known: Callable[[], Known | None],
         over_http: bool = False,
+        corrects: bool = True,
     ) -> None:
-        self._over_http = over_http
+        self._over_http, self._corrects = over_http, corrects
         self._application, self._instance = application, instance
         self._has_labels = has_labels
         self._health, self._metrics, self._known = health, metrics, known
@@ -146,6 +149,7 @@ class Look:
             over_http=self._over_http,
             cannot_learn=self._health.cannot_learn,
             refuses_labels=self._health.refuses_labels,
+            corrects=self._corrects,
             learns=LEARNER in partitions,
             worse=worse,
             changed_labels=0 if known is None else known.changed,

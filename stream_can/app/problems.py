@@ -191,7 +191,12 @@ def _doubts(s: Status) -> Iterator[Problem]:
                 "What they teach moves all other rows too, and may be wrong for them: label a"
                 " random share of all predictions.",
             )
-    if s.ready and not s.partitions:
+    if s.ready and not s.corrects and not s.learns:
+        yield doubt(
+            "Another process learns.",
+            "This one takes over when that one ends. Nothing to do.",
+        )
+    if s.ready and s.corrects and not s.partitions:
         yield doubt(
             "This worker has no partition.",
             "More workers than partitions: it takes over when another ends. Nothing to do.",

@@ -123,7 +123,7 @@ class Backlog(Struct):
 
     waiting: int
     corrected: float | None = None
-    """Records that the learner corrects in a second, of the last minute; null in its first 20 s."""
+    """Records that the learner corrects in a second, of the last minute; null in its first 10 s."""
     came: float | None = None
     """Records that come in a second in the partitions that are behind."""
 
@@ -297,6 +297,8 @@ class Status(Struct):
     cannot_learn: str | None = None
     refuses_labels: str | None = None
     """Why this process can no longer learn for the application."""
+    corrects: bool = True
+    """Whether this process corrects; ``stream-can learn`` does not."""
     learns: bool = False
     """Whether this process learns now."""
     changed_labels: int = 0

@@ -87,6 +87,8 @@ class Work:
         self.metrics, self.health = metrics, health
         self._tallies: dict[int, Tally] = {}
         self._lag_asked = 0.0
+        self._stateless_since, self._told_stateless = 0.0, False
+        """Since when there is no state, 0 before the first look; and whether the log said so."""
         self.client = Client(
             settings.bootstrap_servers, settings.application_id, settings.name,
             input=settings.input, options=settings.client, compression=settings.compression,
@@ -239,9 +241,11 @@ class Work:
         """Poll once, correct the records, and commit when due."""
         state = self.follower.look()
         if state is None:
+            self._tell_of_no_state()
             time.sleep(wait_ms / 1000)
             return
         self.handing.look(state.index.inputs)
+        self.metrics.handed_over(self.handing.backlog)
         member = self.client.member
         if self._open:
             wait_ms = min(wait_ms, max(1, int(1000 * self.left)))
@@ -272,6 +276,17 @@ class Work:
         self._ask_lag()
         self._progress.show(self.committed, self._lag, self.more_to_show)
 
+    def _tell_of_no_state(self) -> None:
+        """Say once in the log that nobody has learned yet."""
+        now = time.monotonic()
+        self._stateless_since = self._stateless_since or now
+        if not self._told_stateless and now - self._stateless_since > QUIET_SECONDS:
+            self._told_stateless = True
+            log.warning(
+                "topic %r has no state yet, and nothing is corrected without one: a process that"
+                " learns writes it (stream-can learn, or run with learn = true)", self.state_topic
+            )  # fmt: skip
+
     def _look_for_more(self) -> None:
         """Start processing assigned partitions that all topics have by now, and check that every
         input partition is assigned. Done between transactions, as often as the client refreshes
@@ -297,7 +312,6 @@ class Work:
         lag = self.client.member.lag(self._at)
         self._lag = sum(lag.values())
         self.metrics.lags({("input", p): n for p, n in lag.items()})
-        self.metrics.handed_over(self.handing.backlog)
 
     def _handle(self, partition: int, records: Sequence[Any], state: CurrentState) -> None:
         """Correct records and add their results to the transaction."""
@@ -352,12 +366,9 @@ class Work:
         """Whether to correct records that were read; otherwise hand them over, or let them wait."""
         last = records[-1]
         end = max(self.client.member.end(partition) or 0, last.offset + 1)
-        left = len(records) + end - last.offset - 1
-        first, latest = (
-            one.timestamp / 1000 if one.timestamp >= 0 else time.time()
-            for one in (records[0], last)
-        )
-        unread = Unread(left, first, latest, end)
+        left, now = len(records) + end - last.offset - 1, time.time()
+        times = [one.timestamp / 1000 if one.timestamp >= 0 else now for one in records]
+        unread = Unread(left, times, end)
         way = self.handing.way(partition, unread, state.index.inputs, self.follower.written)
         if way in ("ask", "wait"):
             self._held[partition] = records + self._held.get(partition, [])
@@ -407,8 +418,8 @@ class Work:
                     before = n
                     transaction.send(topic, partition, None, data, headers + more)
                     self._written += len(data)
-            self._at[partition] = records[-1].offset + 1
-            self.handing.hand_over(partition, self._at[partition])
+            first, self._at[partition] = self._at[partition], records[-1].offset + 1
+            self.handing.hand_over(partition, first, self._at[partition])
             self._handled += len(records)
             self._tallies[partition].counts["handed_over"] += len(records)
             self.metrics.handled(Handled())

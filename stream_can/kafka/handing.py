@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from stream_can.app.status import Backlog
+from stream_can.learner.order import BEHIND
 
 __all__ = ["ALIVE_SECONDS", "Handing", "Unread"]
 
@@ -17,13 +18,14 @@ log = logging.getLogger(__name__)
 OLD_SECONDS = 2.0
 """Records that are older by their own times are a backlog, unless there are few."""
 FEW_RECORDS, MANY_RECORDS = 50, 1000
-"""So many to read are few, or a backlog whatever their times, where no more come in a second."""
+"""So many old ones are few; and so many to read are a backlog whatever their times. Either where
+no more come in a second."""
 RATE_SECONDS = 1.0
 """Seconds over which the rate of a partition is measured."""
 ALIVE_SECONDS = 3.0
 """A learner that has written no state for this many seconds, though asked to, is not alive."""
 
-COURSE_SECONDS, FEWEST_SECONDS = 60.0, 20.0
+COURSE_SECONDS, FEWEST_SECONDS = 60.0, 10.0
 """Over how many seconds at most and at least the speed of the learner is measured."""
 TELL_SECONDS = 30.0
 """Seconds between two log lines that say how far the learner is with a backlog."""
@@ -36,10 +38,8 @@ class Unread(NamedTuple):
 
     records: int
     """Number of records, those that were just read included."""
-    first: float
-    """Time of the first that was read, in seconds."""
-    latest: float
-    """Time of the last that was read."""
+    times: Sequence[float]
+    """Times of those, in seconds."""
     end: int
     """Next offset of the partition."""
 
@@ -70,12 +70,14 @@ class Handing:
         """For each partition of which something may be unanswered the next offset after it."""
         self._rates: dict[int, _ArrivalRate] = {}
         self._seen: dict[int, tuple[float, float]] = {}
-        """For each partition the latest time that was read, and when that was."""
+        """For each partition the latest time of its records so far, and when it was looked at."""
         self._asked: float | None = None
         """When it was asked whether a learner is alive."""
         self._told = False
-        self.waiting = 0
-        """Offsets that were handed over and are not answered."""
+        self._done: dict[int, int] = {}
+        """Next offset to be answered of each partition of which something may be unanswered."""
+        self._begun = False
+        """Whether the log has said that there is a backlog."""
         self._begins: dict[int, int] = {}
         """Offset at which each partition was begun, where nothing of it had been handed over."""
         self._reset: set[int] = set()
@@ -109,7 +111,7 @@ class Handing:
         self._until, self._rates, self._seen, self._ends = dict(handed_over), {}, {}, {}
         self._begins = {p: at for p, at in begins.items() if p not in handed_over}
         self._reset = set(reset)
-        self._asked, self.waiting = None, 0
+        self._asked, self._done, self._begun = None, {}, False
         self._course.clear()
 
     def note(self, partition: int) -> str:
@@ -117,28 +119,41 @@ class Handing:
         until = self._until.get(partition)
         return "" if until is None else f"{NOTE}{until}"
 
-    def hand_over(self, partition: int, until: int) -> None:
-        """Record that a partition was handed over up to an offset."""
+    @property
+    def waiting(self) -> int:
+        """Offsets that were handed over and are not answered."""
+        left = (until - self._done.get(p, until) for p, until in self._until.items())
+        return sum(n for n in left if n > 0)
+
+    def hand_over(self, partition: int, first: int, until: int) -> None:
+        """Record that a partition was handed over from an offset up to another."""
         if partition not in self._until:
             self._course.clear()
-        if not self._until:
-            log.info("a backlog begins: the learner corrects what is behind, in the order of time")
-            self._tell_at = time.monotonic() + TELL_SECONDS
         self._until[partition] = until
+        self._done.setdefault(partition, first)
+        if not self._begun:
+            self._begin("a backlog begins")
+
+    def _begin(self, what: str) -> None:
+        """Say in the log that there is a backlog."""
+        self._begun, self._tell_at = True, time.monotonic() + TELL_SECONDS
+        log.info("%s: the learner corrects what is behind, in the order of time", what)
 
     def look(self, answered: Mapping[int, int]) -> None:
         """Look at what has been answered: the next offset to learn of each input partition."""
         if not self._until:
             return
-        done = {p: self._answered(p, answered) for p in self._until}
-        left = {p: until - done[p] for p, until in self._until.items()}
-        self.waiting = sum(n for n in left.values() if n > 0)
-        for p in [p for p, n in left.items() if n <= 0]:
-            del self._until[p]
+        done = self._done = {p: self._answered(p, answered) for p in self._until}
+        for p in [p for p, until in self._until.items() if done[p] >= until]:
+            del self._until[p], done[p]
             self._course.clear()
         if not self._until:
-            log.info("the backlog is done: the learner has corrected what was handed over")
+            if self._begun:
+                log.info("the backlog is done: the learner has corrected what was handed over")
+            self._begun = False
             return
+        if not self._begun:
+            self._begin(f"a backlog goes on, {self.waiting:,} records")
         now = time.monotonic()
         if self._course and now - self._course[-1][0] < 1.0:
             return
@@ -199,10 +214,10 @@ class Handing:
         To correct them, to hand them over, or to wait: "ask" where a learner must be asked first
         whether it is alive.
         """
+        self.look(answered)
         behind = self._is_behind(partition, unread) or partition in self._reset
         now = time.monotonic()
         self._ends[partition] = unread.end
-        self.look(answered)
         if partition in self._until:
             return "hand over" if behind else "wait"
         if not behind:
@@ -227,18 +242,26 @@ class Handing:
 
     def _is_behind(self, partition: int, unread: Unread) -> bool:
         """Whether there is much to read, or what is old goes by faster than the clock. Records that
-        are always as old are no backlog."""
-        now = time.monotonic()
-        before, at = self._seen.get(partition, (unread.first, now))
-        self._seen[partition] = unread.latest, now
-        passed = unread.latest - min(unread.first, before)
+        are always as old are no backlog, and neither are the few of a clock that is behind."""
+        now, clock, times = time.monotonic(), time.time(), unread.times
+        first, last = _median(times[: BEHIND + 1]), _median(times[-1 - BEHIND :])
+        latest = min(max(times), clock)
+        before, at = self._seen.get(partition, (first, now))
+        self._seen[partition] = max(latest, before), now
         rate = self._rates.setdefault(partition, _ArrivalRate(unread.end, now)).look(
             unread.end, now
         )
-        old = time.time() - unread.latest > OLD_SECONDS
-        if old and passed > OLD_SECONDS + 2 * (now - at):
+        old = sum(clock - one > OLD_SECONDS for one in times)
+        if clock - last > OLD_SECONDS:  # and so may be what lies behind it
+            old = unread.records
+        if old and latest - min(first, before) > OLD_SECONDS + 2 * (now - at):
             return True
-        return unread.records > max(FEW_RECORDS if old else MANY_RECORDS, rate)
+        return unread.records > max(MANY_RECORDS, rate) or old > max(FEW_RECORDS, rate)
+
+
+def _median(times: Sequence[float]) -> float:
+    """The middle of a few times, of two the lower."""
+    return sorted(times)[(len(times) - 1) // 2]
 
 
 NOTE = "handed over until "

@@ -252,6 +252,8 @@ class Learns:
         """Until when not to try again, after there was nothing to play."""
         self._unread_until = 0.0
         """Until when records of partitions with nothing read are waited for."""
+        self._answered, self._answers_since = 0, 0.0
+        """Number of deferred records answered in the backlog that is open, and since when."""
         self._told = 0
         """Number of records named, or not named, by `_tell`."""
         self.lost = 0
@@ -275,6 +277,7 @@ class Learns:
             self.metrics.learns(None)
         self.learning = None
         reader, self._reader, self._queues = self._reader, None, {}
+        self._answered = 0
         if reader is not None:
             reader.close()
 
@@ -585,10 +588,25 @@ class Learns:
             self._refuse_answers(played)
             self._count(learning, played)
             self._write(learning, played)
+            self._tell_of_backlog(played)
         except RegistryAway:
             raise
         except RetryError as error:  # records have left their queues
             raise RebuildError(str(error)) from error
+
+    def _tell_of_backlog(self, played: PlayedRecords) -> None:
+        """Say in the log when deferred records begin to be answered, and when none is left."""
+        answers = played.answers.values()
+        n = sum(len(one.outputs) + len(one.dead_letters) for one in answers)
+        if n and not self._answered:
+            self._answers_since = time.monotonic()
+            log.info("workers are behind: correcting what they hand over")
+        self._answered += n
+        if self._answered and not self._corrects:
+            took = time.monotonic() - self._answers_since
+            log.info("corrected %d records that workers handed over, in %.1f s", self._answered,
+                     took)  # fmt: skip
+            self._answered = 0
 
     @property
     def _corrects(self) -> bool:
@@ -894,8 +912,7 @@ class Learns:
         """Write a state and the other results of playing, in one transaction."""
         transaction, begin = self.client.transaction, time.monotonic()
         size, where, begins = 0, {}, {}
-        if played is not None and played.answers:
-            size += self._send_answers(learning, played)
+        answered = self._send_answers(learning, played) if played is not None else 0
         lanes, starts = learning.changed()
         for name, data in lanes:
             size += len(data)
@@ -933,7 +950,9 @@ class Learns:
         self.client.require_same(self._ids)
         transaction.commit({}, None)
         if played is not None and self._tally is not None:
-            self.metrics.committed({LEARNER: self._tally}, time.monotonic() - begin, size)
+            self.metrics.committed(
+                {LEARNER: self._tally}, time.monotonic() - begin, size + answered
+            )
         self.number, self._pieces = written.value.offset, len(pieces)
         self.committed += 1
         interval, pause = self.settings.commit_interval_ms / 1000, size / MOST_BYTES_A_SECOND
@@ -973,7 +992,7 @@ class Learns:
         for p, answer in played.answers.items():
             transaction.send_all(s.output, p, answer.outputs)
             transaction.send_all(self.dead_letters, p, answer.dead_letters)
-        if played.played:
+        if played.answers and played.played:
             p = self.committed % self._partitions(s.sent_topic)
             learning.told(self._send_played(learning, p, played.sent))
             size += sum(len(lane.rows) * lane.rows.shape[1] * 4 for lane in played.sent.lanes)

@@ -86,6 +86,7 @@ class Worker:
             health=self.health,
             metrics=self.metrics,
             known=self._known,
+            corrects=corrects,
         )
 
     # -- start and stop --------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from stream_can import Corrector
 from stream_can.app.health import Health
 from stream_can.app.known import Committed, Known
 from stream_can.app.look import Look
-from stream_can.app.metrics import Metrics
+from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.column_scores import ColumnScores, outcomes
 from stream_can.messages.records import Output, Record
 from stream_can.scores import score_rows
@@ -39,16 +39,23 @@ def dead(error: str, message: str) -> Output:
 class Small:
     """A worker's numbers without a worker."""
 
-    def __init__(self, classes: Any = ("a", "b", "refund"), *, has_labels: bool = True) -> None:
+    def __init__(
+        self,
+        classes: Any = ("a", "b", "refund"),
+        *,
+        has_labels: bool = True,
+        corrects: bool = True,
+    ) -> None:
         self.health, self.metrics = Health(60), Metrics()
         self.health.ready = True
         zero = {"before": 0, "after": 0}
         counts = msgspec.to_builtins(Counts())
-        self.metrics.partitions = {0: Committed(counts, 0, zero, {**zero}, None)}
+        one = Committed(counts, 0, zero, {**zero}, None)
+        self.metrics.partitions = {0 if corrects else LEARNER: one}
         self.known = Known(Corrector(classes), 3, None, None)
         self.look = Look(
             "app", "0", has_labels=has_labels, health=self.health,
-            metrics=self.metrics, known=lambda: self.known,
+            metrics=self.metrics, known=lambda: self.known, corrects=corrects,
         )  # fmt: skip
         self.look._since = BEGIN - 7200
 

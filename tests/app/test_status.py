@@ -88,6 +88,10 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     idle = Small()
     idle.metrics.partitions = {}
     assert idle.first() == "doubt: This worker has no partition."
+    learns = Small(corrects=False)
+    assert learns.first().startswith("good: Nothing is wrong")
+    learns.metrics.partitions = {}
+    assert learns.first() == "doubt: Another process learns."
 
     none = Small(has_labels=False)
     assert none.first().startswith("good: Nothing is wrong; without labels")

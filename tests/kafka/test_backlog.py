@@ -225,6 +225,38 @@ def test_the_learner_fails_while_it_answers(
     assert not any(steps.values())
 
 
+def test_a_backlog_does_not_slow_its_states(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes of states have a pace; those of the rows that were corrected between have none."""
+    app = history_of(broker)
+    pace = 20_000
+    monkeypatch.setattr("stream_can.kafka.learner.MOST_BYTES_A_SECOND", pace)
+    write, pauses = Learns._write, list[tuple[float, float]]()
+
+    def measured(self: Learns, learning: TopicLearner, played: PlayedRecords | None) -> None:
+        send, state = self.client.transaction.send, list[int]()
+
+        def counted(topic: str, partition: int, key: Any, value: Any, *more: Any) -> Any:
+            if topic == self.state_topic:
+                state.append(len(value or b""))
+            return send(topic, partition, key, value, *more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(self.client.transaction, "send", counted)
+            write(self, learning, played)
+        if played is not None and played.answers:
+            pauses.append((self._due - time.monotonic(), sum(state) / pace))
+
+    monkeypatch.setattr(Learns, "_write", measured)
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    assert pauses
+    for pause, most in pauses:
+        assert pause <= max(app.settings().commit_interval_ms / 1000, most)
+
+
 def test_without_a_learner_the_newest_state_corrects(broker: Served) -> None:
     """As long as nothing was handed over; what was waits, for its order, until there is one."""
     app = App(broker.bootstrap_servers, partitions=1)
@@ -287,7 +319,7 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> str:  # fmt: skip
         latest = now[0] - age
         one._seen.clear()
-        unread = Unread(records, latest - span, latest, end)
+        unread = Unread(records, [latest - span, *[latest] * (min(records, 500) - 1)], end)
         return one.way(0, unread, {0: answered}, now[0] - wrote)
 
     one = Handing()
@@ -297,10 +329,11 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert way(50, 3) == "correct"
     assert way(2, 3, span=1.9) == "correct"
     assert way(2, 3, span=2.1) == "hand over"
-    assert way(2, 1, span=100) == "correct"
+    assert way(2, 1, span=100) == "hand over"
+    assert way(3, 1, span=100) == "correct"  # the clock of one
     now[0] += 1
     assert way(90, 15, 100) == "correct"  # so many come in a second, and all are that old
-    one.hand_over(0, 200)
+    one.hand_over(0, 100, 200)
     assert way(60, 0, 200, 199) == "wait"
     assert way(500, 3, 200, 199) == "hand over"
     assert one.note(0) == "handed over until 200"
@@ -319,7 +352,8 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert other.backlog == Backlog(50)
     other.look({0: 200})
     assert other.backlog is None
-    one.hand_over(0, 300)
+    one.hand_over(0, 250, 300)
+    assert one.backlog == Backlog(50)  # as soon as it is known
     one.look({0: 200})
     assert one.backlog == Backlog(100)
     one.take_over({}, {}, ())  # others have the partition now
@@ -327,7 +361,7 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.backlog is None
     one.take_over({0: 700}, {}, {0})  # a state counts in the offsets of a topic before
     assert way(1, 0, 720, 5000) == "hand over"
-    one.hand_over(0, 900)
+    one.hand_over(0, 700, 900)
     for answered in (5000, 6000):
         one.look({0: answered})
         assert one.backlog == Backlog(200)
@@ -336,6 +370,57 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     one.look({0: 900})
     assert one.backlog is None
     assert way(1, 0, 900, 900) == "correct"
+
+
+@pytest.mark.fast
+def test_what_is_old_is_behind_though_producers_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause, or a short history, whose poll ends in what has just come."""
+    now = [1000.0]
+    monkeypatch.setattr(handing.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(handing.time, "time", lambda: now[0])
+
+    def way(times: list[float]) -> str:
+        return Handing().way(0, Unread(len(times), times, len(times)), {}, now[0])
+
+    assert way([900.0] * 51 + [999.9]) == "hand over"
+    assert way([900.0] * 50 + [999.9]) == "hand over"  # 100 s of history in no time
+    assert way([997.5] * 50 + [999.4] * 5) == "correct"
+    assert way([999.5] * 200) == "correct"
+    # The clock of one producer is behind, that of another ahead.
+    assert way([900.0, *[999.5] * 200]) == way([999.5] * 100 + [900.0]) == "correct"
+    assert way([997.0, 1900.0]) == "hand over"
+    one, at = Handing(), 0
+    for _ in range(100):
+        now[0] += 0.1
+        times = [now[0] - 300, now[0] + 300, *[now[0]] * 8]
+        at += 10
+        assert one.way(0, Unread(10, times, at), {}, now[0]) == "correct"
+
+
+@pytest.mark.fast
+def test_log_lines_of_a_backlog_pair(caplog: pytest.LogCaptureFixture) -> None:
+    """Also with a worker that takes a partition over amid it."""
+    caplog.set_level(logging.INFO)
+
+    def said() -> list[str]:
+        found = [record.getMessage().split(":")[0] for record in caplog.records]
+        caplog.clear()
+        return found
+
+    one = Handing()
+    one.take_over({0: 100, 1: 5}, {0: 100}, ())
+    one.look({0: 70})
+    one.hand_over(1, 5, 9)
+    one.look({0: 100, 1: 9})
+    assert said() == ["a backlog goes on, 30 records", "the backlog is done"]
+    one.take_over({0: 100}, {0: 100}, ())  # nothing of it is left
+    one.look({0: 100})
+    assert said() == []
+    one.hand_over(0, 100, 120)
+    one.take_over({0: 120}, {0: 120}, ())
+    one.look({0: 100})
+    one.look({0: 120})
+    assert said() == ["a backlog begins", "a backlog goes on, 20 records", "the backlog is done"]
 
 
 @pytest.mark.fast
@@ -355,18 +440,18 @@ def test_a_worker_knows_how_fast_the_learner_is(
         answered[0] += corrected
         end[0] += came
         for p in range(partitions):
-            unread = Unread(end[0], 1.0, 2.0, end[0])
+            unread = Unread(end[0], [1.0, 2.0], end[0])
             if one.way(p, unread, answered, now[0]) == "hand over":
-                one.hand_over(p, end[0])
+                one.hand_over(p, answered[p], end[0])
 
     answered, end = {0: 0, 1: 0}, [50_000]
-    for _ in range(15):
+    for _ in range(8):
         second(300, 100)
-    assert one.backlog == Backlog(50_000 + 1400 - 4500)
-    for _ in range(20):
+    assert one.backlog == Backlog(50_000 + 800 - 2400)
+    for _ in range(27):
         second(300, 100)
     assert one.backlog is not None
-    assert one.backlog.waiting == 50_000 + 3400 - 10_500
+    assert one.backlog.waiting == 50_000 + 3500 - 10_500
     assert (one.backlog.corrected, one.backlog.came) == (300, 100)
     assert not one.backlog.grows
     said = [record.getMessage() for record in caplog.records]

@@ -124,6 +124,23 @@ def test_labels_are_learned_behind_dead_letters(broker: Served) -> None:
     assert app.verify() == 40
 
 
+def test_a_worker_says_that_nobody_has_learned(
+    broker: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It waited for ever and said nothing."""
+    monkeypatch.setattr("stream_can.kafka.correcting.QUIET_SECONDS", 0.0)
+    app = App(broker.bootstrap_servers, partitions=1)
+    fill(app, 20)
+    worker = app.worker(learn=False)
+    wait("it says so", lambda: worker.error or "has no state yet" in caplog.text)
+    learner = app.learner("1")
+    caught_up(app, worker, learner)
+    for one in (worker, learner):
+        one.stop()
+    assert app.verify() == 20
+    assert caplog.text.count("has no state yet") == 1
+
+
 def test_partitions_are_added_while_it_runs(broker: Served) -> None:
     """To one topic after the other; and an error's look at the topics comes in between."""
     app = App(broker.bootstrap_servers, partitions=1, client={"metadata_max_age_ms": 500})
