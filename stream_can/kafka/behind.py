@@ -24,9 +24,12 @@ EVEN_SECONDS = 1.0
 """Partitions whose times differ by no more count as behind as far as they are, unasked."""
 
 
-STILL_SECONDS, MOST_PASSED_SECONDS = 3.0, 0.5
-"""A partition that stands still for so long is not waited for; what passes between two looks counts
-at most as so much, since it may have taken the learner that long to play."""
+STILL_SECONDS, MOST_PASSED_SECONDS = 15.0, 0.5
+"""A partition that stands still for so long is not waited for: longer than it takes until another
+worker has those of one that was killed. What passes between two looks counts at most as so much,
+since it may have taken the learner that long to play."""
+ASK_SECONDS = 1.0
+"""A partition that stands still for so long is asked what comes next there."""
 
 
 LAST_TIMES = 9
@@ -69,14 +72,22 @@ class HandedOver:
     ----------
     ends
         Returns the next offsets of partitions.
+    following
+        As for :class:`Behind`; ``inf`` where nothing comes.
     """
 
-    def __init__(self, ends: Callable[[list[int]], Mapping[int, int]]) -> None:
-        self._ends_of = ends
+    def __init__(
+        self,
+        ends: Callable[[list[int]], Mapping[int, int]],
+        following: Callable[[Mapping[int, int]], Mapping[int, float | None]],
+    ) -> None:
+        self._ends_of, self._following = ends, following
         self._ends: Mapping[int, int] = {}
         self._asked = self._looked = 0.0
         self._still: dict[int, tuple[int, float]] = {}
         """For each partition its next offset, and for how many seconds it has been that one."""
+        self._next: dict[int, tuple[int, float]] = {}
+        """For partitions that stood still the offset at which, and the time of what comes there."""
 
     def until(self, inputs: Mapping[int, int], times: Mapping[int, float]) -> float:
         """Return the time up to which all that goes on has been handed over; ``inf`` where nothing
@@ -98,11 +109,21 @@ class HandedOver:
             self._ends, self._asked = self._ends_of(sorted(inputs)), now
         return min(
             (
-                times.get(p, -math.inf) for p, at in inputs.items()
+                max(times.get(p, -math.inf), self._time_of_next(p, at)) for p, at in inputs.items()
                 if at < self._ends.get(p, 0) and self._still[p][1] < STILL_SECONDS
             ),
             default=math.inf,
         )  # fmt: skip
+
+    def _time_of_next(self, p: int, at: int) -> float:
+        """Time of what comes at an offset where a partition stands still; ``-inf`` where it is not
+        known."""
+        if self._still[p][1] < ASK_SECONDS:
+            return -math.inf
+        if self._next.get(p, (None,))[0] != at:
+            time = self._following({p: at})[p]
+            self._next[p] = at, -math.inf if time is None else time
+        return self._next[p][1]
 
 
 class Behind:

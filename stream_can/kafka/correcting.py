@@ -189,7 +189,8 @@ class Work:
             self.client.member.start_at(partition, at)
             self._at[partition] = at
         self._token = assignment.token
-        self.handing.take_over(self._at, notes, reset)
+        left = self.client.member.lag(self._at)
+        self.handing.take_over(self._at, left, notes, reset)
         self._tallies = {p: self._new_tally() for p in self._at}
         skew = self.client.transaction.clock.skew
         self.metrics.restored(self._tallies, time.monotonic() - begin, skew)

@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 OLD_SECONDS = 2.0
 """Records that are older by their own times are a backlog, unless there are few."""
 FEW_RECORDS, MANY_RECORDS = 50, 1000
-"""So many old ones are few; and so many to read are a backlog whatever their times. Either where
-no more come in a second."""
+"""So many old ones of a partition are few; and so many to read are a backlog whatever their times,
+of a partition its share. Either where no more come in a second."""
 RATE_SECONDS = 1.0
 """Seconds over which the rate of a partition is measured."""
 ALIVE_SECONDS = 3.0
@@ -68,6 +68,11 @@ class Handing:
     def __init__(self) -> None:
         self._until: dict[int, int] = {}
         """For each partition of which something may be unanswered the next offset after it."""
+        self._left: dict[int, int] = {}
+        """Number of records to read in each partition; those that were read and wait are among
+        them."""
+        self._all_left = 0
+        """Sum of these."""
         self._rates: dict[int, _ArrivalRate] = {}
         self._seen: dict[int, tuple[float, float]] = {}
         """For each partition the latest time of its records so far, and when it was looked at."""
@@ -92,6 +97,7 @@ class Handing:
     def take_over(
         self,
         begins: Mapping[int, int],
+        left: Mapping[int, int],
         handed_over: Mapping[int, int],
         reset: Collection[int],
     ) -> None:
@@ -101,6 +107,8 @@ class Handing:
         ----------
         begins
             Offset at which each partition is read on.
+        left
+            Number of records to read in each.
         handed_over
             Offset up to which a partition was handed over, if it was.
         reset
@@ -110,6 +118,7 @@ class Handing:
         """
         self._until, self._rates, self._seen, self._ends = dict(handed_over), {}, {}, {}
         self._begins = {p: at for p, at in begins.items() if p not in handed_over}
+        self._left, self._all_left = dict(left), sum(left.values())
         self._reset = set(reset)
         self._asked, self._done, self._begun = None, {}, False
         self._course.clear()
@@ -216,8 +225,20 @@ class Handing:
         """
         self.look(answered)
         behind = self._is_behind(partition, unread) or partition in self._reset
-        now = time.monotonic()
         self._ends[partition] = unread.end
+        found = self._way(partition, answered, learner_wrote, behind=behind)
+        if found in ("correct", "hand over"):
+            self._set_left(partition, unread.records - len(unread.times))
+        return found
+
+    def _set_left(self, partition: int, records: int) -> None:
+        self._all_left += records - self._left.get(partition, 0)
+        self._left[partition] = records
+
+    def _way(
+        self, partition: int, answered: Mapping[int, int], learner_wrote: float, *, behind: bool
+    ) -> Way:
+        now = time.monotonic()
         if partition in self._until:
             return "hand over" if behind else "wait"
         if not behind:
@@ -256,7 +277,11 @@ class Handing:
             old = unread.records
         if old and latest - min(first, before) > OLD_SECONDS + 2 * (now - at):
             return True
-        return unread.records > max(MANY_RECORDS, rate) or old > max(FEW_RECORDS, rate)
+        self._set_left(partition, unread.records)
+        share = MANY_RECORDS / len(self._left)
+        if unread.records > max(share, rate) and self._all_left + self.waiting > MANY_RECORDS:
+            return True
+        return old > max(FEW_RECORDS, rate)
 
 
 def _median(times: Sequence[float]) -> float:

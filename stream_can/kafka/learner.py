@@ -327,7 +327,10 @@ class Learns:
         self._input = self._handed_over = None
         self._came = {}
         if topic:
-            self._handed_over = HandedOver(lambda partitions: readers.ends(topic, partitions))
+            self._handed_over = HandedOver(
+                lambda partitions: readers.ends(topic, partitions),
+                lambda offsets: readers.following(topic, offsets),
+            )
             self._input = Behind(
                 lambda partitions: readers.ends(topic, partitions),
                 lambda offsets: readers.following(topic, offsets),
@@ -710,6 +713,8 @@ class Learns:
                     sent = cut(sent, skipped)[1]
                 if sent.is_deferred:
                     when = sent.batch.times[0]
+                elif not len(batch):
+                    when = self._latest(p)
                 self._rows += len(sent.batch)
                 queue.add(when, len(sent.batch), sent)
         if newer:
@@ -831,7 +836,7 @@ class Learns:
                 queue = self._queues[self.settings.sent_topic, p]
                 for one in reversed(some):
                     self._rows += len(one.batch)
-                    when = one.batch.times[0] if len(one.batch) else math.nan
+                    when = one.batch.times[0] if len(one.batch) else self._latest(p)
                     queue.put_back(when, len(one.batch), one)
             for p, some in labels.items():
                 queue = self._queues[str(self.settings.labels), p]
@@ -840,6 +845,11 @@ class Learns:
         for of in found.values():
             for p in [p for p, some in of.items() if not some]:
                 del of[p]
+
+    def _latest(self, p: int) -> float:
+        """When a batch without rows is due: behind what its partition has, of which it holds back
+        nothing. NaN, at once, where that is unknown."""
+        return self._came.get(p, (0, math.nan))[1]
 
     @staticmethod
     def _due_of(some: Sequence[SentRecord], queue: Queue, last: float) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import json
 import logging
 import random
 import time
@@ -11,17 +13,22 @@ from typing import Any
 
 import pytest
 
+from stream_can import Corrector, Learner
 from stream_can.app.status import Backlog
 from stream_can.kafka import handing
+from stream_can.kafka import learner as learner_module
+from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.guards import RebuildError
 from stream_can.kafka.correcting import Work
 from stream_can.kafka.handing import Handing, Unread, handed_over
 from stream_can.kafka.learner import Learns
 from stream_can.kafka.memory import PlayedRecords, TopicLearner
 from stream_can.kafka.state import DEFERRED_HEADER
+from stream_can.learner import LateLabel
 from tests.kafka.broker.broker import Served
 from tests.kafka.recorder import Records
 from tests.kafka.streams import (
+    CLASSES,
     COMMAND,
     App,
     Running,
@@ -71,6 +78,34 @@ def test_history_is_corrected_by_the_learner(
     assert verdict.outputs == 1000 + tombstones(app)
     assert len(verdict.deferred) > 700
     assert verdict.dead_letters > 20
+
+
+def test_history_is_what_one_learner_makes_of_it(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit, to the last row: what the learner told itself once cut the last ones off from
+    labels that it had not read."""
+    monkeypatch.setattr(learner_module, "HISTORY_ROWS", 100)
+    app = App(broker.bootstrap_servers, partitions=1)
+    sent = app.id + "-sent", 0  # there is always more to read: the end of the last transaction
+    monkeypatch.setattr(Assigned, "behind", lambda _, of: [one for one in of if one == sent])
+    fill(app, 600)
+    records, labels = (read(app.servers, app.given[of], 0) for of in ("input", "labels"))
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    times = [one.timestamp / 1000 for one in records]
+    late = [
+        LateLabel(
+            one.key, json.loads(one.value or b"")["label"],
+            due=bisect.bisect_right(times, one.timestamp / 1000), time=one.timestamp / 1000,
+        )
+        for one in labels
+    ]  # fmt: skip
+    P = [json.loads(one.value or b"")["probs"] for one in records]
+    expected = Learner(Corrector(CLASSES)).play([one.key for one in records], P, late, times=times)
+    got = [json.loads(one.value or b"")["probs"] for one in app.outputs(0)]
+    assert got == expected.rows.tolist()
 
 
 def history_of(broker: Served, n: int = 600, **settings: Any) -> App:
@@ -346,7 +381,7 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert way(5000, 9, 200, wrote=8) == "correct"
     assert way(5000, 9, 200, wrote=0) == "hand over"
     other = Handing()
-    other.take_over({0: 200}, {0: 200}, ())
+    other.take_over({0: 200}, {}, {0: 200}, ())
     assert other.backlog is None
     other.look({0: 150})
     assert other.backlog == Backlog(50)
@@ -356,10 +391,10 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.backlog == Backlog(50)  # as soon as it is known
     one.look({0: 200})
     assert one.backlog == Backlog(100)
-    one.take_over({}, {}, ())  # others have the partition now
+    one.take_over({}, {}, {}, ())  # others have the partition now
     one.look({0: 200})
     assert one.backlog is None
-    one.take_over({0: 700}, {}, {0})  # a state counts in the offsets of a topic before
+    one.take_over({0: 700}, {}, {}, {0})  # a state counts in the offsets of a topic before
     assert way(1, 0, 720, 5000) == "hand over"
     one.hand_over(0, 700, 900)
     for answered in (5000, 6000):
@@ -398,6 +433,32 @@ def test_what_is_old_is_behind_though_producers_go_on(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.fast
+def test_many_records_of_many_partitions_are_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bulk load, whose records are new: of all partitions of a worker there are many to read,
+    though few in each."""
+    now = [1000.0]
+    monkeypatch.setattr(handing.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(handing.time, "time", lambda: now[0])
+    one, at = Handing(), dict.fromkeys(range(40), 0)
+
+    def way(p: int, records: int) -> str:
+        at[p] += records
+        return one.way(p, Unread(records, [now[0]] * records, at[p]), {}, now[0])
+
+    one.take_over(at, dict.fromkeys(at, 100), {}, ())
+    for p in range(40):
+        assert way(p, 100) == "hand over"
+        one.hand_over(p, 0, 100)
+    one.look(dict.fromkeys(at, 100))
+    assert [way(p, 25) for p in range(40)] == ["correct"] * 40  # 1,000 are not many
+    one.take_over(at, dict.fromkeys(at, 10) | {0: 20_000}, {}, ())
+    at[0] += 20_000
+    unread = Unread(20_000, [now[0]] * 500, at[0])
+    assert one.way(0, unread, {}, now[0]) == "hand over"
+    assert [way(p, 10) for p in range(1, 40)] == ["correct"] * 39  # the others go on
+
+
+@pytest.mark.fast
 def test_log_lines_of_a_backlog_pair(caplog: pytest.LogCaptureFixture) -> None:
     """Also with a worker that takes a partition over amid it."""
     caplog.set_level(logging.INFO)
@@ -408,16 +469,16 @@ def test_log_lines_of_a_backlog_pair(caplog: pytest.LogCaptureFixture) -> None:
         return found
 
     one = Handing()
-    one.take_over({0: 100, 1: 5}, {0: 100}, ())
+    one.take_over({0: 100, 1: 5}, {}, {0: 100}, ())
     one.look({0: 70})
     one.hand_over(1, 5, 9)
     one.look({0: 100, 1: 9})
     assert said() == ["a backlog goes on, 30 records", "the backlog is done"]
-    one.take_over({0: 100}, {0: 100}, ())  # nothing of it is left
+    one.take_over({0: 100}, {}, {0: 100}, ())  # nothing of it is left
     one.look({0: 100})
     assert said() == []
     one.hand_over(0, 100, 120)
-    one.take_over({0: 120}, {0: 120}, ())
+    one.take_over({0: 120}, {}, {0: 120}, ())
     one.look({0: 100})
     one.look({0: 120})
     assert said() == ["a backlog begins", "a backlog goes on, 20 records", "the backlog is done"]

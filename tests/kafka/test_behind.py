@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stream_can.kafka import behind, learner
-from stream_can.kafka.behind import Behind
+from stream_can.kafka.behind import Behind, HandedOver
 from stream_can.kafka.client.guards import RetryError
 from stream_can.kafka.correcting import Work
 from tests.kafka.broker.broker import Served
@@ -107,6 +107,36 @@ def test_a_partition_that_nobody_corrects_is_not_waited_for(now: list[float]) ->
     assert found.until() == 599 - NEAR
     found.inputs = {0: 600, 1: 2}
     assert found.until() == 20
+
+
+@pytest.mark.fast
+def test_what_is_handed_over_waits_for_partitions_that_go_on(now: list[float]) -> None:
+    """A worker may take long to come to one of many; where nothing is left, nothing is waited
+    for."""
+    ends, nexts, asked = {0: 50, 1: 50, 2: 51}, {1: 30.0, 2: math.inf}, list[int]()
+
+    def following(offsets: Mapping[int, int]) -> dict[int, float]:
+        asked.extend(offsets)
+        return {p: nexts[p] for p in offsets}
+
+    one, at = HandedOver(lambda of: {p: ends[p] for p in of}, following), {0: 0, 1: 0, 2: 50}
+    times = {0: 0.0, 2: 90.0}
+
+    def until(seconds: float) -> float:
+        found = math.nan
+        for _ in range(int(seconds / 0.4)):
+            now[0] += 0.4
+            at[0] += 1  # it goes on
+            found = one.until(at, times | {0: float(at[0])})
+        return found
+
+    assert until(0.8) == -math.inf
+    assert until(4) == 12  # the second has nothing older than 30, the third has nothing
+    at[0] = 40
+    assert until(0.4) == 30
+    assert sorted(asked) == [1, 2]  # once
+    assert until(8) == 30
+    assert until(4) == math.inf  # nobody hands over the second, and the first has ended
 
 
 def test_no_label_is_given_up_while_a_partition_is_behind(
