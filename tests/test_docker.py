@@ -109,6 +109,7 @@ def test_every_metric_that_is_named_exists() -> None:
 
 HEALTHY = {
     "up": "1x500",
+    'build_info{version="1"}': "1x500",
     "partitions": "4x500",
     'lag_records{source="input"}': "5x500",
     'predictions_total{result="corrected"}': "0+6000x500",
@@ -209,6 +210,7 @@ def test_each_alert_fires_in_its_trouble_and_none_in_health(tmp_path: Path) -> N
         }
 
     tests = [case(None, changed) for changed in ({}, *PASSING)]
+    tests[0]["input_series"].append({"series": 'up{job="other"}', "values": "0x500"})
     tests += [case(alert, changed) for alert, changed in TROUBLE]
     path = tmp_path / "test.yml"
     path.write_text(yaml.safe_dump({"rule_files": [str(DOCKER / "alerts.yml")], "tests": tests}))

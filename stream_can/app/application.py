@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from stream_can.learner.switch import CorrectionSwitch
 from stream_can.messages.fields import Fields, fields_of
 from stream_can.method.promise import miss_of
 from stream_can.method.rows import Normalise
@@ -72,6 +73,7 @@ class ModelSettings(
 
     classes: list[Name] | None = None
     train_counts: Counts | None = None
+    correct: bool | None = None
 
     @property
     def corrector(self) -> dict[str, Any]:
@@ -151,6 +153,9 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         dict[str, ModelSettings], _is("[models.NAME]: what differs for a model; in the file alone")
     ] = {}  # noqa: RUF012, msgspec copies it
 
+    correct: Annotated[bool, _is("correct; if not, rows go out as they came, and it learns on")] = (
+        True
+    )
     ask: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, _is("share of labels to ask for")] = (
         None
     )
@@ -229,6 +234,14 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         """Keyword arguments of `Corrector` that were given, except classes, counts and
         sets."""
         return self._given(name for name in SETTINGS if name != "sets")
+
+    @property
+    def switch(self) -> CorrectionSwitch:
+        """Whether rows are corrected, of all models and of some otherwise."""
+        own = {name: one.correct for name, one in self.models.items()}
+        return CorrectionSwitch(
+            self.correct, {name: on for name, on in own.items() if on is not None}
+        )
 
     @property
     def fields(self) -> Fields:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stream_can.app.letters import Letter
 from stream_can.app.versions import Comparison, Pair
 from stream_can.column_scores import ColumnScores
+from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.messages.naming import LaneName
 from stream_can.row_kinds import kind_of
 
@@ -59,6 +60,8 @@ class Known(NamedTuple):
     """Labels that were given up before their prediction came."""
     foreign: int = 0
     """Records of sent batches that belong to something else and were skipped."""
+    switch: CorrectionSwitch = ON
+    """Whether rows are corrected."""
 
     @property
     def n_classes(self) -> int:

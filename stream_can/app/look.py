@@ -38,6 +38,7 @@ from stream_can.app.table import age
 from stream_can.app.versions import Comparison, Pair
 from stream_can.change import Change
 from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
+from stream_can.learner.switch import CorrectionSwitch
 from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.row_kinds import part
 from stream_can.trust.alarm import Episode
@@ -154,6 +155,7 @@ class Look:
             worse=worse,
             changed_labels=0 if known is None else known.changed,
             sets=None if known is None else known.sets,
+            passes=[] if known is None else _passed(known.switch),
             refused=refused[0] if now - refused[1] < 3600 else 0,
         )  # fmt: skip
         made.problems = problems(made)
@@ -323,6 +325,13 @@ def _learned(known: Known, corrector: Any, now: float, lane: LaneName = UNNAMED)
 
 def _shares(found: Iterable[Share]) -> list[ClassShare]:
     return [ClassShare(_text(name), labels, rows) for name, labels, rows in found]
+
+
+def _passed(switch: CorrectionSwitch) -> list[str]:
+    """The models that are not corrected; ``*`` is all others."""
+    return ["*"] * (not switch.all) + sorted(
+        _text(of) for of, on in switch.models.items() if not on
+    )
 
 
 def _partition(number: int, found: Committed, lag: Mapping[tuple[str, int], int]) -> Partition:

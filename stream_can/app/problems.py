@@ -107,10 +107,8 @@ def _bad(s: Status) -> Iterator[Problem]:
             yield bad(
                 f"It harms: over the last {name} the log loss is {loss.after - loss.before:.4f}"
                 " nats higher after correction than before.",
-                "Check that labels are right and echo raw probabilities, not corrected ones;"
-                ' paths = ["raw"] under a new '
-                + ("state" if s.over_http else "application_id")
-                + " passes predictions through meanwhile.",
+                "Check that labels are right and echo raw probabilities, not corrected ones."
+                " Meanwhile correct = false sends predictions as they came.",
             )
             break
 
@@ -122,6 +120,13 @@ def _doubts(s: Status) -> Iterator[Problem]:
     def doubt(what: str, do: str) -> Problem:
         return Problem("doubt", what, do)
 
+    if s.passes:
+        which = ", ".join("all" if one == "*" else f"“{one}”" for one in s.passes[:MOST_WORSE])
+        yield doubt(
+            "Correction is switched off: predictions go out as they came"
+            + (f", of the models {which}." if s.passes != ["*"] else "."),
+            "What is learned goes on. Remove correct = false and restart, and it is on again.",
+        )
     for one in s.worse[:MOST_WORSE]:
         yield doubt(
             one.episode.text(one.lane),

@@ -299,6 +299,8 @@ class Status(Struct):
     """Why this process can no longer learn for the application."""
     corrects: bool = True
     """Whether this process corrects; ``stream-can learn`` does not."""
+    passes: list[str] = field(default_factory=list)
+    """Models whose rows go out as they came, because ``correct`` is off; ``*`` is all others."""
     learns: bool = False
     """Whether this process learns now."""
     changed_labels: int = 0

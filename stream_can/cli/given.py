@@ -36,7 +36,11 @@ def given_of(
             one.name,
             Annotated[
                 KINDS.get(one.kind, str | None),
-                Parameter(name=short.get(one.name), help=one.help, negative=""),
+                Parameter(
+                    name=short.get(one.name),
+                    help=one.help,
+                    negative=None if one.kind is bool else "",
+                ),
             ],
             None,
         )

@@ -93,6 +93,7 @@ class Dense(DeclaredClasses):
     """Adapter of a `Corrector`."""
 
     random_requests = 0.5
+    passes = False
 
     described = "rows of one label"
     has_models = True
@@ -200,7 +201,8 @@ class Dense(DeclaredClasses):
     ) -> tuple[Array, NDArray[np.float32], list[list[Any]] | None]:
         """Correct rows without learning: sent rows, receipts, prediction sets."""
         sent, receipts = self.corrector.correct_many(raw, receipt=True, segments=segments)
-        return sent, receipts, self._names_in_sets(sent, receipts)
+        sets = self._names_in_sets(sent, receipts)
+        return raw if self.passes else sent, receipts, sets
 
     def _names_in_sets(self, sent: Array, receipts: NDArray[np.float32]) -> list[list[Any]] | None:
         if self.sets is None or not len(sent):
@@ -227,6 +229,8 @@ class Dense(DeclaredClasses):
             sent, receipts, _ = self._play(rows, labels)
         assert receipts is not None
         sets = self._names_in_sets(sent, receipts)
+        if self.passes:
+            sent = raw
         return Made(sent, (raw, sent, receipts), sets, paths)
 
     def _observe(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:

@@ -26,6 +26,7 @@ from stream_can.kafka.state import STATE_HEADER
 from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.playing import Corrected
 from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.learner.switch import CorrectionSwitch
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.records import Header, Output, Source
 
@@ -54,15 +55,17 @@ class DeferredRecords:
         Models and versions of the learner.
     declared
         Whether classes are declared.
+    switch
+        Whether models are corrected.
     """
 
     def __init__(
         self, messages: ModelMessages, max_bytes: int | None, models: LearnerModels,
-        *, declared: bool,
+        *, declared: bool, switch: CorrectionSwitch,
     ) -> None:  # fmt: skip
         self._messages, self._models = messages, models
         self._reader = PredictionReader(messages, max_bytes)
-        self._declared = declared
+        self._declared, self._switch = declared, switch
         self._runs: list[_ReadRun] = []
 
     def __len__(self) -> int:
@@ -151,7 +154,7 @@ class DeferredRecords:
         if not isinstance(found.rows, list):
             rows = np.stack(rows)
         sets = None if found.sets is None else [found.sets[i] for i in at]
-        write_group(group, group.messages.finished(rows), sets, *to)
+        write_group(group, group.messages.finished(rows), sets, self._switch, *to)
 
 
 def _rows_as_array(rows: Any) -> Any:

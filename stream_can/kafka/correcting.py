@@ -99,6 +99,7 @@ class Work:
             self.client.options,
             self.state_topic,
             lambda index: require_identity(index, settings, start),
+            settings.switch,
         )
         self._progress = Progress()
         self.more_to_show: Callable[[], str] = str

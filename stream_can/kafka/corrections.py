@@ -26,6 +26,7 @@ from stream_can.learner.kinds import Id
 from stream_can.learner.lane import ONLY, Name, predecessor
 from stream_can.learner.lanes import adapter_of
 from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.messages.columns import Table
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import Formats
@@ -36,6 +37,8 @@ from stream_can.version import __version__
 __all__ = ["VERSION_HEADER", "Corrections", "CurrentState", "corrector_of"]
 
 VERSION_HEADER: Header = ("stream-can-version", __version__.encode())
+OFF_HEADER: Header = ("stream-can-corrected", b"false")
+"""Header of an output that is its prediction as it came, because correction is switched off."""
 
 Array = NDArray[np.float64]
 
@@ -118,6 +121,8 @@ class CurrentState(LiveModels):
         Corrector of each model and version.
     begins
         Own initial correctors of models; None: the common one.
+    switch
+        Whether the worker corrects, as its own settings say; the state says whether all do.
     """
 
     def __init__(
@@ -126,6 +131,7 @@ class CurrentState(LiveModels):
         index: Index,
         correctors: Mapping[Name, DeclaredCorrector],
         begins: Mapping[str | None, DeclaredCorrector],
+        switch: CorrectionSwitch = ON,
     ) -> None:
         super().__init__(
             StateBegins(begins, index.listed),
@@ -134,6 +140,7 @@ class CurrentState(LiveModels):
             clock=time.time,
         )
         self.number, self.index = number, index
+        self.switch = index.switch.both(switch)
         self.correctors, self.begins = dict(correctors), dict(begins)
         self._classes = {name: classes_of(one) for name, one in self.correctors.items()}
 
@@ -167,7 +174,8 @@ class CurrentState(LiveModels):
     def known(self, settings: Settings) -> Known:
         """Correctors of the state, for display."""
         live = {one.name: (self.correctors[one.name], one.after) for one in self.index.lanes}
-        return known_of(settings, self.number, self.index.time, live, self.begins[None])
+        found = known_of(settings, self.number, self.index.time, live, self.begins[None])
+        return found._replace(switch=self.switch)
 
     def correct(
         self,
@@ -205,6 +213,7 @@ class CurrentState(LiveModels):
     ) -> tuple[Array, SentLane, list[Any] | None]:
         """Correct rows of one model and version: output rows, what is told of them, and sets."""
         kind = self._kind(name)
+        kind.passes = not self.switch.is_on(name[0])
         Q, receipts, sets = kind.corrected(P, columns)
         if finish is not None:
             Q = finish(Q)
@@ -254,7 +263,10 @@ def known_of(
     if named:
         lanes = {lane_name(name): KnownLane(*one) for name, one in live.items()}
     corrector = first if named or not live else next(iter(live.values()))[0]
-    return Known(corrector, number, int(1000 * when), settings.sets, lanes, settings.max_lanes)
+    return Known(
+        corrector, number, int(1000 * when), settings.sets, lanes, settings.max_lanes,
+        switch=settings.switch,
+    )  # fmt: skip
 
 
 @dataclass
@@ -364,7 +376,9 @@ class Correcting:
             if group.ids:
                 rows = self._group(group, state)
                 parts.append((group, rows))
-                write_group(group, rows.sent, rows.sets, records, outputs, headers, found)
+                write_group(
+                    group, rows.sent, rows.sets, state.switch, records, outputs, headers, found
+                )
         found.outputs = [one for one in outputs if one is not None]
         if parts:
             found.sent = sent_batch_of(parts, records, self._segments)
@@ -388,6 +402,7 @@ def write_group(
     group: ReadPredictions,
     rows: Any,
     sets: Sequence[list[Any]] | None,
+    switch: CorrectionSwitch,
     records: Sequence[Source],
     outputs: list[Output | None],
     headers: list[Header],
@@ -396,10 +411,14 @@ def write_group(
     """Write the output of each prediction of a group, from the corrected rows and their sets."""
     dropped = group.messages.predictions.dropped
     values = group.write(rows, None, sets)
-    for i, value in zip(group.places, values, strict=True):
-        outputs[i] = output_of(records[i], value, headers, dropped)
+    names = group.names or [ONLY] * len(values)
+    for i, value, (model, _) in zip(group.places, values, names, strict=True):
+        on = switch.is_on(model)
+        outputs[i] = output_of(
+            records[i], value, headers if on else [*headers, OFF_HEADER], dropped
+        )
+        found.corrected += on
     found.faults += [(records[i], fault) for i, fault in group.faults]
-    found.corrected += len(values)
     found.normalised += group.off
 
 

@@ -15,6 +15,7 @@ from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.corrections import CurrentState, corrector_of
 from stream_can.kafka.state import CORRECTORS, INDEX, Index, read_index
+from stream_can.learner.switch import ON, CorrectionSwitch
 
 __all__ = ["Follower"]
 
@@ -30,10 +31,18 @@ class Follower:
         Client options, and the topic of states.
     require
         Called with each index; raises DeniedError where it belongs to another application.
+    switch
+        As for `CurrentState`.
     """
 
-    def __init__(self, options: Options, topic: str, require: Callable[[Index], None]) -> None:
-        self._topic, self._require = topic, require
+    def __init__(
+        self,
+        options: Options,
+        topic: str,
+        require: Callable[[Index], None],
+        switch: CorrectionSwitch = ON,
+    ) -> None:
+        self._topic, self._require, self._switch = topic, require, switch
         self._log, self._readers = LogReader(options, topic), Readers(options)
         self._by_offset: dict[int, DeclaredCorrector] = {}
         self._began = False
@@ -102,7 +111,7 @@ class Follower:
         self._by_offset = known
         lanes = {one.name: known[one.offset] for one in index.lanes}
         begins = {one.model: known[one.offset] for one in index.begins}
-        self.state = CurrentState(record.offset, index, lanes, begins)
+        self.state = CurrentState(record.offset, index, lanes, begins, self._switch)
         self.at = time.monotonic()
 
     def close(self) -> None:

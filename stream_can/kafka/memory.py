@@ -137,6 +137,7 @@ class TopicLearner:
         inputs: Mapping[int, int],
     ) -> None:
         self.settings, self.start, self.learner, self.mark = settings, start, learner, mark
+        learner.switch = settings.switch
         self.sent, self.labels, self.inputs = dict(memory.sent), dict(memory.labels), dict(inputs)
         self.begun, self.plays = dict(memory.begun), deque(memory.plays)
         self.within = dict(memory.within)
@@ -291,7 +292,7 @@ class TopicLearner:
         batches, known = dict[int, list[SentBatch]](), dict[int, list[bool]]()
         deferred = DeferredRecords(
             self._messages, self.output_bytes, self.models,
-            declared=self.learner.numbering is None,
+            declared=self.learner.numbering is None, switch=self.learner.switch,
         )  # fmt: skip
         for p, found in sent.items():
             batches[p], known[p] = [], []
@@ -481,7 +482,7 @@ class TopicLearner:
             [LanePlace(*name, at, live[name].after) for name, at in places.items()],
             [Begin(model, offset) for model, offset in begins.items()],
             sorted(self.settings.models), self.settings.only_listed_models,
-            self.settings.max_lanes, self.models.full, memory,
+            self.settings.max_lanes, self.models.full, self.settings.switch, memory,
             time.time(), None if self.until == math.inf else self.until,
         )  # fmt: skip
 

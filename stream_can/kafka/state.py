@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.lane import Name
+from stream_can.learner.switch import CorrectionSwitch
 from stream_can.messages.records import Header
 
 __all__ = [
@@ -104,6 +105,8 @@ class Index(msgspec.Struct):
     max_lanes: int
     full: bool
     """Whether no model or version may begin now, because too many began within an hour."""
+    switch: CorrectionSwitch
+    """Whether workers correct."""
     memory: list[int]
     """Positions of the pieces of the memory, in order."""
     time: float

@@ -16,8 +16,9 @@ from stream_can.learner.sent import (
     read_sent,
     write_labels,
 )
+from stream_can.learner.switch import CorrectionSwitch
 
 __all__ = [
-    "Corrected", "Events", "LateLabel", "Live", "Recent", "SentBatch", "SentLane", "State",
-    "Taught", "in_order", "read_labels", "read_sent", "write_labels",
+    "Corrected", "CorrectionSwitch", "Events", "LateLabel", "Live", "Recent", "SentBatch",
+    "SentLane", "State", "Taught", "in_order", "read_labels", "read_sent", "write_labels",
 ]  # fmt: skip

@@ -109,6 +109,8 @@ class Kind(Protocol):
     segments: tuple[str, ...]
     sets: float | None
     """Coverage that prediction sets promise."""
+    passes: bool
+    """Whether rows are sent as they came; what is learned is the same."""
     makes_sets: bool
     """Whether every row gets names: its prediction set or its decided labels."""
     random_requests: float

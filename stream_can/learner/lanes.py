@@ -7,6 +7,7 @@ from collections.abc import Collection
 from stream_can.learner import saved
 from stream_can.learner.kinds import Kind
 from stream_can.learner.lane import ONLY, Lane, Name, most_bytes, predecessor
+from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.row_kinds import AnyCorrector, kind_of
 
 __all__ = ["Lanes", "adapter_of", "is_of"]
@@ -46,6 +47,8 @@ class Lanes:
         self.mixed = False
         """Whether models have different classes."""
         self.ask, self.max_lanes, self.scores = ask, max_lanes, scores
+        self.switch = ON
+        """Whether rows of models are corrected; see :meth:`set_switch`."""
         self.by_name: dict[Name, Lane] = {}
         self.by_serial: dict[int, Lane] = {}
         """Lanes by serial number, by which predictions refer to them: numbers, because the garbage
@@ -113,8 +116,15 @@ class Lanes:
         """Add a lane under the next serial number."""
         self._newest += 1
         lane.scores, lane.serial = self.scores, self._newest
+        lane.kind.passes = not self.switch.is_on(lane.name[0])
         self.by_name[lane.name] = self.by_serial[lane.serial] = lane
         self._of_model.setdefault(lane.name[0], []).append(lane)
+
+    def set_switch(self, switch: CorrectionSwitch) -> None:
+        """Correct the rows of models from now on, or send them as they come."""
+        self.switch = switch
+        for lane in self.by_name.values():
+            lane.kind.passes = not switch.is_on(lane.name[0])
 
     def drop_excess(self, newest: Lane) -> list[Lane]:
         """Drop the lanes with the oldest last predictions until the others fit; return them."""

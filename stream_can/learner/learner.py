@@ -18,6 +18,7 @@ from stream_can.learner.late import LateLabel
 from stream_can.learner.memory import LearnerMemory
 from stream_can.learner.persistence import Persistence
 from stream_can.learner.playing import Corrected, Playing
+from stream_can.learner.switch import CorrectionSwitch
 from stream_can.method.asking import LabelRequests
 from stream_can.row_kinds import AnyCorrector
 from stream_can.trust.locking import one_at_a_time
@@ -139,6 +140,21 @@ class Learner(Persistence):
             The corrector is of another kind, or has other segments.
         """
         self._memory.set_start((model, version), corrector)
+
+    @property
+    def switch(self) -> CorrectionSwitch:
+        """Whether rows are corrected. Where it is set to ``CorrectionSwitch(all=False)``, or a
+        model is switched off, they are returned as they came; what is learned, and what snapshots
+        hold of it, is the same to the bit. Snapshots do not hold the switch."""
+        return self._memory.lanes.switch
+
+    @switch.setter
+    def switch(self, switch: CorrectionSwitch) -> None:
+        self._set_switch(switch)
+
+    @one_at_a_time
+    def _set_switch(self, switch: CorrectionSwitch) -> None:
+        self._memory.lanes.set_switch(switch)
 
     # ---- predictions
 

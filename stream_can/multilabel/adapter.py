@@ -23,6 +23,8 @@ __all__ = ["Several"]
 Array = NDArray[np.float64]
 
 
+HALF = 0.5
+"""From where on a label of a row that is sent as it came is in it."""
 BYTES_OF_LABEL = 500
 """Of its arrays, its name, and what the loop works in."""
 
@@ -41,6 +43,7 @@ class Several(DeclaredClasses):
     segments: tuple[str, ...] = ()
     sets: float | None = None
     makes_sets = True
+    passes = False
     random_requests = 1.0
 
     described = "rows of several labels"
@@ -155,6 +158,8 @@ class Several(DeclaredClasses):
         """Correct rows without learning: sent rows, receipts, labels decided on."""
         sent, receipts = self.corrector.correct_many(raw, receipt=True)
         yes = self.corrector.decide(sent)
+        if self.passes:
+            sent, yes = raw, raw >= HALF
         return sent, receipts, names_in_sets(yes, sent.astype(np.float32), self.classes)
 
     def run(self, rows: SeveralRows, labels: Sequence[JoinedLabel], explain: object = None) -> Made:
@@ -188,9 +193,12 @@ class Several(DeclaredClasses):
         if made is not None:
             sent = np.ascontiguousarray(made[:, 2 * m : 4 * m]).view(np.float64)
             return Made(sent, (np.ascontiguousarray(made),), None)
-        sets = names_in_sets(played.decided, played.rows.astype(np.float32), self.classes)
-        blobs = rows.raw, played.rows, played.receipts
-        return Made(played.rows, blobs, sets, played.decided if explain else None)
+        sent, yes = played.rows, played.decided
+        if self.passes:
+            sent, yes = rows.raw, rows.raw >= HALF
+        sets = names_in_sets(yes, sent.astype(np.float32), self.classes)
+        blobs = rows.raw, sent, played.receipts
+        return Made(sent, blobs, sets, played.decided if explain else None)
 
     def uncertainty(self, sent: Array) -> list[float]:
         """0: all requests are random, which taught more than any choice by the row

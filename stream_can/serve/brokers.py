@@ -279,6 +279,7 @@ class BrokerService(Service):
                             self._options,
                             s.state_topic,
                             lambda index: require_identity(index, s, self.start),
+                            self.settings.switch.both(s.switch),
                         )
                     state = follower.look()
                 except (RetryError, RebuildError) as error:

@@ -84,6 +84,7 @@ class LocalService(Service):
         except BaseException:
             self.close()
             raise
+        self.learner.switch = settings.switch
         self.models = LearnerModels(
             self.learner,
             self.start,
@@ -321,7 +322,7 @@ class LocalService(Service):
         newest = None if self._newest is None else int(1000 * self._newest)
         return Known(
             first, None, newest, learner.sets, lanes, self.settings.max_lanes, learner.dropped,
-            learner.changed_labels, learner.early_labels,
+            learner.changed_labels, learner.early_labels, switch=learner.switch,
         )  # fmt: skip
 
     def _episodes(self) -> dict[LaneName, Any]:

@@ -138,7 +138,7 @@ class Sparse:
     classes: tuple[Any, ...] = ()
     segments: tuple[str, ...] = ()
     sets: float | None = None
-    makes_sets = False
+    makes_sets = passes = False
     random_requests = 0.5
     width = both = 0
     """0: rows differ in length."""
@@ -296,8 +296,10 @@ class Sparse:
                 np.array([numbers], np.int32), p[None], k, False, True
             )
             every = names + corrector._names_of(ids[0][ids[0] >= 0].tolist()[len(names) :])
-            better = dict(zip(every, P[0].tolist(), strict=False))
-            sent.append(SparseRow(better, float(rest[0])))
+            better, others = dict(zip(every, P[0].tolist(), strict=False)), float(rest[0])
+            if self.passes:
+                better, others = dict(zip(names, p.tolist(), strict=True)), 1 - float(p.sum())
+            sent.append(SparseRow(better, max(0.0, others)))
             receipts.append(receipt[0])
         return sent, receipts, None
 
@@ -360,6 +362,9 @@ class Sparse:
             n = int((ids[i] >= 0).sum())
             numbers, p, others = ids[i, :n], P[i, :n], float(rest[i])
             if rows.made is None:
+                if self.passes:
+                    numbers, p = rows.ids[first + i, :k], rows.P[first + i, :k]
+                    others = max(0.0, 1 - float(p.sum()))
                 receipt = receipts[i][:, [*range(k), -1]]
                 made.blobs.append(
                     SparseBlob.raw(rows, first + i) + SparseBlob.sent(numbers, p, others, receipt)

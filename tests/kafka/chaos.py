@@ -368,7 +368,7 @@ class Chaos:
         log = self.directory / f"{name}.log"
         self.seen[name] = log.stat().st_size if log.exists() else 0
         command = with_clock(ahead) if ahead else COMMAND
-        command = [*command, *more, *([] if learn else ["--learn=false"])]
+        command = [*command, *more, *([] if learn else ["--no-learn"])]
         self.workers[name] = self.app.process(self.directory, name, command=command)
 
     def said(self, name: str) -> str:

@@ -17,6 +17,7 @@ from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.state import Index
 from stream_can.learner import Events, LateLabel
 from stream_can.learner.lane import ONLY
+from stream_can.learner.switch import ON
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import JSON, Formats
 from stream_can.messages.records import Output, Record, Source, error_headers, headers_of
@@ -149,4 +150,4 @@ class Task:
 
     @staticmethod
     def _index() -> Index:
-        return Index(1, "", {}, {}, [], [], [], False, 1000, False, 0, 0.0)
+        return Index(1, "", {}, {}, [], [], [], False, 1000, False, ON, [], 0.0)

@@ -311,3 +311,21 @@ def test_what_models_take_is_bounded_in_bytes_too(tmp_path, monkeypatch):
     serving.correct(*(said(10 + i, f"s{i}", {"a": 0.5, "b": 0.5}) for i in range(2)))
     assert len(serving.models) == 4
     serving.service.close()
+
+
+def test_a_model_is_switched_off_and_on(tmp_path):
+    """After a restart; all that is learned meanwhile is kept."""
+    off = TABLES.replace("[models.same]", "[models.same]\ncorrect = false")
+    serving, rng = Serving(tmp_path, off, classes=["a", "b"]), np.random.default_rng(0)
+    for i in range(60):
+        p = rng.dirichlet([2.0, 1.0]).round(3).tolist()
+        one, other = serving.correct(said(f"s{i}", "same", p), said(f"t{i}", "other", p))
+        serving.label(*({"id": f"{m}{i}", "label": "ab"[i % 2]} for m in "st"))
+        assert one["probs"] == p
+    assert other["probs"] != p
+    assert serving.service.look.status().passes == ["same"]
+    serving.config.write_text(serving.config.read_text().replace("correct = false\n", ""))
+    assert serving.restart()
+    assert serving.correct(said("u", "same", p))[0]["probs"] != p
+    assert serving.service.look.status().passes == []
+    serving.service.close()

@@ -1,0 +1,94 @@
+"""Correction is switched off and on between topics, on a real broker."""
+
+from __future__ import annotations
+
+import bisect
+import json
+import random
+import time
+from typing import Any
+
+from stream_can import Corrector, Learner
+from stream_can.app.application import ModelSettings
+from stream_can.app.look import Look
+from stream_can.kafka.corrections import OFF_HEADER
+from stream_can.learner import LateLabel
+from tests.kafka.broker.broker import Served
+from tests.kafka.streams import CLASSES, App, caught_up, fill, prediction
+from tests.kafka.topics import produce, read
+from tests.programs import wait
+
+
+def rows_of(records: list[Any]) -> list[list[float]]:
+    return [json.loads(one.value or b"")["probs"] for one in records]
+
+
+def is_off(record: Any) -> bool:
+    return tuple(OFF_HEADER) in [tuple(one) for one in record.headers]
+
+
+def first_problem(look: Look) -> str:
+    return look.status().problems[0].what
+
+
+def test_history_goes_out_as_it_came_and_is_learned(broker: Served) -> None:
+    """Switched on again, outputs are those that they would have been, to the bit."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    fill(app, 200)
+    running = app.worker(correct=False)
+    caught_up(app, running)
+    assert first_problem(running.worker.look).startswith("Correction is switched off")
+    assert running.worker.look.status().passes == ["*"]
+    running.stop()
+    fill(app, 200, 1, first=200)
+    running = app.worker()
+    caught_up(app, running)
+    assert running.worker.look.status().passes == []
+    running.stop()
+    records, labels = (read(app.servers, app.given[of], 0) for of in ("input", "labels"))
+    times = [one.timestamp / 1000 for one in records]
+    late = [
+        LateLabel(
+            one.key, json.loads(one.value or b"")["label"],
+            due=bisect.bisect_right(times, one.timestamp / 1000), time=one.timestamp / 1000,
+        )
+        for one in labels
+    ]  # fmt: skip
+    P, ids = rows_of(records), [one.key for one in records]
+    expected = Learner(Corrector(CLASSES)).play(ids, P, late, times=times).rows.tolist()
+    outputs = app.outputs(0)
+    assert rows_of(outputs) == P[:200] + expected[200:]
+    assert [is_off(one) for one in outputs] == [True] * 200 + [False] * 200
+
+
+def test_workers_follow_the_process_that_learns(broker: Served) -> None:
+    """For one model here; and what a worker has itself counts for it alone."""
+    app = App(
+        broker.bootstrap_servers, partitions=2, model="model",
+        models={"m": ModelSettings(correct=False)},
+    )  # fmt: skip
+    fill(app, 100, more=lambda rng, says: says.update(model=rng.choice("mn")))
+    learner = app.learner()
+    worker, other = app.worker("1", learn=False, models={}), None
+    try:
+        caught_up(app, learner, worker)
+        rng, now = random.Random(1), int(1000 * time.time())
+        for i in range(1000, 1020):
+            key, value, _ = prediction(rng, i)
+            says = json.loads(value) | {"model": "mn"[i // 2 % 2]}
+            message = json.dumps(says).encode()
+            produce(app.servers, [(app.given["input"], i % 2, key, message, [], now)])
+        wait("answers", lambda: sum(len(app.outputs(p)) for p in range(2)) == 120)
+        worker.stop()
+        other = app.worker("1", learn=False, correct=False, models={})
+        produce(app.servers, [(app.given["input"], 0, b"last", message, [], now)])
+        wait("answers", lambda: sum(len(app.outputs(p)) for p in range(2)) == 121)
+    finally:
+        for one in (learner, worker, *filter(None, [other])):
+            one.stop()
+    sent = {one.key: one for p in range(2) for one in read(app.servers, app.given["input"], p)}
+    for one in (one for p in range(2) for one in app.outputs(p)):
+        says = json.loads(sent[one.key].value or b"")
+        off = one.key == b"last" or says["model"] == "m"
+        assert is_off(one) == off
+        assert (rows_of([one])[0] == says["probs"]) == off
