@@ -121,6 +121,22 @@ class LabelJoining:
             return "learned"
         return self._without_prediction(label, call)
 
+    def join_kept(
+        self, labels: Sequence[CheckedLabel], entries: Sequence[Recent], lane: Lane, call: Call
+    ) -> list[Outcome]:
+        """Process labels of kept predictions of the only model, see :meth:`join`, when all rows of
+        the call are kept already: each is learned before the row at which it is due."""
+        outcomes = list[Outcome]()
+        for k, (label, entry) in enumerate(zip(labels, entries, strict=True)):
+            late, row = label.late, label.row
+            if row is not None and (late.of is not None or row == lane.raw_of(entry, call)):
+                row = None
+            taught = self.teach(
+                lane, entry, label.y, call, k, row, label.given, late.time, due=late.due
+            )
+            outcomes.append("learned" if taught else "repeated")
+        return outcomes
+
     def _join_own(self, label: CheckedLabel, entry: Recent, k: int, call: Call) -> Outcome:
         """Process a label that came with its row."""
         lane = self.lanes.by_serial.get(entry.lane)  # None: dropped meanwhile
@@ -154,13 +170,14 @@ class LabelJoining:
         """Add a label to a held one of its id: of several labels it may have more."""
         like = self.lanes.default
         try:
-            change = like.news(like.label(held.label, held.id), like.label(told, held.id))
+            before, now = like.label(held.label, held.id), like.label(told, held.id)
+            new, known, differs = like.news(before, now)
         except UnknownClass:  # of a model with other classes
             return "repeated"
-        self.changed += change.differs
-        if change.y is None:
+        self.changed += differs
+        if new is None:
             return "repeated"
-        self.held.add_to(held, like.held(change.known))
+        self.held.add_to(held, like.held(known))
         return "held"
 
     # ---- a prediction arrives
@@ -193,8 +210,10 @@ class LabelJoining:
         given: Given | None = None,
         time: float | None = None,
         n: int = 1,
+        due: int | None = None,
     ) -> bool:
-        """Learn the label of a kept prediction; return False where it is not new."""
+        """Learn the label of a kept prediction, ``due`` as for :meth:`Lane.learn`; return False
+        where it is not new."""
         new, known, differs = lane.kind.news(entry.known, y)
         self.changed += differs
         if new is None:
@@ -204,7 +223,7 @@ class LabelJoining:
         call.active[lane] = None
         entry.known = known
         call.taught.append(Taught(k, lane.name, entry, time, n))
-        lane.learn(new, entry, row, given, call.dues[k] if call.dues else None)
+        lane.learn(new, entry, row, given, due)
         return True
 
     def _learn(
@@ -241,5 +260,5 @@ class LabelJoining:
             known = None if before is None else like.label(before, id)
             new, known, differs = like.news(known, like.label(told, id))
         except UnknownClass:  # of a model with other classes
-            return News(None, told if before is None else before, before not in (None, told))
-        return News(new, before if known is None else like.held(known), differs)
+            return None, told if before is None else before, before not in (None, told)
+        return new, before if known is None else like.held(known), differs

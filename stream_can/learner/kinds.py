@@ -76,15 +76,9 @@ class Made(NamedTuple):
     """What explains the rows, where asked for."""
 
 
-class News(NamedTuple):
-    """The new part of a label."""
-
-    y: Any
-    """None where nothing is new."""
-    known: Any
-    """Everything known after it."""
-    differs: bool
-    """Whether the label contradicts what is known."""
+News = tuple[Any, Any, bool]
+"""What is new of a label, None where nothing is; everything known after it; and whether it
+contradicts what was known."""
 
 
 class Judged(NamedTuple):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,7 +45,7 @@ def most_bytes(max_lanes: int) -> int:
     return max(max_lanes, LEAST_MB) << 20
 
 
-class Taught(NamedTuple):
+class Taught(msgspec.Struct, gc=False):
     """A prediction whose label was learned."""
 
     label: int
@@ -93,8 +94,6 @@ class Call(NamedTuple):
     taught: list[Taught]
     explain: Any
     explained: list[Explained]
-    dues: list[int]
-    """For each label the row before which it is learned, where all rows were kept first."""
 
 
 class Lane:

@@ -179,6 +179,61 @@ def begin(list ids, Py_ssize_t first, Py_ssize_t last, int64_t number, int at, i
     return entries, named, total, latest
 
 
+def first_counts(known, y):
+    """Compare a class with the known one of its prediction: the first label counts. See
+    `Kind.news`."""
+    if known is None:
+        return y, y, False
+    return None, known, known != y
+
+
+def predictions_of(list labels, list entries, dict recent, tuple names):
+    """Find the prediction of each label of a call, all rows of which have begun.
+
+    Parameters
+    ----------
+    labels
+        Checked labels.
+    entries
+        The predictions of the call, in order.
+    recent
+        The earlier ones, by id.
+    names
+        Models and versions that the labels may name.
+
+    Returns
+    -------
+    The predictions, or None where one is not to be found before its label is due, an id occurs
+    twice among the rows, or a label names another model.
+    """
+    cdef Recent one
+    cdef PyObject *kept
+    cdef dict own = {}
+    cdef list found = []
+    cdef Py_ssize_t named = 0
+    for one in entries:
+        if one.id is not None:
+            named += 1
+            own[one.id] = one
+    if len(own) != named:
+        return None
+    for label in labels:
+        late = label.late
+        if late.of is not None:
+            one = entries[late.of]
+        else:
+            kept = PyDict_GetItemWithError(own, late.id)
+            if kept is NULL:
+                kept = PyDict_GetItemWithError(recent, late.id)
+            if kept is NULL:
+                return None
+            one = <Recent>kept
+        if one.at >= late.due or (late.model, late.version) not in names:
+            return None
+        found.append(one)
+    return found
+
+
 def keep(dict recent, dict requests, list entries):
     """Put predictions under their ids, in place of earlier ones and of requests for their
     labels."""
@@ -254,7 +309,7 @@ cpdef int forget(dict recent, dict requests, Recent entry) except -1:
     return 0
 
 
-def forget_oldest(order, int64_t size, int64_t bound, dict lanes):
+def forget_oldest(order, int64_t size, int64_t bound, int64_t number, dict lanes):
     """Remove the oldest predictions until the rest fits; return its size in bytes.
 
     Parameters
@@ -263,6 +318,8 @@ def forget_oldest(order, int64_t size, int64_t bound, dict lanes):
         A deque of the predictions, oldest first.
     size, bound
         Bytes of all, and at most.
+    number
+        Only those that are numbered below are removed.
     lanes
         Their lanes, by serial number.
     """
@@ -270,7 +327,10 @@ def forget_oldest(order, int64_t size, int64_t bound, dict lanes):
     cdef dict recent = None, requests = None
     cdef int lane = -1
     while size > bound:
-        entry = order.popleft()
+        entry = order[0]
+        if entry.number >= number:
+            break
+        order.popleft()
         size -= entry.size
         if recent is None or entry.lane != lane:
             lane = entry.lane
