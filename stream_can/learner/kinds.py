@@ -24,6 +24,7 @@ __all__ = [
     "Kind",
     "Made",
     "News",
+    "Outcome",
     "Reason",
     "Recent",
     "Unscored",
@@ -35,6 +36,8 @@ __all__ = [
 Id = str | int | bytes
 Reason = Literal["random", "margin"]
 """Reason why a label is requested."""
+Outcome = Literal["learned", "repeated", "held", "unknown"]
+"""Outcome of a label, see :meth:`Learner.label`."""
 Given = tuple[str | None, ...]
 """Column values of a row."""
 Blobs = list[bytes] | tuple[NDArray[Any], ...]

@@ -146,11 +146,11 @@ class Playing:
         begun = self._begin(0, call.n, lane, call, rows)
         if self.memory.size + begun[2] > self.memory.bound:
             return None
-        entries = predictions_of(labels, begun[0], lane.recent, (ONLY, lane.name))
+        entries = predictions_of(labels, begun[0], lane.recent, lane.name)
         if entries is None:
             return None
         self._keep(0, call.n, lane, call, rows, begun)
-        return self.joining.join_kept(labels, entries, lane, call)
+        return self.joining.teach(lane, labels, entries, call, at_once=True)
 
     def _process_rows(self, first: int, last: int, call: Call, rows: CallRows) -> None:
         """Process rows of a call, one run of the same model and version at a time; row by row while

@@ -187,7 +187,7 @@ def first_counts(known, y):
     return None, known, known != y
 
 
-def predictions_of(list labels, list entries, dict recent, tuple names):
+def predictions_of(list labels, list entries, dict recent, tuple name):
     """Find the prediction of each label of a call, all rows of which have begun.
 
     Parameters
@@ -198,8 +198,8 @@ def predictions_of(list labels, list entries, dict recent, tuple names):
         The predictions of the call, in order.
     recent
         The earlier ones, by id.
-    names
-        Models and versions that the labels may name.
+    name
+        The model and version that the labels name, if any.
 
     Returns
     -------
@@ -228,10 +228,65 @@ def predictions_of(list labels, list entries, dict recent, tuple names):
             if kept is NULL:
                 return None
             one = <Recent>kept
-        if one.at >= late.due or (late.model, late.version) not in names:
+        if one.at >= late.due:
             return None
+        if late.model is not None or late.version is not None:
+            if (late.model, late.version) != name:
+                return None
         found.append(one)
     return found
+
+
+def teach(list labels, list entries, lane, call, Joined, Taught, int k, int n, bint at_once):
+    """Join labels with kept predictions, where they are new.
+
+    Parameters
+    ----------
+    labels, entries
+        Checked labels, and the prediction of each.
+    lane, call
+        Their lane and the call.
+    Joined, Taught
+        Classes of what is added to the lane's run and to the call.
+    k
+        Index of the first label within the call; -1 for a held one.
+    n
+        Number of labels in one.
+    at_once
+        Whether all rows of the call came before: each label is learned before the row at which it
+        is due, otherwise behind all that came.
+
+    Returns
+    -------
+    The outcome of each, and the number of those that contradict what was known.
+    """
+    cdef Recent one
+    cdef Py_ssize_t i
+    cdef list outcomes = [], taught = call.taught, joined = lane.joined
+    cdef dict recent = lane.recent, requests = lane.requests
+    cdef int changed = 0
+    cdef bint tells = lane.tells
+    name, news = lane.name, lane.kind.news
+    for i in range(len(labels)):
+        label, one = labels[i], entries[i]
+        new, known, differs = news(one.known, label.y)
+        changed += differs
+        if new is None:
+            outcomes.append("repeated")
+            continue
+        late, row = label.late, label.row
+        if row is not None and (late.of is not None or row == lane.raw_of(one, call)):
+            row = None
+        if tells and one.at >= 0:
+            lane.run(call)
+        one.known = known
+        if requests and recent.get(one.id) is one:
+            requests.pop(one.id, None)
+        due = late.due if at_once else lane.collected
+        joined.append(Joined(new, one, row, label.given, due))
+        taught.append(Taught(k if k < 0 else k + i, name, one, late.time, n))
+        outcomes.append("learned")
+    return outcomes, changed
 
 
 def keep(dict recent, dict requests, list entries):
