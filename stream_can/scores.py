@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import UnknownClass
 from stream_can.method.checks import checked
+from stream_can.method.likeliest import add_to_bins, likeliest
 
 __all__ = [
     "FLOOR",
@@ -67,8 +68,15 @@ def log_losses(of_label: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def score_rows(P: NDArray[np.float64], y: NDArray[np.integer[Any]]) -> RowScores:
     """Score checked rows, shape (n, m), by the index of each label."""
-    at, best = np.arange(len(y)), P.argmax(axis=1)
-    return RowScores(best, best == y, log_losses(P[at, y]), P[at, best])
+    return _scored(P, y)[0]
+
+
+def _scored(
+    P: NDArray[np.float64], y: NDArray[np.integer[Any]]
+) -> tuple[RowScores, NDArray[np.float64]]:
+    """Scores of checked rows, and the probabilities of their labels."""
+    best, confidence, of_label = likeliest(np.ascontiguousarray(P), np.asarray(y, np.int64))
+    return RowScores(best, best == y, log_losses(of_label), confidence), of_label
 
 
 class Scores:
@@ -111,9 +119,8 @@ class Scores:
         self.hits = 0
         self.log_loss_sum = 0.0
         self.brier_sum = 0.0
-        self._count = np.zeros(bins, np.int64)
-        self._confidence = np.zeros(bins)
-        self._correct = np.zeros(bins)
+        self._bins = np.zeros((3, bins))
+        """Number of rows, sum of confidence and number of right rows in each bin."""
 
     def add(self, P: ArrayLike, y: ArrayLike) -> None:
         """Add rows and their labels.
@@ -136,43 +143,35 @@ class Scores:
 
     def add_checked(self, P: NDArray[np.float64], y: NDArray[np.integer[Any]]) -> RowScores:
         """Add checked rows; return their :func:`score_rows`."""
-        n, found = len(y), score_rows(P, y)
+        n = len(y)
+        found, of_label = _scored(P, y)
         self.n += n
-        self.hits += int(found.hits.sum())
+        self.hits += int(np.count_nonzero(found.hits))
         self.log_loss_sum += float(found.losses.sum())
-        of_labels = P[np.arange(n), y].sum()
-        self.brier_sum += float(np.einsum("ij,ij->", P, P) - 2 * of_labels + n)
-        bins = len(self._count)
-        # Bins are open to the left, as in the code of Guo et al.: 1/15 is in the first.
-        inside = np.clip(np.ceil(found.confidence * bins).astype(np.intp) - 1, 0, bins - 1)
-        self._count += np.bincount(inside, minlength=bins)
-        self._confidence += np.bincount(inside, found.confidence, bins)
-        self._correct += np.bincount(inside, found.hits, bins)
+        self.brier_sum += float(np.einsum("ij,ij->", P, P) - 2 * of_label.sum() + n)
+        add_to_bins(found.confidence, found.hits, self._bins)
         return found
 
     def __add__(self, other: Scores) -> Scores:
         """The scores of the rows of both; ValueError where their bins differ."""
         if not isinstance(other, Scores):
             return NotImplemented
-        bins = len(self._count)
-        if len(other._count) != bins:
-            raise ValueError(f"bins: {bins} and {len(other._count)} cannot be added up")
+        bins = self._bins.shape[1]
+        if other._bins.shape[1] != bins:
+            raise ValueError(f"bins: {bins} and {other._bins.shape[1]} cannot be added up")
         both = Scores(bins)
         both.n = self.n + other.n
         both.hits = self.hits + other.hits
         both.log_loss_sum = self.log_loss_sum + other.log_loss_sum
         both.brier_sum = self.brier_sum + other.brier_sum
-        both._count = self._count + other._count
-        both._confidence = self._confidence + other._confidence
-        both._correct = self._correct + other._correct
+        both._bins = self._bins + other._bins
         return both
 
     def sums(self) -> NDArray[np.float64]:
         """Sums, shape (bins + 1, 4): n, hits and the two sums; then for each bin number of rows,
         sum of confidence, and number of right rows."""
-        bins = np.column_stack([self._count, self._confidence, self._correct])
         head = [[self.n, self.hits, self.log_loss_sum, self.brier_sum]]
-        return np.concatenate([head, np.pad(bins, ((0, 0), (0, 1)))])
+        return np.concatenate([head, np.pad(self._bins.T, ((0, 0), (0, 1)))])
 
     @classmethod
     def from_sums(cls, sums: NDArray[np.float64]) -> Scores:
@@ -180,7 +179,7 @@ class Scores:
         found = cls(len(sums) - 1)
         n, hits, found.log_loss_sum, found.brier_sum = sums[0].tolist()
         found.n, found.hits = int(n), int(hits)
-        found._count[:], found._confidence[:], found._correct[:] = sums[1:, :3].T
+        found._bins[:] = sums[1:, :3].T
         return found
 
     def _mean(self, total: float) -> float:
@@ -205,13 +204,15 @@ class Scores:
     @property
     def reliability(self) -> Reliability:
         """Number of rows, mean confidence and accuracy of each bin of confidence."""
-        count = np.where(self._count, self._count, np.nan)
-        return Reliability(self._count.copy(), self._confidence / count, self._correct / count)
+        rows, confidence, right = self._bins
+        count = np.where(rows, rows, np.nan)
+        return Reliability(rows.astype(np.int64), confidence / count, right / count)
 
     @property
     def ece(self) -> float:
         """Expected calibration error: |accuracy - confidence| of the bins, weighted by rows."""
-        return self._mean(float(np.abs(self._correct - self._confidence).sum()))
+        _, confidence, right = self._bins
+        return self._mean(float(np.abs(right - confidence).sum()))
 
     @property
     def mce(self) -> float:
@@ -222,7 +223,7 @@ class Scores:
     @property
     def mean_confidence(self) -> float:
         """Mean probability of the likeliest class; nan without rows."""
-        return self._mean(float(self._confidence.sum()))
+        return self._mean(float(self._bins[1].sum()))
 
     def summary(self) -> dict[str, float]:
         """All scores by name."""

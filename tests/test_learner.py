@@ -192,7 +192,8 @@ def same(learner, oracle):
 
 @pytest.mark.parametrize("seed", range(24))
 def test_a_call_is_its_rows_and_labels_one_by_one(seed):
-    """Most labels find a prediction that is kept, some before a row of the same id in the call."""
+    """Most labels find a prediction that is kept, some before a row of the same id in the call;
+    some bring a row, of which no more may be known."""
     rng = np.random.default_rng(seed)
     options = {"recent_mb": [64, 0.02][seed % 2], "ask": [None, None, 0.5][seed % 3]}
     sets = [None, 0.9][seed % 4 // 2]
@@ -205,17 +206,31 @@ def test_a_call_is_its_rows_and_labels_one_by_one(seed):
         labels = [
             LateLabel(int(rng.integers(0, 26)), CLASSES[rng.integers(3)], due) for due in dues
         ]
+        for label in labels:
+            if rng.random() < 0.2:
+                label.row = rng.dirichlet(np.ones(3))
         found = together.play(ids, P, labels)
         rows, outcomes, waiting = [], [], list(labels)
         for i in range(n + 1):
             while waiting and waiting[0].due == i:
                 one = waiting.pop(0)
-                outcomes.append(apart.label(one.id, one.label))
+                outcomes.append(apart.label(one.id, one.label, row=one.row))
             if i < n:
                 rows.append(apart.process(ids[i], P[i]))
         assert np.array_equal(found.rows, np.reshape(rows, (n, 3)))
         assert found.outcomes == outcomes
     assert together.to_bytes() == apart.to_bytes()
+
+
+def test_a_class_of_a_model_that_has_not_begun_is_none_of_the_others():
+    """Its index there is that of another class here."""
+    learner = Learner(Corrector(CLASSES))
+    learner.start(Corrector(["p", "q", "r"]), "other")
+    P, labels = np.full((4, 3), 1 / 3), [LateLabel(0, "q", 2), LateLabel(1, "b", 2)]
+    learner.process_many([7, 8], P[:2])
+    found = learner.play(range(4), P, labels)
+    assert found.outcomes == ["repeated", "learned"]
+    assert learner.live[None, None].corrector.n_labels == 1
 
 
 def test_what_is_refused_changes_nothing():

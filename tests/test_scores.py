@@ -42,6 +42,36 @@ def test_equal_to_scikit_learn(m):
     assert scores.brier(P, y) == pytest.approx(expected, abs=1e-12)
 
 
+@given(
+    st.integers(1, 12), st.integers(0, 300), st.integers(1, 20), st.sampled_from([1, 4, 100]),
+    st.integers(0, 99),
+)  # fmt: skip
+def test_one_pass_equals_numpy_to_the_bit(m, n, bins, digits, seed):
+    """Rows of few digits have equal likeliest classes, and lie on the edges of bins."""
+    rng = np.random.default_rng(seed)
+    P, y = rng.integers(0, digits + 1, (n, m)) / digits, rng.integers(0, m, n)
+    total = scores.Scores(bins)
+    total.add_checked(P, y)
+    start = total.sums()
+    found = total.add_checked(P, y)
+    at, best = np.arange(n), P.argmax(axis=1)
+    confidence, of_label = P[at, best], P[at, y]
+    inside = np.clip(np.ceil(confidence * bins).astype(np.intp) - 1, 0, bins - 1)
+    weights = (np.ones(n), confidence, best == y)
+    in_bins = np.array([np.bincount(inside, one, bins) for one in weights])
+    np.testing.assert_array_equal(found.best, best)
+    np.testing.assert_array_equal(found.hits, best == y)
+    np.testing.assert_array_equal(found.losses, -np.log(np.maximum(of_label, scores.FLOOR)))
+    np.testing.assert_array_equal(found.confidence, confidence)
+    np.testing.assert_array_equal(start[1:, :3], in_bins.T)
+    np.testing.assert_array_equal(total.sums()[1:, :3], 2 * in_bins.T)
+    squares = np.einsum("ij,ij->", P, P) - 2 * of_label.sum() + n
+    assert start[0].tolist() == [n, (best == y).sum(), found.losses.sum(), squares]
+    for label in (-1, m):
+        with pytest.raises(IndexError):
+            total.add_checked(np.full((1, m), 1 / m), np.array([label]))
+
+
 def test_calibration_errors_by_hand():
     P, y = stream()
     confidence, hit = P.max(1), P.argmax(1) == y

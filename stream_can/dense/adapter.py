@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from stream_can.corrector import Corrector, Played
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, News, Unscored
+from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, Unscored
 from stream_can.learner.lane import Name
+from stream_can.learner.recent import Recent, first_counts
 from stream_can.learner.sent import SentLane
 from stream_can.method.checks import bad_rows
 from stream_can.method.promise import names_in_sets
@@ -190,9 +191,7 @@ class Dense(DeclaredClasses):
         """Return the class, as a snapshot stores the label."""
         return self.classes[y]
 
-    def news(self, known: int | None, y: int) -> News:
-        """The first label of a prediction counts."""
-        return News(y, y, False) if known is None else News(None, known, known != y)
+    news = staticmethod(first_counts)
 
     # ---- the corrector
 
@@ -238,7 +237,7 @@ class Dense(DeclaredClasses):
         assert rows.made is not None
         m, data = len(self.classes), self._of_this_width(rows.made)
         if labels:
-            self._play(rows, labels, data[:, 4 * m :])
+            self._play(rows, labels, data)
         else:
             self.corrector.observe_many(rows.raw, segments=_named(self.segments, rows.texts))
         sent = np.ascontiguousarray(data[:, 2 * m : 4 * m]).view(np.float64)
@@ -281,62 +280,54 @@ class Dense(DeclaredClasses):
     ) -> Played:
         """Play rows and labels; return the corrected rows and their receipts.
 
-        ``made`` are the receipts of rows that were corrected elsewhere: then none are made.
+        ``made`` is what another corrector made of the rows: then no receipts are made.
         """
         raw, texts, _ = rows
         corrector = self.corrector
-        m, n_sent = len(self.classes), corrector.n_sent
-        known = none_known(len(labels), n_sent, sets=self.sets is not None)
-        earlier: list[bytes] = []
-        earlier_segments: list[Given | None] = []
-        of, kept, receipts = [-1] * len(labels), list[int](), list[bytes]()
-        unfair = list[bool]()
-        for i, label in enumerate(labels):
-            entry, row, given = label.entry, label.row, label.given
-            if row is not None:
-                of[i] = len(earlier)
-                earlier.append(row)
-                earlier_segments.append(given)
-            elif entry is not None and entry.at >= 0 and made is None:
-                of[i] = -2 - entry.at  # one of the earlier rows
-            elif entry is not None and entry.at >= 0:
-                assert made is not None
-                of[i] = len(earlier)
-                earlier.append(raw[entry.at].tobytes())
-                earlier_segments.append(entry.columns)
-                receipts.append(made[entry.at].tobytes())
-                kept.append(i)
-                unfair.append(not entry.fair)
-            elif entry is not None:
-                of[i] = len(earlier)
-                earlier.append(entry.blob[: 8 * m])
-                earlier_segments.append(entry.columns)
-                receipts.append(entry.blob[16 * m :])
-                kept.append(i)
-                unfair.append(not entry.fair)
+        m, n_sent, sets = len(self.classes), corrector.n_sent, self.sets is not None
         ys = np.array([one.y for one in labels], np.int64)
-        at = np.array(of, np.int64)
-        first = len(earlier)
-        at = np.where(at < -1, first - 2 - at, at)
+        due = np.array([one.due for one in labels], np.int64)
+        known = none_known(len(labels), n_sent, sets=sets)
+        # Labels of rows that came with them, of this run's, and of rows with a receipt.
+        brought, own, kept = list[int](), list[int](), list[int]()
+        places, blobs, entries = list[int](), list[bytes](), list[Recent]()
+        for i, one in enumerate(labels):
+            entry = one.entry
+            if one.row is not None:
+                brought.append(i)
+            elif entry is None:
+                continue
+            elif (at := entry.at) >= 0 and made is None:
+                own.append(i)
+                places.append(at)
+            else:
+                kept.append(i)
+                entries.append(entry)
+                blobs.append(entry.blob if made is None or at < 0 else made[at].tobytes())
+        first, P = len(brought) + len(kept), raw
+        of = np.full(len(labels), -1, np.int64)
+        of[brought + kept] = np.arange(first)
+        of[own] = first + np.array(places, np.int64)
         if kept:
-            data = np.frombuffer(b"".join(receipts), np.float32).reshape(len(kept), -1)
-            given_ = gave_all(data, ys[kept], n_sent, sets=self.sets is not None)
-            if self.sets is not None:
-                given_[unfair, OF_ROW] = NOT_FAIR
+            data = np.frombuffer(b"".join(blobs), np.float32).reshape(len(kept), -1)
+            P = np.concatenate([np.ascontiguousarray(data[:, : 2 * m]).view(np.float64), P])
+            given_ = gave_all(data[:, 4 * m :], ys[kept], n_sent, sets=sets)
+            if sets:
+                given_[[not one.fair for one in entries], OF_ROW] = NOT_FAIR
             known[kept] = given_
-        P = raw
-        if earlier:
-            P = np.concatenate([np.frombuffer(b"".join(earlier)).reshape(first, m), raw])
+        if brought:
+            came = b"".join([labels[i].row or b"" for i in brought])
+            P = np.concatenate([np.frombuffer(came).reshape(len(brought), m), P])
         segments = None
         if names := self.segments:
+            given = [labels[i].given for i in brought] + [one.columns for one in entries]
             segments = {
-                name: [None if one is None else one[k] for one in earlier_segments]
+                name: [None if one is None else one[k] for one in given]
                 + _column(texts, k, len(raw))
                 for k, name in enumerate(names)
             }
-        due = np.array([one.due for one in labels], np.int64)
         return corrector.play(
-            P, ys, at, due, first=first, known=known, receipt=made is None, segments=segments,
+            P, ys, of, due, first=first, known=known, receipt=made is None, segments=segments,
             explain=explain,
         )  # fmt: skip
 

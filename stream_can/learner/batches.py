@@ -80,7 +80,7 @@ def play_batch(
             keeps = sent and corrected and first < last
             played = _play_rows(playing, batch, first, last, P, due, made if keeps else None)
         taught = [
-            one._replace(label=one.label + before) if one.label >= 0 else one
+            msgspec.structs.replace(one, label=one.label + before) if one.label >= 0 else one
             for one in played.taught
         ]
         parts.append(played._replace(taught=taught))

@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
+
+import msgspec
 
 from stream_can.errors import UnknownClass
-from stream_can.learner.kinds import Given, Id, Kind, News, for_one_row
+from stream_can.learner.kinds import Given, Id, JoinedLabel, Kind, News, Outcome, for_one_row
 from stream_can.learner.lane import ONLY, Call, Lane, Name, Taught
 from stream_can.learner.lanes import is_of
 from stream_can.learner.late import CheckedLabel, Held, HeldLabels, LateLabel, LoneLabels
 from stream_can.learner.memory import LearnerMemory
-from stream_can.learner.recent import Recent, check_ids, check_times
+from stream_can.learner.recent import Recent, check_ids, check_times, teach
 
 __all__ = ["LabelJoining", "Outcome"]
-
-Outcome = Literal["learned", "repeated", "held", "unknown"]
 
 
 class LabelJoining:
@@ -44,26 +44,28 @@ class LabelJoining:
 
     def check(self, labels: Sequence[LateLabel], n: int, indexed: bool) -> list[CheckedLabel]:
         """Check the labels of a call of n rows; ``indexed`` as for :meth:`Learner.play`."""
-        checked, due = list[CheckedLabel](), 0
-        check_ids(late.id for late in labels)
-        check_times(late.time for late in labels)
+        checked, before, like, mixed = list[CheckedLabel](), 0, self.lanes.default, self.lanes.mixed
+        check_ids([late.id for late in labels])
+        check_times([late.time for late in labels])
+        m = len(like.classes)
         for late in labels:
-            like = self._kind_of(late, n) if self.lanes.mixed else self.lanes.default
-            y = late.label
+            y, due, of = late.label, late.due, late.of
+            if mixed:
+                like = self._kind_of(late, n)
             if not indexed:
                 y = like.label(y, late.id)
-            elif not 0 <= y < len(like.classes):
+            elif not 0 <= y < m:
                 raise UnknownClass(f"label of {late.id!r}: no class {y!r}")
-            if not due <= late.due <= n or (late.of is not None and not 0 <= late.of < late.due):
+            if not before <= due <= n or (of is not None and not 0 <= of < due):
                 raise ValueError(
-                    f"label of {late.id!r}: due before row {late.due}, expected {due} to {n},"
+                    f"label of {late.id!r}: due before row {due}, expected {before} to {n},"
                     " and after its own row"
                 )
             row = given = None
             if late.row is not None:
                 rows = like.rows(1, like.row(late.row), for_one_row(late.segments))
                 row, given = like.raw(rows, 0), like.given(rows, 0)
-            due = late.due
+            before = due
             checked.append(CheckedLabel(late, y, row, given, like.held(y)))
         return checked
 
@@ -84,15 +86,6 @@ class LabelJoining:
                 return kind
         return kinds[0]
 
-    def _y(self, label: CheckedLabel, lane: Lane) -> Any:
-        """A label in the lane's terms; None where the lane lacks the class."""
-        if not self.lanes.mixed:
-            return label.y
-        try:
-            return lane.kind.label(label.told, label.late.id)
-        except UnknownClass:
-            return None
-
     # ---- a label arrives
 
     def join(self, label: CheckedLabel, k: int, rows: list[Recent], call: Call) -> Outcome:
@@ -100,7 +93,8 @@ class LabelJoining:
         late, row = label.late, label.row
         id, name = late.id, (late.model, late.version)
         if late.of is not None:
-            return self._join_own(label, rows[late.of], k, call)
+            own = rows[late.of]
+            return self._join_one(label, self.lanes.by_serial.get(own.lane), own, k, call)
         kept = [
             (lane, entry)
             for lane in self.lanes.matching(name)
@@ -109,25 +103,26 @@ class LabelJoining:
         if kept:
             taught = False
             for lane, entry in kept:
-                if (y := self._y(label, lane)) is None:
-                    continue
-                brings = row is not None and row != lane.raw_of(entry, call)
-                taught |= self.teach(
-                    lane, entry, y, call, k, row if brings else None, label.given, late.time
-                )
+                taught |= self._join_one(label, lane, entry, k, call) == "learned"
             return "learned" if taught else "repeated"
         if row is not None:
             self._learn(name, label.y, call, row, label.given)
             return "learned"
         return self._without_prediction(label, call)
 
-    def _join_own(self, label: CheckedLabel, entry: Recent, k: int, call: Call) -> Outcome:
-        """Process a label that came with its row."""
-        lane = self.lanes.by_serial.get(entry.lane)  # None: dropped meanwhile
-        if lane is None or (y := self._y(label, lane)) is None:
+    def _join_one(
+        self, label: CheckedLabel, lane: Lane | None, entry: Recent, k: int, call: Call
+    ) -> Outcome:
+        """Process a label of a kept prediction; its lane may have been dropped meanwhile."""
+        if lane is None:
             return "repeated"
-        taught = self.teach(lane, entry, y, call, k, time=label.late.time)
-        return "learned" if taught else "repeated"
+        if self.lanes.mixed:
+            try:
+                y = lane.kind.label(label.told, label.late.id)
+            except UnknownClass:  # of another model
+                return "repeated"
+            label = msgspec.structs.replace(label, y=y)
+        return self.teach(lane, [label], [entry], call, k)[0]
 
     def _without_prediction(self, label: CheckedLabel, call: Call) -> Outcome:
         """Process a label whose prediction is not kept."""
@@ -154,13 +149,14 @@ class LabelJoining:
         """Add a label to a held one of its id: of several labels it may have more."""
         like = self.lanes.default
         try:
-            change = like.news(like.label(held.label, held.id), like.label(told, held.id))
+            before, now = like.label(held.label, held.id), like.label(told, held.id)
+            new, known, differs = like.news(before, now)
         except UnknownClass:  # of a model with other classes
             return "repeated"
-        self.changed += change.differs
-        if change.y is None:
+        self.changed += differs
+        if new is None:
             return "repeated"
-        self.held.add_to(held, like.held(change.known))
+        self.held.add_to(held, like.held(known))
         return "held"
 
     # ---- a prediction arrives
@@ -178,34 +174,40 @@ class LabelJoining:
         if id is not None and (late := self.held.take(id, lane.name)) is not None:
             with contextlib.suppress(UnknownClass):  # of another model
                 y = lane.kind.label(late.label, id)
-                self.teach(lane, entry, y, call, time=late.time, n=late.n)
+                label = CheckedLabel(
+                    LateLabel(id, late.label, time=late.time), y, None, None, late.label
+                )
+                self.teach(lane, [label], [entry], call, -1, late.n)
 
     # ---- learning
 
     def teach(
         self,
         lane: Lane,
-        entry: Recent,
-        y: Any,
+        labels: list[CheckedLabel],
+        entries: list[Recent],
         call: Call,
-        k: int = -1,
-        row: bytes | None = None,
-        given: Given | None = None,
-        time: float | None = None,
+        k: int = 0,
         n: int = 1,
-    ) -> bool:
-        """Learn the label of a kept prediction; return False where it is not new."""
-        new, known, differs = lane.kind.news(entry.known, y)
-        self.changed += differs
-        if new is None:
-            return False
-        if lane.tells and entry.at >= 0:
-            lane.run(call)
+        *,
+        at_once: bool = False,
+    ) -> list[Outcome]:
+        """Learn labels of kept predictions, where they are new.
+
+        Parameters
+        ----------
+        lane, entries
+            Their lane, and the prediction of each.
+        k
+            Index of the first within the call; -1 for a held label, of ``n``.
+        at_once
+            Whether all rows of the call are kept already: then each label is learned before the
+            row at which it is due.
+        """
         call.active[lane] = None
-        entry.known = known
-        call.taught.append(Taught(k, lane.name, entry, time, n))
-        lane.learn(new, entry, row, given, call.dues[k] if call.dues else None)
-        return True
+        outcomes, changed = teach(labels, entries, lane, call, JoinedLabel, Taught, k, n, at_once)
+        self.changed += changed
+        return outcomes
 
     def _learn(
         self,
@@ -218,7 +220,7 @@ class LabelJoining:
         """Learn a label without a kept prediction."""
         lane = self.memory.lane_of(name, call)
         call.active[lane] = None
-        lane.learn(y, None, row, given)
+        lane.learn(y, row, given)
 
     def _let_go(self, held: Held, call: Call) -> None:
         """Release a label whose prediction did not arrive."""
@@ -241,5 +243,5 @@ class LabelJoining:
             known = None if before is None else like.label(before, id)
             new, known, differs = like.news(known, like.label(told, id))
         except UnknownClass:  # of a model with other classes
-            return News(None, told if before is None else before, before not in (None, told))
-        return News(new, before if known is None else like.held(known), differs)
+            return None, told if before is None else before, before not in (None, told)
+        return new, before if known is None else like.held(known), differs

@@ -24,6 +24,7 @@ __all__ = [
     "Kind",
     "Made",
     "News",
+    "Outcome",
     "Reason",
     "Recent",
     "Unscored",
@@ -35,6 +36,8 @@ __all__ = [
 Id = str | int | bytes
 Reason = Literal["random", "margin"]
 """Reason why a label is requested."""
+Outcome = Literal["learned", "repeated", "held", "unknown"]
+"""Outcome of a label, see :meth:`Learner.label`."""
 Given = tuple[str | None, ...]
 """Column values of a row."""
 Blobs = list[bytes] | tuple[NDArray[Any], ...]
@@ -76,15 +79,9 @@ class Made(NamedTuple):
     """What explains the rows, where asked for."""
 
 
-class News(NamedTuple):
-    """The new part of a label."""
-
-    y: Any
-    """None where nothing is new."""
-    known: Any
-    """Everything known after it."""
-    differs: bool
-    """Whether the label contradicts what is known."""
+News = tuple[Any, Any, bool]
+"""What is new of a label, None where nothing is; everything known after it; and whether it
+contradicts what was known."""
 
 
 class Judged(NamedTuple):

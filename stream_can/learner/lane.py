@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,7 +45,7 @@ def most_bytes(max_lanes: int) -> int:
     return max(max_lanes, LEAST_MB) << 20
 
 
-class Taught(NamedTuple):
+class Taught(msgspec.Struct, gc=False):
     """A prediction whose label was learned."""
 
     label: int
@@ -93,8 +94,6 @@ class Call(NamedTuple):
     taught: list[Taught]
     explain: Any
     explained: list[Explained]
-    dues: list[int]
-    """For each label the row before which it is learned, where all rows were kept first."""
 
 
 class Lane:
@@ -130,7 +129,8 @@ class Lane:
         """Labelled predictions that have not been scored yet."""
         self._numbers: list[int] = []
         self._entries: list[Recent] = []
-        self._labels: list[JoinedLabel] = []
+        self.joined: list[JoinedLabel] = []
+        """Labels of the run."""
 
     @property
     def tells(self) -> bool:
@@ -158,27 +158,14 @@ class Lane:
             return self.kind.raw(call.rows, self._numbers[entry.at])
         return self.kind.raw_of(entry.blob)
 
-    def learn(
-        self,
-        y: Any,
-        entry: Recent | None,
-        row: bytes | None = None,
-        given: Given | None = None,
-        due: int | None = None,
-    ) -> None:
-        """Add a label: of a kept prediction, of a row that came with it, or without a row.
-
-        ``due`` is the row of the run before which it is learned; where not given, all that were
-        added so far come before it.
-        """
-        if self.requests and entry is not None and self.recent.get(entry.id) is entry:  # type: ignore[arg-type]
-            self.requests.pop(entry.id, None)  # type: ignore[arg-type]
-        place = len(self._numbers) if due is None else due
-        self._labels.append(JoinedLabel(y, entry, row, given, place))
+    def learn(self, y: Any, row: bytes | None, given: Given | None) -> None:
+        """Add a label without a kept prediction, of a row that came with it or of none; the rows
+        that were added so far come before it."""
+        self.joined.append(JoinedLabel(y, None, row, given, self.collected))
 
     def run(self, call: Call) -> None:
         """Correct the collected rows and learn the collected labels, in order."""
-        numbers, labels = self._numbers, self._labels
+        numbers, labels = self._numbers, self.joined
         if not numbers and not labels:
             return
         whole = len(numbers) == call.n
@@ -204,14 +191,16 @@ class Lane:
             for one in labels:
                 if one.entry is not None and one.entry.fair:
                     self._score(one.entry, one)
-        self._numbers, self._entries, self._labels = [], [], []
+        self._numbers, self._entries = [], []
+        labels.clear()
 
     def abandon(self) -> list[Recent]:
         """Discard the run; return its predictions, which have no results."""
         left = [entry for entry in self._entries if entry.at >= 0]
         for entry in left:
             forget(self.recent, self.requests, entry)
-        self._numbers, self._entries, self._labels = [], [], []
+        self._numbers, self._entries = [], []
+        self.joined.clear()
         return left
 
     def _ask(self, asks: LabelRequests, rows: Any, asked: list[Reason | None]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from stream_can.learner.events import EventLog
 from stream_can.learner.lane import Call, Lane, Name
 from stream_can.learner.lanes import Lanes, adapter_of
-from stream_can.learner.recent import Recent, forget, forget_oldest
+from stream_can.learner.recent import Recent, forget_oldest
 from stream_can.row_kinds import AnyCorrector
 
 __all__ = ["LearnerMemory"]
@@ -71,17 +71,12 @@ class LearnerMemory:
 
     def drop_oldest(self) -> None:
         """Drop the oldest predictions until the rest fits."""
-        self.size = forget_oldest(self.order, self.size, self.bound, self.lanes.by_serial)
+        size, bound = self.size, self.bound
+        self.size = forget_oldest(self.order, size, bound, self.number, self.lanes.by_serial)
 
     def forget_before(self, number: int) -> None:
         """Drop the predictions that are numbered below."""
-        order, freed = self.order, 0
-        while order and order[0].number < number:
-            entry = order.popleft()
-            freed += entry.size
-            lane = self.lanes.by_serial[entry.lane]
-            forget(lane.recent, lane.requests, entry)
-        self.size -= freed
+        self.size = forget_oldest(self.order, self.size, 0, number, self.lanes.by_serial)
 
     def keep_only(self, entries: Iterable[Recent]) -> None:
         """Keep only these of the predictions."""

@@ -15,7 +15,7 @@ from stream_can.learner.kinds import Id, Reason
 from stream_can.learner.lane import ONLY, Call, Lane, Name, Taught
 from stream_can.learner.late import CheckedLabel, LateLabel
 from stream_can.learner.memory import LearnerMemory
-from stream_can.learner.recent import Recent, begin, check_ids, check_times
+from stream_can.learner.recent import Recent, begin, check_ids, check_times, predictions_of
 
 __all__ = ["Corrected", "Playing"]
 
@@ -105,7 +105,7 @@ class Playing:
             rows = like.made(rows, made)
         checked = self.joining.check(labels, n, indexed)
         sets: list[list[Any]] | None = [[]] * n if like.makes_sets else None
-        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [], explain, [], [])
+        call = Call(n, rows, like.blank(n), sets, [None] * n, {}, [], explain, [])
         try:
             outcomes = self._process(call, CallRows(ids, name, each, times, []), checked)
         except BaseException:  # e.g. Ctrl-C: unfinished rows are not kept
@@ -115,52 +115,42 @@ class Playing:
 
     def _process(self, call: Call, rows: CallRows, labels: list[CheckedLabel]) -> list[Outcome]:
         """Process rows and labels of a call, in order."""
-        outcomes: list[Outcome] = []
-        n, at, log = call.n, 0, self.memory.log
-        first = 0 if log is None else len(log.rows)
-        if labels and rows.names is None and self._keep_all(call, rows, labels):
-            at = n
-        for k, label in enumerate(labels):
-            if (due := label.late.due) > at:
-                self._process_rows(at, due, call, rows)
-                at = due
-            outcomes.append(self.joining.join(label, k, rows.begun, call))
-            if log is not None:
-                log.labels.append(portable(label, self.lanes, first))
-        self._process_rows(at, n, call, rows)
-        if log is not None:
+        outcomes = self._at_once(call, rows, labels)
+        if outcomes is None:
+            outcomes, at = [], 0
+            for k, label in enumerate(labels):
+                if (due := label.late.due) > at:
+                    self._process_rows(at, due, call, rows)
+                    at = due
+                outcomes.append(self.joining.join(label, k, rows.begun, call))
+            self._process_rows(at, call.n, call, rows)
+        if (log := self.memory.log) is not None:
+            log.labels.extend(portable(label, self.lanes, len(log.rows)) for label in labels)
             log.rows.extend(rows.begun)
         for lane in call.active:
             lane.run(call)
         return outcomes
 
-    def _keep_all(self, call: Call, rows: CallRows, labels: list[CheckedLabel]) -> bool:
-        """Keep all rows of a call at once, before its labels, where that comes to the same as one
-        after the other: each label finds its prediction, none waits, and nothing has to be dropped.
+    def _at_once(
+        self, call: Call, rows: CallRows, labels: list[CheckedLabel]
+    ) -> list[Outcome] | None:
+        """Keep all rows of a call and then join its labels, where that comes to the same as one
+        after the other: of one model, each label finds its prediction, none waits, and nothing has
+        to be dropped. None where it does not.
         """
-        lane, n, ids = self.lanes.by_name.get(rows.name), call.n, rows.ids
-        if lane is None or n < 2 or len(self.joining.held) or lane.tells or self.lanes.mixed:
-            return False
-        places = {id: i for i, id in enumerate(ids) if id is not None}
-        if len(places) + ids.count(None) != n:
-            return False
-        recent = lane.recent
-        for label in labels:
-            late = label.late
-            place = places.get(late.id) if late.of is None else late.of
-            if place is None:
-                if late.id not in recent:
-                    return False
-            elif place >= late.due:
-                return False
-            if (late.model, late.version) not in (ONLY, rows.name):
-                return False
-        begun = self._begin(0, n, lane, call, rows)
+        lane = None if rows.names is not None else self.lanes.by_name.get(rows.name)
+        if lane is None or len(self.lanes.by_name) > 1 or call.n < 2 or not labels:
+            return None
+        if len(self.joining.held) or lane.tells or self.lanes.mixed:
+            return None
+        begun = self._begin(0, call.n, lane, call, rows)
         if self.memory.size + begun[2] > self.memory.bound:
-            return False
-        self._keep(0, n, lane, call, rows, begun)
-        call.dues.extend(label.late.due for label in labels)
-        return True
+            return None
+        entries = predictions_of(labels, begun[0], lane.recent, lane.name)
+        if entries is None:
+            return None
+        self._keep(0, call.n, lane, call, rows, begun)
+        return self.joining.teach(lane, labels, entries, call, at_once=True)
 
     def _process_rows(self, first: int, last: int, call: Call, rows: CallRows) -> None:
         """Process rows of a call, one run of the same model and version at a time; row by row while

@@ -179,6 +179,116 @@ def begin(list ids, Py_ssize_t first, Py_ssize_t last, int64_t number, int at, i
     return entries, named, total, latest
 
 
+def first_counts(known, y):
+    """Compare a class with the known one of its prediction: the first label counts. See
+    `Kind.news`."""
+    if known is None:
+        return y, y, False
+    return None, known, known != y
+
+
+def predictions_of(list labels, list entries, dict recent, tuple name):
+    """Find the prediction of each label of a call, all rows of which have begun.
+
+    Parameters
+    ----------
+    labels
+        Checked labels.
+    entries
+        The predictions of the call, in order.
+    recent
+        The earlier ones, by id.
+    name
+        The model and version that the labels name, if any.
+
+    Returns
+    -------
+    The predictions, or None where one is not to be found before its label is due, an id occurs
+    twice among the rows, or a label names another model.
+    """
+    cdef Recent one
+    cdef PyObject *kept
+    cdef dict own = {}
+    cdef list found = []
+    cdef Py_ssize_t named = 0
+    for one in entries:
+        if one.id is not None:
+            named += 1
+            own[one.id] = one
+    if len(own) != named:
+        return None
+    for label in labels:
+        late = label.late
+        if late.of is not None:
+            one = entries[late.of]
+        else:
+            kept = PyDict_GetItemWithError(own, late.id)
+            if kept is NULL:
+                kept = PyDict_GetItemWithError(recent, late.id)
+            if kept is NULL:
+                return None
+            one = <Recent>kept
+        if one.at >= late.due:
+            return None
+        if late.model is not None or late.version is not None:
+            if (late.model, late.version) != name:
+                return None
+        found.append(one)
+    return found
+
+
+def teach(list labels, list entries, lane, call, Joined, Taught, int k, int n, bint at_once):
+    """Join labels with kept predictions, where they are new.
+
+    Parameters
+    ----------
+    labels, entries
+        Checked labels, and the prediction of each.
+    lane, call
+        Their lane and the call.
+    Joined, Taught
+        Classes of what is added to the lane's run and to the call.
+    k
+        Index of the first label within the call; -1 for a held one.
+    n
+        Number of labels in one.
+    at_once
+        Whether all rows of the call came before: each label is learned before the row at which it
+        is due, otherwise behind all that came.
+
+    Returns
+    -------
+    The outcome of each, and the number of those that contradict what was known.
+    """
+    cdef Recent one
+    cdef Py_ssize_t i
+    cdef list outcomes = [], taught = call.taught, joined = lane.joined
+    cdef dict recent = lane.recent, requests = lane.requests
+    cdef int changed = 0
+    cdef bint tells = lane.tells
+    name, news = lane.name, lane.kind.news
+    for i in range(len(labels)):
+        label, one = labels[i], entries[i]
+        new, known, differs = news(one.known, label.y)
+        changed += differs
+        if new is None:
+            outcomes.append("repeated")
+            continue
+        late, row = label.late, label.row
+        if row is not None and (late.of is not None or row == lane.raw_of(one, call)):
+            row = None
+        if tells and one.at >= 0:
+            lane.run(call)
+        one.known = known
+        if requests and recent.get(one.id) is one:
+            requests.pop(one.id, None)
+        due = late.due if at_once else lane.collected
+        joined.append(Joined(new, one, row, label.given, due))
+        taught.append(Taught(k if k < 0 else k + i, name, one, late.time, n))
+        outcomes.append("learned")
+    return outcomes, changed
+
+
 def keep(dict recent, dict requests, list entries):
     """Put predictions under their ids, in place of earlier ones and of requests for their
     labels."""
@@ -254,7 +364,7 @@ cpdef int forget(dict recent, dict requests, Recent entry) except -1:
     return 0
 
 
-def forget_oldest(order, int64_t size, int64_t bound, dict lanes):
+def forget_oldest(order, int64_t size, int64_t bound, int64_t number, dict lanes):
     """Remove the oldest predictions until the rest fits; return its size in bytes.
 
     Parameters
@@ -263,6 +373,8 @@ def forget_oldest(order, int64_t size, int64_t bound, dict lanes):
         A deque of the predictions, oldest first.
     size, bound
         Bytes of all, and at most.
+    number
+        Only those that are numbered below are removed.
     lanes
         Their lanes, by serial number.
     """
@@ -270,7 +382,10 @@ def forget_oldest(order, int64_t size, int64_t bound, dict lanes):
     cdef dict recent = None, requests = None
     cdef int lane = -1
     while size > bound:
-        entry = order.popleft()
+        entry = order[0]
+        if entry.number >= number:
+            break
+        order.popleft()
         size -= entry.size
         if recent is None or entry.lane != lane:
             lane = entry.lane

@@ -142,13 +142,13 @@ class Several(DeclaredClasses):
         """Compare a label with the known one: for each class the first word counts."""
         now = np.frombuffer(y, np.int8)
         if known is None:
-            return News(y, y, False) if (now >= 0).any() else News(None, None, False)
+            return (y, y, False) if (now >= 0).any() else (None, None, False)
         before = np.frombuffer(known, np.int8)
         new = np.where(before < 0, now, np.int8(-1))
         differs = bool(((before >= 0) & (now >= 0) & (before != now)).any())
         if not (new >= 0).any():
-            return News(None, known, differs)
-        return News(new.tobytes(), np.where(before < 0, now, before).tobytes(), differs)
+            return None, known, differs
+        return new.tobytes(), np.where(before < 0, now, before).tobytes(), differs
 
     # ---- the corrector
 

@@ -321,12 +321,8 @@ class _Run:
             i if given else None for i, given in enumerate(self.given[cut].tolist(), start=start)
         ]
         lanes = None if self.lanes is None else self.lanes[cut]
-        labels = [
-            LateLabel(row, told, at)
-            for row, told, at in zip(
-                due.row.tolist(), due.told.tolist(), (due.due - start).tolist(), strict=True
-            )
-        ]
+        told, at = due.told.tolist(), (due.due - start).tolist()
+        labels = list(map(LateLabel, due.row.tolist(), told, at))
         try:
             found = self.learner.play(
                 ids,

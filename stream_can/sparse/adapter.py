@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, News, Unscored
+from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, Unscored
 from stream_can.learner.lane import Name
+from stream_can.learner.recent import first_counts
 from stream_can.learner.sent import SentLane
 from stream_can.method.receipts import require_probabilities, require_size
 from stream_can.method.rows import TOLERANCE
@@ -272,9 +273,7 @@ class Sparse:
         """Return the class, as a snapshot stores the label."""
         return self.corrector._names_of([y])[0]
 
-    def news(self, known: int | None, y: int) -> News:
-        """The first label of a prediction counts."""
-        return News(y, y, False) if known is None else News(None, known, known != y)
+    news = staticmethod(first_counts)
 
     # ---- the corrector
 
