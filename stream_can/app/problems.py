@@ -40,6 +40,12 @@ def _bad(s: Status) -> Iterator[Problem]:
             "The server answers no prediction now: it has no state yet.",
             "Wait a minute: it starts. If it stays, the last line of its log says why.",
         )
+    elif not s.ready and not s.learned:
+        yield bad(
+            "The worker corrects nothing now: nobody has learned yet.",
+            "Wait a minute. If it stays, start a process that learns: stream-can learn, or run with"
+            " learn = true; its log says what holds it up.",
+        )
     elif not s.ready:
         yield bad(
             "The worker corrects nothing now: its partitions are not restored.",
@@ -267,4 +273,5 @@ def _span(seconds: float) -> str:
     for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {name}"
-    return f"{seconds:.0f} seconds"
+    n = round(seconds)
+    return f"{n} second{'s' * (n != 1)}"

@@ -154,6 +154,11 @@ class Behind:
         """Next offsets of the partitions when last asked for: they only grow, unless brokers lose
         some."""
         self._asked = 0.0
+        self._before: Mapping[int, int] = {}
+        """Next offsets of the partitions at least `ENDS_SECONDS` ago."""
+        self._later: Mapping[int, int] = {}
+        self._later_at = 0.0
+        """What they were meanwhile, and when: the next ``_before``."""
 
     def within(self, inputs: Mapping[int, int]) -> dict[int, int]:
         """Return these offsets, none beyond the end of its partition."""
@@ -192,10 +197,13 @@ class Behind:
             if p not in self._moved or self._moved[p][0] != at:
                 self._moved[p] = at, now
         ends = self._ends_beyond({p: at + 1 for p, at in inputs.items()})
+        if now - self._later_at > ENDS_SECONDS:
+            self._before, self._later, self._later_at = self._later, dict(ends), now
         last = max((since for _, since in self._moved.values()), default=0.0)
         left = [
             p for p, at in inputs.items()
             if at < ends.get(p, 0) and last - self._moved[p][1] < self._wait
+            and at < self._before.get(p, math.inf)  # whatever its clock says, it keeps up
         ]  # fmt: skip
         furthest = max(times.values(), default=-math.inf)
         if not left:

@@ -22,8 +22,9 @@ FEW_RECORDS, MANY_RECORDS = 50, 1000
 of a partition its share. Either where no more come in a second."""
 RATE_SECONDS = 1.0
 """Seconds over which the rate of a partition is measured."""
-ALIVE_SECONDS = 3.0
-"""A learner that has written no state for this many seconds, though asked to, is not alive."""
+ALIVE_SECONDS, ANSWER_SECONDS = 3.0, 20.0
+"""A learner that wrote a state so many seconds ago is alive; one that writes none for so many after
+it was asked is not: it may be starting, or taking over from another, on a busy machine."""
 
 COURSE_SECONDS, FEWEST_SECONDS = 60.0, 10.0
 """Over how many seconds at most and at least the speed of the learner is measured."""
@@ -79,8 +80,10 @@ class Handing:
         self._asked: float | None = None
         """When it was asked whether a learner is alive."""
         self._told = False
+        self._first: dict[int, int] = {}
+        """For such partitions the first offset that was handed over, where that was here."""
         self._done: dict[int, int] = {}
-        """Next offset to be answered of each partition of which something may be unanswered."""
+        """Next offset to be answered of such partitions."""
         self._begun = False
         """Whether the log has said that there is a backlog."""
         self._begins: dict[int, int] = {}
@@ -120,7 +123,7 @@ class Handing:
         self._begins = {p: at for p, at in begins.items() if p not in handed_over}
         self._left, self._all_left = dict(left), sum(left.values())
         self._reset = set(reset)
-        self._asked, self._done, self._begun = None, {}, False
+        self._asked, self._first, self._done, self._begun = None, {}, {}, False
         self._course.clear()
 
     def note(self, partition: int) -> str:
@@ -139,6 +142,7 @@ class Handing:
         if partition not in self._until:
             self._course.clear()
         self._until[partition] = until
+        self._first.setdefault(partition, first)
         self._done.setdefault(partition, first)
         if not self._begun:
             self._begin("a backlog begins")
@@ -155,6 +159,7 @@ class Handing:
         done = self._done = {p: self._answered(p, answered) for p in self._until}
         for p in [p for p, until in self._until.items() if done[p] >= until]:
             del self._until[p], done[p]
+            self._first.pop(p, None)
             self._course.clear()
         if not self._until:
             if self._begun:
@@ -178,9 +183,9 @@ class Handing:
         """Next offset to be answered of a partition."""
         at = answered.get(partition)
         if at is None or (partition in self._reset and at > self._until[partition]):
-            return self._begins.get(partition, 0)
+            return self._first.get(partition, self._begins.get(partition, 0))
         self._reset.discard(partition)
-        return at
+        return max(at, self._first.get(partition, 0))
 
     @property
     def backlog(self) -> Backlog | None:
@@ -243,7 +248,8 @@ class Handing:
             return "hand over" if behind else "wait"
         if not behind:
             return "correct"
-        if now - learner_wrote < ALIVE_SECONDS:
+        answers = self._asked is not None and learner_wrote > self._asked
+        if answers or now - learner_wrote < ALIVE_SECONDS:
             if self._told:
                 log.info("a learner writes states again: what is behind is handed over to it")
             self._asked, self._told = None, False
@@ -251,7 +257,7 @@ class Handing:
         if self._asked is None:
             self._asked = now
             return "ask"
-        if now - self._asked < ALIVE_SECONDS:
+        if now - self._asked < ANSWER_SECONDS:
             return "wait"
         if not self._told:
             self._told = True

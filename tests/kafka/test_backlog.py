@@ -59,7 +59,7 @@ def test_history_is_corrected_by_the_learner(
     broker: Served, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
 ) -> None:
     """Every record is answered once, and as the learner's corrector is at that point."""
-    monkeypatch.setattr(handing, "ALIVE_SECONDS", PATIENCE)  # the next learner has time
+    monkeypatch.setattr(handing, "ANSWER_SECONDS", PATIENCE)  # the next learner has time
     app = App(broker.bootstrap_servers, label_partitions=3, **settings)
     fill(app, 400, more=more, bad=True)
     learner, worker = app.learner(), app.worker(learn=False)
@@ -292,8 +292,11 @@ def test_a_backlog_does_not_slow_its_states(
         assert pause <= max(app.settings().commit_interval_ms / 1000, most)
 
 
-def test_without_a_learner_the_newest_state_corrects(broker: Served) -> None:
+def test_without_a_learner_the_newest_state_corrects(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As long as nothing was handed over; what was waits, for its order, until there is one."""
+    monkeypatch.setattr(handing, "ANSWER_SECONDS", 1.0)
     app = App(broker.bootstrap_servers, partitions=1)
     fill(app, 100)
     run_once(app)
@@ -377,8 +380,12 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.note(0) == ""
     assert way(5000, 9, 200, wrote=4) == "ask"
     assert way(5000, 9, 200, wrote=4) == "wait"
-    now[0] += 3.1
-    assert way(5000, 9, 200, wrote=8) == "correct"
+    now[0] += 19
+    assert way(5000, 9, 200, wrote=23) == "wait"  # it may be taking over
+    assert way(5000, 9, 200, wrote=18.9) == "hand over"  # it has answered, and is slow
+    assert way(5000, 9, 200, wrote=4) == "ask"
+    now[0] += 20.1
+    assert way(5000, 9, 200, wrote=24.1) == "correct"
     assert way(5000, 9, 200, wrote=0) == "hand over"
     other = Handing()
     other.take_over({0: 200}, {}, {0: 200}, ())
@@ -389,8 +396,8 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert other.backlog is None
     one.hand_over(0, 250, 300)
     assert one.backlog == Backlog(50)  # as soon as it is known
-    one.look({0: 200})
-    assert one.backlog == Backlog(100)
+    one.look({0: 200})  # what it corrected itself before does not wait
+    assert one.backlog == Backlog(50)
     one.take_over({}, {}, {}, ())  # others have the partition now
     one.look({0: 200})
     assert one.backlog is None

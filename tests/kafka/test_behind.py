@@ -110,6 +110,24 @@ def test_a_partition_that_nobody_corrects_is_not_waited_for(now: list[float]) ->
 
 
 @pytest.mark.fast
+def test_a_partition_that_keeps_up_is_not_behind_whatever_its_clock(now: list[float]) -> None:
+    """One that was 5 minutes behind stopped nearly all learning."""
+    found = Input([], [])
+    found.inputs, worst = {0: 0, 1: 0}, -math.inf
+    for second in range(60):
+        now[0] += 1
+        found.times[0].append(1000.0 + second)
+        found.times[1].append(700.0 + second)
+        until = found.until(0)  # what has just come is not learned yet
+        if second > 25:
+            worst = max(worst, 1000.0 + second - until)
+        found.inputs = {0: second + 1, 1: second + 1}
+    assert worst < 15
+    found.inputs[1] = 20  # and now it does not
+    assert found.until(0) == 719
+
+
+@pytest.mark.fast
 def test_what_is_handed_over_waits_for_partitions_that_go_on(now: list[float]) -> None:
     """A worker may take long to come to one of many; where nothing is left, nothing is waited
     for."""
