@@ -259,6 +259,10 @@ class App:
                 topic: sorted(consumer.partitions_for_topic(topic) or ())
                 for topic in (*filter(None, [self.given["input"]]), *topics)
             }
+            found = admin.list_group_offsets([self.id])[self.id]
+            ids = {one["name"]: str(one["topic_id"]) for one in admin.describe_topics(topics)}
+            state = newest_state(readers, f"{self.id}-state")
+            # Last: what came after that state is not in it.
             ends = {
                 TopicPartition(topic, p): consumer.end_offsets([TopicPartition(topic, p)])[
                     TopicPartition(topic, p)
@@ -266,9 +270,6 @@ class App:
                 for topic, numbers in counts.items()
                 for p in numbers
             }
-            found = admin.list_group_offsets([self.id])[self.id]
-            ids = {one["name"]: str(one["topic_id"]) for one in admin.describe_topics(topics)}
-            state = newest_state(readers, f"{self.id}-state")
         except (KafkaTimeoutError, RetriableError, ClientError):
             # No coordinator is known yet; or they go on asking one, or a leader, that is none.
             self.close()
