@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -87,8 +88,8 @@ class Work:
         self.metrics, self.health = metrics, health
         self._tallies: dict[int, Tally] = {}
         self._lag_asked = 0.0
-        self._stateless_since, self._told_stateless = 0.0, False
-        """Since when there is no state, 0 before the first look; and whether the log said so."""
+        self._tell_stateless_at = 0.0
+        """When the log is to say that there is no state; 0 before the first look, inf after."""
         self.client = Client(
             settings.bootstrap_servers, settings.application_id, settings.name,
             input=settings.input, options=settings.client, compression=settings.compression,
@@ -191,7 +192,7 @@ class Work:
             self._at[partition] = at
         self._token = assignment.token
         left = self.client.member.lag(self._at)
-        self.handing.take_over(self._at, left, notes, reset)
+        self.handing.take_over(left, notes, reset)
         self._tallies = {p: self._new_tally() for p in self._at}
         skew = self.client.transaction.clock.skew
         self.metrics.restored(self._tallies, time.monotonic() - begin, skew)
@@ -281,9 +282,9 @@ class Work:
     def _tell_of_no_state(self) -> None:
         """Say once in the log that nobody has learned yet."""
         now = time.monotonic()
-        self._stateless_since = self._stateless_since or now
-        if not self._told_stateless and now - self._stateless_since > QUIET_SECONDS:
-            self._told_stateless = True
+        self._tell_stateless_at = self._tell_stateless_at or now + QUIET_SECONDS
+        if now > self._tell_stateless_at:
+            self._tell_stateless_at = math.inf
             log.warning(
                 "topic %r has no state yet, and nothing is corrected without one: a process that"
                 " learns writes it (stream-can learn, or run with learn = true)", self.state_topic

@@ -86,8 +86,6 @@ class Handing:
         """Next offset to be answered of such partitions."""
         self._begun = False
         """Whether the log has said that there is a backlog."""
-        self._begins: dict[int, int] = {}
-        """Offset at which each partition was begun, where nothing of it had been handed over."""
         self._reset: set[int] = set()
         """Partitions whose offsets start over, until a state counts in them."""
         self._ends: dict[int, int] = {}
@@ -99,7 +97,6 @@ class Handing:
 
     def take_over(
         self,
-        begins: Mapping[int, int],
         left: Mapping[int, int],
         handed_over: Mapping[int, int],
         reset: Collection[int],
@@ -108,10 +105,8 @@ class Handing:
 
         Parameters
         ----------
-        begins
-            Offset at which each partition is read on.
         left
-            Number of records to read in each.
+            Number of records to read in each partition.
         handed_over
             Offset up to which a partition was handed over, if it was.
         reset
@@ -120,7 +115,6 @@ class Handing:
             records are handed over, behind it.
         """
         self._until, self._rates, self._seen, self._ends = dict(handed_over), {}, {}, {}
-        self._begins = {p: at for p, at in begins.items() if p not in handed_over}
         self._left, self._all_left = dict(left), sum(left.values())
         self._reset = set(reset)
         self._asked, self._first, self._done, self._begun = None, {}, {}, False
@@ -134,16 +128,17 @@ class Handing:
     @property
     def waiting(self) -> int:
         """Offsets that were handed over and are not answered."""
-        left = (until - self._done.get(p, until) for p, until in self._until.items())
+        left = (
+            until - self._done.get(p, self._first.get(p, until)) for p, until in self._until.items()
+        )
         return sum(n for n in left if n > 0)
 
     def hand_over(self, partition: int, first: int, until: int) -> None:
         """Record that a partition was handed over from an offset up to another."""
         if partition not in self._until:
             self._course.clear()
+            self._first[partition] = first
         self._until[partition] = until
-        self._first.setdefault(partition, first)
-        self._done.setdefault(partition, first)
         if not self._begun:
             self._begin("a backlog begins")
 
@@ -182,10 +177,11 @@ class Handing:
     def _answered(self, partition: int, answered: Mapping[int, int]) -> int:
         """Next offset to be answered of a partition."""
         at = answered.get(partition)
+        first = self._first.get(partition, 0)
         if at is None or (partition in self._reset and at > self._until[partition]):
-            return self._first.get(partition, self._begins.get(partition, 0))
+            return first
         self._reset.discard(partition)
-        return max(at, self._first.get(partition, 0))
+        return max(at, first)
 
     @property
     def backlog(self) -> Backlog | None:
@@ -229,6 +225,7 @@ class Handing:
         whether it is alive.
         """
         self.look(answered)
+        self._set_left(partition, unread.records)
         behind = self._is_behind(partition, unread) or partition in self._reset
         self._ends[partition] = unread.end
         found = self._way(partition, answered, learner_wrote, behind=behind)
@@ -283,7 +280,6 @@ class Handing:
             old = unread.records
         if old and latest - min(first, before) > OLD_SECONDS + 2 * (now - at):
             return True
-        self._set_left(partition, unread.records)
         share = MANY_RECORDS / len(self._left)
         if unread.records > max(share, rate) and self._all_left + self.waiting > MANY_RECORDS:
             return True

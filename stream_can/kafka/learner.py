@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Any, Literal
 
@@ -327,15 +328,9 @@ class Learns:
         self._input = self._handed_over = None
         self._came = {}
         if topic:
-            self._handed_over = HandedOver(
-                lambda partitions: readers.ends(topic, partitions),
-                lambda offsets: readers.following(topic, offsets),
-            )
-            self._input = Behind(
-                lambda partitions: readers.ends(topic, partitions),
-                lambda offsets: readers.following(topic, offsets),
-                self.settings.label_wait,
-            )
+            ends, following = partial(readers.ends, topic), partial(readers.following, topic)
+            self._handed_over = HandedOver(ends, following)
+            self._input = Behind(ends, following, self.settings.label_wait)
         self._reader = Assigned(self.client.options)
         moved = self._go_on_within_topics(learning, ids)
         self._read_all(learning)
@@ -1002,7 +997,7 @@ class Learns:
         for p, answer in played.answers.items():
             transaction.send_all(s.output, p, answer.outputs)
             transaction.send_all(self.dead_letters, p, answer.dead_letters)
-        if played.answers and played.played:
+        if played.played:
             p = self.committed % self._partitions(s.sent_topic)
             learning.told(self._send_played(learning, p, played.sent))
             size += sum(len(lane.rows) * lane.rows.shape[1] * 4 for lane in played.sent.lanes)

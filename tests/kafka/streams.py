@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import os
 import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,13 +17,14 @@ import numpy as np
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError, RetriableError
 
-from stream_can import Corrector
+from stream_can import Corrector, Learner
 from stream_can.kafka import Settings, Worker
 from stream_can.kafka.client.guards import ClientError, create_no_topics
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.memory import TopicLearner
 from stream_can.kafka.stored import StoredState, newest_state
+from stream_can.learner import LateLabel
 from tests.kafka.judge import Verdict, judge
 from tests.kafka.topics import create, produce, read, unique
 from tests.programs import PATIENCE, wait
@@ -403,6 +405,27 @@ def run_once(app: App, *, learned: int = 0, **changes: Any) -> Worker:
         wait("learned", lambda: running.corrector().n_labels == learned)
     running.stop()
     return running.worker
+
+
+def rows_of(records: Iterable[Any]) -> list[list[float]]:
+    """The probabilities in messages."""
+    return [json.loads(one.value or b"")["probs"] for one in records]
+
+
+def rows_in_memory(app: App) -> list[list[float]]:
+    """What one learner makes of the first partitions of input and labels, in the order of time."""
+    records, labels = (read(app.servers, app.given[of], 0) for of in ("input", "labels"))
+    times = [one.timestamp / 1000 for one in records]
+    late = [
+        LateLabel(
+            one.key, json.loads(one.value or b"")["label"],
+            due=bisect.bisect_right(times, one.timestamp / 1000), time=one.timestamp / 1000,
+        )
+        for one in labels
+    ]  # fmt: skip
+    learner, ids = Learner(Corrector(CLASSES)), [one.key for one in records]
+    found: list[list[float]] = learner.play(ids, rows_of(records), late, times=times).rows.tolist()
+    return found
 
 
 def scores(app: App, truth: Callable[[dict[str, Any]], str]) -> dict[str, float]:

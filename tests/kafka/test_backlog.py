@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
-import json
 import logging
 import random
 import time
@@ -13,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from stream_can import Corrector, Learner
 from stream_can.app.status import Backlog
 from stream_can.kafka import handing
 from stream_can.kafka import learner as learner_module
@@ -24,11 +21,9 @@ from stream_can.kafka.handing import Handing, Unread, handed_over
 from stream_can.kafka.learner import Learns
 from stream_can.kafka.memory import PlayedRecords, TopicLearner
 from stream_can.kafka.state import DEFERRED_HEADER
-from stream_can.learner import LateLabel
 from tests.kafka.broker.broker import Served
 from tests.kafka.recorder import Records
 from tests.kafka.streams import (
-    CLASSES,
     COMMAND,
     App,
     Running,
@@ -37,6 +32,8 @@ from tests.kafka.streams import (
     label,
     more,
     prediction,
+    rows_in_memory,
+    rows_of,
     run_once,
     tombstones,
 )
@@ -90,22 +87,10 @@ def test_history_is_what_one_learner_makes_of_it(
     sent = app.id + "-sent", 0  # there is always more to read: the end of the last transaction
     monkeypatch.setattr(Assigned, "behind", lambda _, of: [one for one in of if one == sent])
     fill(app, 600)
-    records, labels = (read(app.servers, app.given[of], 0) for of in ("input", "labels"))
     running = app.worker()
     caught_up(app, running)
     running.stop()
-    times = [one.timestamp / 1000 for one in records]
-    late = [
-        LateLabel(
-            one.key, json.loads(one.value or b"")["label"],
-            due=bisect.bisect_right(times, one.timestamp / 1000), time=one.timestamp / 1000,
-        )
-        for one in labels
-    ]  # fmt: skip
-    P = [json.loads(one.value or b"")["probs"] for one in records]
-    expected = Learner(Corrector(CLASSES)).play([one.key for one in records], P, late, times=times)
-    got = [json.loads(one.value or b"")["probs"] for one in app.outputs(0)]
-    assert got == expected.rows.tolist()
+    assert rows_of(app.outputs(0)) == rows_in_memory(app)
 
 
 def history_of(broker: Served, n: int = 600, **settings: Any) -> App:
@@ -388,7 +373,7 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert way(5000, 9, 200, wrote=24.1) == "correct"
     assert way(5000, 9, 200, wrote=0) == "hand over"
     other = Handing()
-    other.take_over({0: 200}, {}, {0: 200}, ())
+    other.take_over({}, {0: 200}, ())
     assert other.backlog is None
     other.look({0: 150})
     assert other.backlog == Backlog(50)
@@ -398,10 +383,10 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.backlog == Backlog(50)  # as soon as it is known
     one.look({0: 200})  # what it corrected itself before does not wait
     assert one.backlog == Backlog(50)
-    one.take_over({}, {}, {}, ())  # others have the partition now
+    one.take_over({}, {}, ())  # others have the partition now
     one.look({0: 200})
     assert one.backlog is None
-    one.take_over({0: 700}, {}, {}, {0})  # a state counts in the offsets of a topic before
+    one.take_over({}, {}, {0})  # a state counts in the offsets of a topic before
     assert way(1, 0, 720, 5000) == "hand over"
     one.hand_over(0, 700, 900)
     for answered in (5000, 6000):
@@ -452,13 +437,13 @@ def test_many_records_of_many_partitions_are_behind(monkeypatch: pytest.MonkeyPa
         at[p] += records
         return one.way(p, Unread(records, [now[0]] * records, at[p]), {}, now[0])
 
-    one.take_over(at, dict.fromkeys(at, 100), {}, ())
+    one.take_over(dict.fromkeys(at, 100), {}, ())
     for p in range(40):
         assert way(p, 100) == "hand over"
         one.hand_over(p, 0, 100)
     one.look(dict.fromkeys(at, 100))
     assert [way(p, 25) for p in range(40)] == ["correct"] * 40  # 1,000 are not many
-    one.take_over(at, dict.fromkeys(at, 10) | {0: 20_000}, {}, ())
+    one.take_over(dict.fromkeys(at, 10) | {0: 20_000}, {}, ())
     at[0] += 20_000
     unread = Unread(20_000, [now[0]] * 500, at[0])
     assert one.way(0, unread, {}, now[0]) == "hand over"
@@ -476,16 +461,16 @@ def test_log_lines_of_a_backlog_pair(caplog: pytest.LogCaptureFixture) -> None:
         return found
 
     one = Handing()
-    one.take_over({0: 100, 1: 5}, {}, {0: 100}, ())
+    one.take_over({}, {0: 100}, ())
     one.look({0: 70})
     one.hand_over(1, 5, 9)
     one.look({0: 100, 1: 9})
     assert said() == ["a backlog goes on, 30 records", "the backlog is done"]
-    one.take_over({0: 100}, {}, {0: 100}, ())  # nothing of it is left
+    one.take_over({}, {0: 100}, ())  # nothing of it is left
     one.look({0: 100})
     assert said() == []
     one.hand_over(0, 100, 120)
-    one.take_over({0: 120}, {}, {0: 120}, ())
+    one.take_over({}, {0: 120}, ())
     one.look({0: 100})
     one.look({0: 120})
     assert said() == ["a backlog begins", "a backlog goes on, 20 records", "the backlog is done"]
