@@ -7,7 +7,6 @@ resumes at the committed offsets.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import time
@@ -29,7 +28,7 @@ from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.deferred import pieces_of
 from stream_can.kafka.following import Follower
-from stream_can.kafka.handing import Handing, Unread, handed_over
+from stream_can.kafka.handing import ANSWER_SECONDS, Handing, Unread, handed_over
 from stream_can.kafka.memory import require_identity
 from stream_can.kafka.progress import Progress
 from stream_can.kafka.schemas import Asked, RegistryAway
@@ -133,6 +132,8 @@ class Work:
         self.handing = Handing()
         self._waiting: set[int] = set()
         """Partitions whose records wait for the learner."""
+        self.learning_ended: StreamCANError | None = None
+        """Why the learner of this process ended for good, if it did."""
 
     def check(self) -> None:
         """Check topics, rights and sizes; create missing topics where allowed."""
@@ -249,6 +250,7 @@ class Work:
             return
         self.handing.look(state.index.inputs)
         self.metrics.handed_over(self.handing.backlog)
+        self._require_answers()
         member = self.client.member
         if self._open:
             wait_ms = min(wait_ms, max(1, int(1000 * self.left)))
@@ -278,6 +280,13 @@ class Work:
         self._look_for_more()
         self._ask_lag()
         self._progress.show(self.committed, self._lag, self.more_to_show)
+
+    def _require_answers(self) -> None:
+        """Raise the error that ended the learner of this process where something waits for answers
+        and no other learner gives any: another start may, and nobody sees a worker that waits."""
+        quiet = time.monotonic() - self.follower.written > ANSWER_SECONDS
+        if self.learning_ended is not None and quiet and self.handing.waiting:
+            raise self.learning_ended
 
     def _tell_of_no_state(self) -> None:
         """Say once in the log that nobody has learned yet."""
@@ -343,7 +352,7 @@ class Work:
         limit = transaction.limits[self.dead_letters]
         refusals.require_fits(made.dead_letters, limit, self.dead_letters)
         last = records[-1].offset if made.stopped is None else made.stopped[0].offset - 1
-        with self._made_of(partition, records):
+        with refusals.made_of([records]):
             self._begin_work(partition)
             transaction.send_all(s.output, partition, made.outputs)
             transaction.send_all(self.dead_letters, partition, made.dead_letters)
@@ -410,7 +419,7 @@ class Work:
         limit = transaction.limits.get(topic, 1 << 20) - 1024
         headers = headers_by(state.number, state.index.mark)
         if records:
-            with self._made_of(partition, records):
+            with refusals.made_of([records]):
                 self._begin_work(partition)
                 before = 0
                 for data, n in pieces_of(records, limit):
@@ -442,18 +451,6 @@ class Work:
                 topic, partition, None, data, [*headers, (NEXT_HEADER, b"%d" % behind)]
             )
             self._written += len(data)
-
-    @contextlib.contextmanager
-    def _made_of(self, partition: int, records: Sequence[Any]) -> Any:
-        """Name the input offsets from which a refused record was made."""
-        try:
-            yield
-        except DeniedError as error:
-            made_of = (
-                f"offsets {records[0].offset} to {records[-1].offset} of"
-                f" {self.settings.input}-{partition}"
-            )
-            raise type(error)(f"{error} (made of {made_of})") from error
 
     def commit(self) -> None:
         """Commit the open transaction, if any."""

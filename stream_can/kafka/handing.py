@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from stream_can.app.status import Backlog
 from stream_can.learner.order import BEHIND
 
-__all__ = ["ALIVE_SECONDS", "Handing", "Unread"]
+__all__ = ["ALIVE_SECONDS", "ANSWER_SECONDS", "Handing", "Unread"]
 
 log = logging.getLogger(__name__)
 

@@ -994,9 +994,14 @@ class Learns:
         """Send outputs and dead letters of deferred records, and tell of all rows that were played
         with them, for a restart; return the bytes of these."""
         s, transaction, size = self.settings, self.client.transaction, 0
-        for p, answer in played.answers.items():
-            transaction.send_all(s.output, p, answer.outputs)
-            transaction.send_all(self.dead_letters, p, answer.dead_letters)
+        answers = played.answers.items()
+        every = ([*answer.outputs, *answer.dead_letters] for _, answer in answers)
+        with refusals.made_of([[one.source for one in made if one.source] for made in every]):
+            for p, answer in answers:
+                transaction.send_all(s.output, p, answer.outputs)
+                transaction.send_all(self.dead_letters, p, answer.dead_letters)
+            if answers:
+                transaction.deliver()
         if played.played:
             p = self.committed % self._partitions(s.sent_topic)
             learning.told(self._send_played(learning, p, played.sent))

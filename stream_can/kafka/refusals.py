@@ -7,14 +7,16 @@ learned must not.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.accepts import Accepts, weight
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.messages.records import (
     Output,
+    Source,
     error_headers,
     headers_of,
     place,
@@ -30,6 +32,21 @@ class RefusedOutput(StreamCANError):
     """The output topic would not accept the output of a record."""
 
     full_name = "stream_can.kafka.RefusedOutput"
+
+
+@contextlib.contextmanager
+def made_of(inputs: Sequence[Sequence[Source]]) -> Iterator[None]:
+    """Name the inputs, those of one partition together, from which a refused record was made."""
+    try:
+        yield
+    except DeniedError as error:
+        what = ", ".join(
+            f"offsets {min(one.offset for one in of)} to {max(one.offset for one in of)}"
+            f" of {of[0].topic}-{of[0].partition}"
+            for of in inputs
+            if of
+        )
+        raise type(error)(f"{error} (made of {what})") from error
 
 
 def divert(

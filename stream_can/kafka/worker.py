@@ -151,14 +151,16 @@ class Worker:
             loop.run()
         except StreamCANError as error:
             log.error("learning ends here: %s", error)
-            self._fail(str(error))
+            self._fail(error)
         except Exception:
             log.exception("learning ends here: this is a bug")
-            self._fail("a bug, which the log tells of")
+            self._fail(StreamCANError("a bug, which the log tells of"))
 
-    def _fail(self, why: str) -> None:
-        self.health.cannot_learn = why
+    def _fail(self, why: StreamCANError) -> None:
+        self.health.cannot_learn = str(why)
         self.metrics.cannot_learn()
+        if self.work is not None:
+            self.work.learning_ended = why
 
     def stop(self) -> None:
         """End `run` after the current records. May be called from any thread."""

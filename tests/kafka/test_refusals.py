@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stream_can.kafka import DeniedError, RebuildError, RetryError
+from stream_can.kafka import DeniedError, RebuildError, RetryError, correcting
 from stream_can.kafka import patience as patience_module
 from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.patience import MOST_RESTORES, Patience
@@ -90,12 +90,15 @@ def test_errors_fail_stops_there(broker: Broker) -> None:
     assert app.outputs(0) == []
 
 
+@pytest.mark.parametrize("old", [False, True])
 def test_what_is_refused_all_the_same_is_named(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, *, old: bool
 ) -> None:
-    """As where the topics' settings may not be read, or change while the worker runs."""
+    """As where the topics' settings may not be read, or change while the worker runs; of records
+    that are handed over too."""
     monkeypatch.setattr(Accepts, "of", classmethod(lambda cls, _: cls()))
-    now = int(time.time() * 1000)
+    monkeypatch.setattr(correcting, "ANSWER_SECONDS", 2.0)
+    now = int(time.time() * 1000) - (60_000 if old else 0)
     key, value, _ = prediction(random.Random(0), 0)
     for config, bad, reason in (
         ({"cleanup.policy": "compact"}, (None, value, [], now), "InvalidRecordError"),
