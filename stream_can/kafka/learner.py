@@ -266,7 +266,9 @@ class Learns:
         s = self.settings
         own = topics_of(s, learns=True, state_bytes=self.start.state_bytes)
         others = {s.input: {"DESCRIBE"}} if s.input else {}
-        self.client.check_topics(others, own, input=s.input, create=s.create_topics)
+        self.client.check_topics(
+            others, own, input=s.input, create=s.create_topics, begun=self.has_state
+        )
         limit = self.client.transaction.limits.get(s.output)
         self._output_bytes = None if limit is None else limit - OVERHEAD_BYTES
 

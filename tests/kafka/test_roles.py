@@ -165,6 +165,19 @@ def test_partitions_are_added_while_it_runs(broker: Served) -> None:
     assert app.verify() == 40
 
 
+def test_a_learner_begins_while_partitions_are_added(broker: Served) -> None:
+    """Though nobody else learns, and no record of what is learned is committed by its group."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    running = app.worker()
+    fill(app, 20)
+    caught_up(app, running)
+    running.stop()
+    grow(app.servers, f"{app.id}-dead-letters", 2)
+    learner = app.learner("1")
+    learner.learning()
+    learner.stop()
+
+
 def test_what_was_learned_can_be_forgotten(broker: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also beside one that learns, and where settings changed that no state outlives."""
     app = App(broker.bootstrap_servers, model="model", version="version")

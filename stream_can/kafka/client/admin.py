@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -89,6 +89,7 @@ class Admin:
         own: Mapping[str, Any],
         *,
         create: bool,
+        begun: Callable[[], bool] = bool,
     ) -> tuple[dict[str, int], dict[str, Accepts]]:
         """Check rights, topics and sizes; create missing topics if ``create``.
 
@@ -100,6 +101,8 @@ class Admin:
             Topics of other owners, with the rights needed.
         own
             The application's topics, :class:`stream_can.kafka.topics.Topic` by name.
+        begun
+            Whether the application has worked before; asked where the group does not tell.
 
         Returns
         -------
@@ -147,7 +150,7 @@ class Admin:
         alike = {name: n for name, n in found.items() if name not in fixed and name not in others}
         if input:
             alike[input] = partitions
-            self._require_no_fewer(alike, input)
+            self._require_no_fewer(alike, input, begun)
         return alike, self._takes({name: topics[name] for name in own}, own)
 
     def _takes(self, topics: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Accepts]:
@@ -182,11 +185,14 @@ class Admin:
                 )
         return accepts
 
-    def _require_no_fewer(self, counts: Mapping[str, int], first: str) -> None:
+    def _require_no_fewer(
+        self, counts: Mapping[str, int], first: str, begun: Callable[[], bool]
+    ) -> None:
         """Raise DeniedError where partition numbers differ and no partitions are being added.
 
         Topics are extended one after the other, so one may have more for a while: only after
-        start-up, and as long as none has lost partitions.
+        start-up, and as long as none has lost partitions. Of the learners' group, which commits
+        nothing and may have no member at a time, the state tells.
         """
         odd = [name for name, count in sorted(counts.items()) if count != counts[first]]
         if not odd:
@@ -195,7 +201,7 @@ class Admin:
         offsets = self.ask(15, "list_group_offsets", [self.group])[self.group]
         worked = [tp.partition for tp in offsets if tp.topic == first]
         lost = min(counts.values()) <= max(worked, default=-1)
-        if lost or not (worked or group.get("members")):
+        if lost or not (worked or group.get("members") or begun()):
             raise DeniedError(
                 f"topic {odd[0]!r} has {counts[odd[0]]} partitions, input {first!r} has"
                 f" {counts[first]}; they must be equal"

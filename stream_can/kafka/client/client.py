@@ -6,7 +6,7 @@ Nothing outside this folder imports kafka-python.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -73,13 +73,13 @@ class Client:
 
     def check_topics(
         self, others: Mapping[str, set[str]], own: Mapping[str, Any], *,
-        input: str | None = None, create: bool = False,
+        input: str | None = None, create: bool = False, begun: Callable[[], bool] = bool,
     ) -> dict[str, int]:  # fmt: skip
         """Run :meth:`Admin.check_topics` for this client's group, and keep the limits of the
         application's topics."""
         with Admin(self.options, self.group) as admin:
             of = self.input if input is None else input
-            counts, accepts = admin.check_topics(of, others, own, create=create)
+            counts, accepts = admin.check_topics(of, others, own, create=create, begun=begun)
         self.transaction.accepts = {
             name: accepts[name] for name, topic in own.items() if "WRITE" in topic.rights
         }
