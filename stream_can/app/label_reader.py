@@ -11,7 +11,7 @@ from stream_can.learner import LateLabel
 from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.lanes import is_of
 from stream_can.learner.recent import LONGEST_ID
-from stream_can.messages.messages import BadMessage, Label, Messages
+from stream_can.messages.messages import BadMessage, Label, Messages, NoLabel
 from stream_can.messages.opening import OpenedLabels, RawMessage
 
 __all__ = ["LabelReader", "ReadLabels"]
@@ -23,8 +23,13 @@ class ReadLabels(NamedTuple):
     labels: list[LateLabel]
     """Labels for a learner."""
     places: list[int]
-    """Positions among the records; others belong to no model in use, or have no value."""
+    """Positions among the records."""
     bad: Bad
+    without: list[int]
+    """Positions of records without a value, or of which the map of labels says that they are
+    none."""
+    of_nobody: list[int]
+    """Positions of labels that no model in use has."""
 
 
 class LabelReader:
@@ -44,20 +49,26 @@ class LabelReader:
     def read(
         self, records: Sequence[RawMessage], require_few: Callable[[int], None] | None = None
     ) -> ReadLabels:
-        """Read labels; a record without a value is skipped. ``require_few`` is called with the
+        """Read labels. ``require_few`` is called with the
         number of rows that they carry as it grows, and may raise."""
         if (ordinary := self._ordinary_labels(records)) is not None:
-            return ReadLabels(ordinary, [*range(len(records))], [])
-        found, rows = ReadLabels([], [], []), 0
+            return ReadLabels(ordinary, [*range(len(records))], [], [], [])
+        found, rows = ReadLabels([], [], [], [], []), 0
         for i, record in enumerate(records):
             if record.value is None:
+                found.without.append(i)
                 continue
             try:
                 late = self._label(record, record.value)
+            except NoLabel:
+                found.without.append(i)
+                continue
             except StreamCANError as error:
                 found.bad.append((i, error))
                 continue
-            if late is not None:
+            if late is None:
+                found.of_nobody.append(i)
+            else:
                 rows += late.row is not None
                 if require_few is not None and late.row is not None:
                     require_few(rows)

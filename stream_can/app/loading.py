@@ -171,6 +171,8 @@ def _listed(name: str, value: Any) -> Any:
     """Split comma-separated lists."""
     if name == "train_counts" and isinstance(value, str):
         return counts_of(value)
+    if name == "label_map" and not isinstance(value, dict):
+        return _map_of(value)
     if name == "classes" and isinstance(value, str) and value.startswith("["):
         try:
             return msgspec.json.decode(value, type=list[str | int | float])
@@ -179,6 +181,20 @@ def _listed(name: str, value: Any) -> Any:
     if name in LISTS and isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
+
+
+def _map_of(value: Any) -> dict[str, Any]:
+    """Parse a map: TEXT=CLASS, several with commas or as a list, or a JSON object."""
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            return msgspec.json.decode(value, type=dict[str, Any])
+        except msgspec.MsgspecError as error:
+            raise SettingsError(f"label_map: {error}") from None
+    parts = value.split(",") if isinstance(value, str) else value
+    pairs = [part.strip().rpartition("=") for part in parts]
+    if lonely := next((name for _, equals, name in pairs if not equals), None):
+        raise SettingsError(f"label_map: {lonely!r}, expected TEXT=CLASS")
+    return {text: name for text, _, name in pairs}
 
 
 def counts_of(text: str) -> dict[str, float] | list[float]:

@@ -35,6 +35,10 @@ class AppSettings(Protocol):
         """Names of the settings."""
 
 
+TABLES = {"models", "label_topics"}
+"""Tables of tables, which are only read from a file."""
+
+
 class Option(NamedTuple):
     """A setting as a command-line option."""
 
@@ -46,12 +50,12 @@ class Option(NamedTuple):
 
 
 def options_of(of: type[AppSettings]) -> list[Option]:
-    """List every setting, for a command line; tables of models are only read from a file."""
+    """List every setting, for a command line, but `TABLES`."""
     hints = get_type_hints(of, include_extras=True)
     defaults = {field.name: field.default for field in fields(of)}  # type: ignore[arg-type]
     found = []
     for name in of.names():
-        if name == "models":
+        if name in TABLES:
             continue
         type_, meta = get_args(hints[name])
         kind = type_ if type_ is bool else dict if get_origin(type_) is dict else str

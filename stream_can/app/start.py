@@ -22,7 +22,7 @@ from stream_can.method.state import SETS
 from stream_can.row_kinds import kind_of_snapshot, part, row_kind
 from stream_can.snapshot import MAGIC, match, read
 
-__all__ = ["NO_CLASSES", "Start", "start_of"]
+__all__ = ["COUNTS_WAY", "NO_CLASSES", "Start", "start_of"]
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,10 @@ def without_sets(corrector: Corrector) -> Corrector:
     del head["sets"]
     kept = {name: array for name, array in arrays.items() if name not in SETS}
     return Corrector.from_bytes(snapshots.encode(head, kept))
+
+
+COUNTS_WAY = "take train_counts out, which keeps what is learned, or start over, which forgets it"
+"""What to do where they are not those with which existing knowledge began."""
 
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -228,13 +232,18 @@ class Start:
             )
 
     def require_fits(self, corrector: Any) -> None:
-        """Raise SnapshotMismatch where existing knowledge has other classes, columns or paths."""
+        """Raise SnapshotMismatch where existing knowledge has other classes, columns or paths, or
+        began with other ``train_counts`` than those that are given."""
         self._require_kind(corrector)
         match("classes", corrector.classes, self.classes)
         match("columns", corrector.segments, self.segments)
         if self._given.paths is not None:
             own = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
             match("paths", own, in_order(self._given.paths))
+        ours, theirs = self.corrector().train_prior, corrector.train_prior
+        if self._counted and not np.array_equal(ours, theirs):
+            both = (np.array2string(p, precision=4, threshold=20) for p in (ours, theirs))
+            raise SnapshotMismatch("train_counts: {} here, {} in it; {}".format(*both, COUNTS_WAY))
 
     def changed(self, begun: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """Settings that differ from those of correctors in use, each with its model ("" for the
@@ -245,25 +254,6 @@ class Start:
             want = self.settings_of(model) | {"sets": self._given.sets}
             found |= {name: value for name, value in want.items() if have[name] != value}
         return found
-
-    def compare_counts(self, theirs: NDArray[np.float64]) -> None:
-        """Warn, once, where ``train_counts`` differ from those of the running state.
-
-        Parameters
-        ----------
-        theirs
-            Training prior of the state, shape (m,).
-        """
-        if not self._counted:
-            return
-        ours = self.corrector().train_prior
-        if not np.array_equal(ours, theirs):
-            self._counted = False
-            log.warning(
-                "train_counts of the settings are not in force: by them the training prior is %s,"
-                " and the running state began with %s, which it keeps; a new application_id starts"
-                " over", *(np.array2string(p, precision=4, threshold=20) for p in (ours, theirs))
-            )  # fmt: skip
 
 
 def start_of(settings: ApplicationSettings, formats: Formats = JSON) -> Start:

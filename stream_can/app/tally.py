@@ -133,6 +133,11 @@ class Tally:
         if taught:
             self._taught.append(taught)
 
+    def not_learned(self, without: int, of_nobody: int) -> None:
+        """Count records of labels that say nothing, and labels that no model in use has."""
+        self.counts["labels"] += without + of_nobody
+        self.counts["unmatched"] += of_nobody
+
     def refuse(self, n: int, *, labels: bool) -> None:
         """Count unreadable messages."""
         self.counts["labels" if labels else "predictions"] += n

@@ -24,9 +24,9 @@ from stream_can.change import Changes
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.correcting import UnreadableRecord, Work, offset_of
-from stream_can.kafka.deferred import DeferredBatch, times_of
+from stream_can.kafka.deferred import DeferredBatch, TimesOf
 from stream_can.kafka.learner import Learns
-from stream_can.kafka.memory import PlayedRecords, SentRecord, TopicLearner
+from stream_can.kafka.memory import LabelPlace, PlayedRecords, SentRecord, TopicLearner
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
 from stream_can.learner.kinds import hit_rate, total
@@ -53,7 +53,7 @@ class Backfill(NamedTuple):
     learning: TopicLearner
     tally: Tally
     ends: dict[str, dict[int, int]]
-    """Next offset of each partition of "input" and "labels"."""
+    """Next offset of each partition of the input and of the topics of labels."""
     changes: Changes | None
     """What the correction changed; None without scored labels."""
 
@@ -129,19 +129,19 @@ def _backfill(
                 f"topic {settings.state_topic!r} has a state; give another application_id"
             )
     try:
-        topics = {"input": settings.input, "labels": settings.labels}
-        spans = {kind: readers.spans(topic) for kind, topic in topics.items() if topic is not None}
-        learning = TopicLearner.begin(settings, start, dict.fromkeys(spans["input"], 0), {})
+        topics = [settings.input, *settings.topics_of_labels]
+        spans = {topic: readers.spans(topic) for topic in topics}
+        learning = TopicLearner.begin(settings, start, dict.fromkeys(spans[settings.input], 0), {})
         played = _History(settings, start, learning)
-        played.play(_merged(readers, topics, spans))
+        played.play(_merged(readers, spans, learning.record_times.of))
     finally:
         readers.close()
-    ends = {kind: {p: end for p, (_, end) in of.items()} for kind, of in spans.items()}
-    learning.labels = dict(ends.get("labels", {}))
-    learning.inputs |= ends["input"]
+    ends = {topic: {p: end for p, (_, end) in of.items()} for topic, of in spans.items()}
+    learning.labels = {topic: dict(ends[topic]) for topic in settings.topics_of_labels}
+    learning.inputs |= ends[settings.input]
     if start_group:
         learns.begin_with(learning, played.played)
-        offsets = {(settings.input, p): end for p, end in ends["input"].items()}
+        offsets = {(settings.input, p): end for p, end in ends[settings.input].items()}
         work.client.set_offsets(offsets)
     return Backfill(learning, played.tally, ends, played.changes)
 
@@ -183,22 +183,22 @@ class _History:
 
     def _play(self, records: list[Any]) -> None:
         learning, tally = self._learning, self.tally
-        inputs: dict[int, list[Any]] = {}
-        labels: dict[int, list[Any]] = {}
+        places: dict[LabelPlace, list[Any]] = {}
         for one in records:
-            of = inputs if one.topic == self._input else labels
-            of.setdefault(one.partition, []).append(one)
-        sent = {}
+            places.setdefault((one.topic, one.partition), []).append(one)
+        inputs = {p: places.pop((topic, p)) for topic, p in [*places] if topic == self._input}
+        sent, of = {}, learning.record_times.of
         for p, some in inputs.items():
-            times = np.minimum(times_of(some), time.time())  # clocks that are ahead; NaN stays
+            times = np.minimum(of(some), time.time())  # clocks that are ahead; NaN stays
             at = some[-1].offset + 1
             sent[p] = [SentRecord(0, DeferredBatch(some, times), next=at)]
-        found = learning.play(sent, labels)
+        found = learning.play(sent, places)
         for answer in found.answers.values():
             tally.answered(len(answer.outputs), answer.corrected, len(answer.dead_letters))
         if self._fail:
             self._require_read(found)
         tally.labelled(found.found.outcomes, found.found.taught, learning.learner.held)
+        tally.not_learned(*found.not_learned)
         tally.refuse(len(found.bad), labels=True)
         done = tally.committed()
         sums = [done.hits[one] for one in STAGES] + [done.log_loss[one] for one in STAGES]
@@ -222,19 +222,18 @@ class _History:
 
 
 def _merged(
-    readers: Readers, topics: Mapping[str, str | None],
-    spans: Mapping[str, Mapping[int, tuple[int, int]]],
-) -> Iterator[Any]:  # fmt: skip
-    """Merge the records of all partitions by the times that count, see :func:`in_order`, each
-    partition in its own order; at equal times predictions come first."""
+    readers: Readers, spans: Mapping[str, Mapping[int, tuple[int, int]]], times_of: TimesOf
+) -> Iterator[Any]:
+    """Merge the records of all partitions of the input, the first topic, and of labels, by the
+    times that count, see :func:`in_order`, each partition in its own order; at equal times
+    predictions come first."""
 
     def keyed(kind: int, topic: str, p: int, begin: int, end: int) -> Iterator[Any]:
         latest, at, records = float("-inf"), begin, list[Any]()
         while at < end:
             at, start = min(at + CHUNK, end), at
             records += readers.read(topic, p, start, at)
-            times = np.array([one.timestamp for one in records], float)
-            times[times < 0] = np.nan
+            times = times_of(records)
             n = len(records) if at == end else max(0, len(records) - BEHIND)
             for record, counts in zip(records[:n], steady(times).tolist(), strict=False):
                 latest = max(latest, counts)  # NaN is never the larger one
@@ -242,8 +241,8 @@ def _merged(
             records = records[n:]
 
     every = [
-        keyed(kind == "labels", topics[kind] or "", p, *span)
-        for kind, of in spans.items()
+        keyed(kind, topic, p, *span)
+        for kind, (topic, of) in enumerate(spans.items())
         for p, span in of.items()
     ]
     for *_, record in heapq.merge(*every):

@@ -29,11 +29,12 @@ from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.deferred import pieces_of
 from stream_can.kafka.following import Follower
 from stream_can.kafka.handing import ANSWER_SECONDS, Handing, Unread, handed_over
-from stream_can.kafka.memory import require_identity
+from stream_can.kafka.memory import require_fits, require_identity
 from stream_can.kafka.progress import Progress
 from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import DEFERRED_HEADER, NEXT_HEADER, headers_by
+from stream_can.kafka.times import RecordTimes
 from stream_can.kafka.topics import topics_of
 from stream_can.learner.sent import NO_ROWS, SentBatch
 from stream_can.messages.records import Header, Source
@@ -153,6 +154,7 @@ class Work:
         self._correcting = Correcting(
             s.fields, self.start.formats, self.start.segments, max_bytes=limit,
             fail=s.errors == "fail", rows=s.rows,
+            times=RecordTimes(s, self.start.formats).of,
         )  # fmt: skip
 
     # -- partitions ------------------------------------------------------------------------------
@@ -173,6 +175,7 @@ class Work:
         state = self.follower.look()
         if assignment.token is None or state is None:
             return
+        self.require_fits(state)
         if assignment.partitions and assignment.partitions[-1] >= self.known:
             self.check()  # partitions were added: other topics must follow
         self._left = [p for p in assignment.partitions if p >= self.known]
@@ -199,6 +202,11 @@ class Work:
         self.metrics.restored(self._tallies, time.monotonic() - begin, skew)
         self.health.ready = True
         log.info("partitions %s, by state %d", list(self._at), state.number)
+
+    def require_fits(self, state: CurrentState) -> None:
+        """Raise DeniedError where a state began with other classes, columns, paths or counts than
+        those of the settings."""
+        require_fits(state.begins[None], self.settings, self.start)
 
     def _new_tally(self) -> Tally:
         return Tally((), lambda name: 0, named=self.settings.has_lanes, sets=False,

@@ -19,6 +19,7 @@ from stream_can.app.prediction_reader import PredictionReader, ReadPredictions
 from stream_can.app.start import NO_CLASSES
 from stream_can.app.tally import lane_name
 from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.kafka.deferred import TimesOf, times_of
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import STATE_HEADER, Index
 from stream_can.learner import saved
@@ -303,6 +304,8 @@ class Correcting:
         Whether a label without an id is unreadable.
     rows
         Name of the kind of rows.
+    times
+        Returns the times of records that count.
     """
 
     def __init__(
@@ -315,8 +318,9 @@ class Correcting:
         fail: bool = False,
         needs_id: bool = False,
         rows: str,
+        times: TimesOf = times_of,
     ) -> None:
-        self._rows = rows
+        self._rows, self._times = rows, times
         self._fields, self._formats, self._segments = fields, formats, segments
         self._max_bytes, self._fail, self._needs_id = max_bytes, fail, needs_id
         self._messages: ModelMessages | None = None
@@ -381,7 +385,7 @@ class Correcting:
                 )
         found.outputs = [one for one in outputs if one is not None]
         if parts:
-            found.sent = sent_batch_of(parts, records, self._segments)
+            found.sent = sent_batch_of(parts, records, self._segments, self._times)
         return found
 
     def _group(self, group: ReadPredictions, state: CurrentState) -> StateRows:
@@ -436,6 +440,7 @@ def sent_batch_of(
     parts: Sequence[tuple[ReadPredictions, StateRows]],
     records: Sequence[Source],
     segments: Sequence[str],
+    times_of: TimesOf = times_of,
 ) -> SentBatch:
     """Combine the predictions of all groups, in record order, numbered by offset."""
     places = np.concatenate([np.asarray(group.places, np.int64) for group, _ in parts])
@@ -454,7 +459,7 @@ def sent_batch_of(
     return SentBatch(
         [ids[i] for i in ordered],
         np.array([one.offset for one in every], np.int64),
-        np.array([one.timestamp / 1000 if one.timestamp >= 0 else np.nan for one in every]),
+        times_of(every),
         [lane for _, rows in parts for lane in rows.lanes],
         np.concatenate(of).astype(np.int32)[order],
         {c: [texts[i] for i in ordered] for c, texts in columns.items()},

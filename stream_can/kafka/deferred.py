@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -74,8 +74,20 @@ def _encoded(records: Sequence[Source]) -> bytes:
     return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), {})
 
 
-def read_deferred(data: bytes, latest: float = np.inf) -> DeferredBatch:
-    """Decode a deferred batch, its times capped at ``latest``.
+def times_of(records: Sequence[Any]) -> NDArray[np.float64]:
+    """Times of records in seconds, NaN where missing."""
+    made = np.array([one.timestamp for one in records], np.float64)
+    return np.where(made >= 0, made / 1000, np.nan)
+
+
+TimesOf = Callable[[Sequence[Any]], NDArray[np.float64]]
+"""Returns the times of records that count."""
+
+
+def read_deferred(
+    data: bytes, latest: float = np.inf, times_of: TimesOf = times_of
+) -> DeferredBatch:
+    """Decode a deferred batch, its times, by ``times_of``, capped at ``latest``.
 
     Raises
     ------
@@ -94,9 +106,3 @@ def read_deferred(data: bytes, latest: float = np.inf) -> DeferredBatch:
         for offset, timestamp, key, value, headers in head.records
     ]  # fmt: skip
     return DeferredBatch(records, np.minimum(times_of(records), latest))
-
-
-def times_of(records: Sequence[Any]) -> NDArray[np.float64]:
-    """Times of records in seconds, NaN where missing."""
-    made = np.array([one.timestamp for one in records], np.float64)
-    return np.where(made >= 0, made / 1000, np.nan)

@@ -12,7 +12,7 @@ import heapq
 import logging
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -35,8 +35,9 @@ from stream_can.kafka.client.accepts import OVERHEAD_BYTES
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, FencedError, RebuildError, RetryError
-from stream_can.kafka.deferred import DeferredBatch, read_deferred
+from stream_can.kafka.deferred import DeferredBatch, TimesOf, read_deferred, times_of
 from stream_can.kafka.memory import (
+    LabelPlace,
     PlayedRecords,
     SentRecord,
     TopicLearner,
@@ -311,7 +312,7 @@ class Learns:
         begin = time.monotonic()
         self.client.transaction.close()
         self.client.transaction.open()
-        topics = [name for name in (self.settings.sent_topic, self.settings.labels) if name]
+        topics = [self.settings.sent_topic, *self.settings.topics_of_labels]
         ids = self._ids = self.client.topic_ids(topics)
         learning = self._restore(ids)
         start = self.start
@@ -354,8 +355,8 @@ class Learns:
         """
         s, readers = self.settings, self.client.readers
         any_moved = False
-        for topic, at in ((s.sent_topic, learning.sent), (s.labels, learning.labels)):
-            if topic is None or topic not in ids:  # the reader says that it does not exist
+        for topic, at in self._positions(learning):
+            if topic not in ids:  # the reader says that it does not exist
                 continue
             made_again = learning.topics.get(topic, ids[topic]) != ids[topic]
             why = "of the topic before, which was made again" if made_again else "not there"
@@ -373,17 +374,25 @@ class Learns:
                 learning.inputs |= readers.ends(s.input, [p for p in moved if p in at])
         return any_moved
 
+    def _positions(self, learning: TopicLearner) -> list[tuple[str, dict[int, int]]]:
+        """The topics that are read, with the next offsets of their partitions."""
+        labels = self.settings.topics_of_labels
+        return [
+            (self.settings.sent_topic, learning.sent),
+            *((topic, learning.labels.setdefault(topic, {})) for topic in labels),
+        ]
+
     def _read_all(self, learning: TopicLearner) -> None:
         """Start reading every partition of sent batches and labels at its position."""
         assert self._reader is not None
         s, readers = self.settings, self.client.readers
-        for topic, at in ((s.sent_topic, learning.sent), (s.labels, learning.labels)):
-            if topic is not None and readers.partitions(topic) > len(at):  # partitions were added
-                for p, (begin, _) in readers.spans(topic).items():
-                    at.setdefault(p, begin)
-        places = {(s.sent_topic, p): at for p, at in learning.sent.items()}
-        if s.labels is not None:
-            places |= {(s.labels, p): at for p, at in learning.labels.items()}
+        places = dict[tuple[str, int], int]()
+        for topic, at in self._positions(learning):
+            if readers.partitions(topic) > len(at):  # partitions were added, or a topic of labels
+                which = 1 if not at and s.start == "latest" else 0
+                for p, span in readers.spans(topic).items():
+                    at.setdefault(p, span[which])
+            places |= {(topic, p): offset for p, offset in at.items()}
         if places.keys() != self._queues.keys():
             self._reader.start(places)
             self._queues = {place: Queue() for place in places}
@@ -442,10 +451,11 @@ class Learns:
         """A learner without knowledge, at the ends of the topics."""
         s, readers = self.settings, self.client.readers
         sent = {p: end for p, (_, end) in readers.spans(s.sent_topic).items()}
-        labels = {}
-        if s.labels is not None:
-            which = 0 if start == "earliest" else 1
-            labels = {p: span[which] for p, span in readers.spans(s.labels).items()}
+        which = 0 if start == "earliest" else 1
+        labels = {
+            topic: {p: span[which] for p, span in readers.spans(topic).items()}
+            for topic in s.topics_of_labels
+        }
         return TopicLearner.begin(s, self.start, sent, labels)
 
     def begin_anew(self) -> None:
@@ -516,7 +526,9 @@ class Learns:
             learning.begun[0] = kept[0].played[0][1]
         self._write(learning, None)
 
-    def _batch(self, record: Any, mark: str) -> SentBatch | DeferredBatch | None:
+    def _batch(
+        self, record: Any, mark: str, times_of: TimesOf = times_of
+    ) -> SentBatch | DeferredBatch | None:
         """Decode a sent or deferred batch, its times capped at the record's; None where the record
         belongs to something else. What was played already has no rows."""
         deferred = header_of(record.headers, DEFERRED_HEADER) is not None
@@ -529,7 +541,7 @@ class Learns:
         batch: SentBatch | DeferredBatch
         try:
             if deferred:
-                batch = read_deferred(record.value or b"", record.timestamp / 1000)
+                batch = read_deferred(record.value or b"", record.timestamp / 1000, times_of)
                 first = batch.records[0]
                 if (first.topic, first.partition) != (self.settings.input, record.partition):
                     raise SnapshotMismatch(f"deferred records of {first.topic}-{first.partition}")
@@ -627,6 +639,7 @@ class Learns:
         in_sets = 0 if self.settings.sets is None else sum(map(_in_sets, batch.lanes))
         tally.observed(len(batch), names, batch.segments or None, in_sets)
         tally.labelled(found.outcomes, found.taught, learning.learner.held)
+        tally.not_learned(*played.not_learned)
         tally.counts["early"] = learning.learner.early_labels
         tally.refuse(len(played.bad), labels=True)
         answers, refused = played.answers.values(), list[Output]()
@@ -669,11 +682,10 @@ class Learns:
             return
         self._lag_asked = time.monotonic()
         self._reader.require_known()
-        names = {self.settings.sent_topic: "sent", self.settings.labels or "": "labels"}
-        lag = {
-            (names[topic], p): n + len(self._queues[topic, p].waiting)
-            for (topic, p), n in self._reader.lag().items()
-        }
+        lag = Counter[tuple[str, int]]()
+        for (topic, p), n in self._reader.lag().items():
+            of = "sent" if topic == self.settings.sent_topic else "labels"
+            lag[of, p] += n + len(self._queues[topic, p].waiting)
         self.metrics.lags(lag, LEARNER)
 
     def _read(self, learning: TopicLearner, wait_ms: int) -> None:
@@ -685,14 +697,14 @@ class Learns:
         newer = False
         for (topic, p), records in self._reader.poll(wait_ms).items():
             queue = self._queues[topic, p]
-            for record in records:
-                if topic != self.settings.sent_topic:
-                    # One that is ahead holds back none that comes behind it later.
-                    known = record.timestamp >= 0
-                    when = min(record.timestamp / 1000, time.time()) if known else math.nan
+            if topic != self.settings.sent_topic:
+                # One that is ahead holds back none that comes behind it later.
+                times = np.minimum(learning.record_times.of(records), time.time()).tolist()
+                for when, record in zip(times, records, strict=True):
                     queue.add(when, 0, record)
-                    continue
-                batch = self._batch(record, learning.mark)
+                continue
+            for record in records:
+                batch = self._batch(record, learning.mark, learning.record_times.of)
                 if batch is None:
                     by = number_in(record.headers, STATE_HEADER)
                     newer |= by is not None and by > self.number
@@ -721,7 +733,7 @@ class Learns:
 
     def _take(
         self, learning: TopicLearner
-    ) -> tuple[dict[int, list[SentRecord]], dict[int, list[Any]], float]:
+    ) -> tuple[dict[int, list[SentRecord]], dict[LabelPlace, list[Any]], float]:
         """Take the records to play: the oldest first, as long as nothing older can still arrive.
         Also return how far all input is then learned. Labels are taken up to that time and up to
         the rows left over; in a backlog they would otherwise all be held."""
@@ -732,8 +744,8 @@ class Learns:
         queues = {place: queue for place, queue in self._queues.items() if queue.waiting}
         if not queues:
             return {}, {}, math.inf
-        sent, last = self._oldest({at for at in queues if at[0] == topic}, math.inf)
-        sent = {p: self._within_input(p, batches) for p, batches in sent.items()}
+        taken, last = self._oldest({at for at in queues if at[0] == topic}, math.inf)
+        sent = {p: self._within_input(p, batches) for (_, p), batches in taken.items()}
         until = math.inf
         if self.settings.labels is not None and self._input is not None:
             inputs, times = learning.after(sent)
@@ -750,7 +762,7 @@ class Learns:
 
     def _take_in_order(
         self, learning: TopicLearner
-    ) -> tuple[dict[int, list[SentRecord]], dict[int, list[Any]], float]:
+    ) -> tuple[dict[int, list[SentRecord]], dict[LabelPlace, list[Any]], float]:
         """:meth:`_take` where there are deferred batches: rows and labels by time, as long as
         nothing older can arrive. Partitions that are handed over now are waited for, except by what
         workers corrected."""
@@ -764,7 +776,7 @@ class Learns:
             came = {p: at for p, (at, _) in self._came.items()}
             latest = progress(learning.times) | {p: t for p, (_, t) in self._came.items()}
             handed = self._handed_over.until(self._begun_at | learning.inputs | came, latest)
-        found: dict[bool, dict[int, list[Any]]] = {True: {}, False: {}}
+        found: dict[bool, dict[LabelPlace, list[Any]]] = {True: {}, False: {}}
         heads = [(queue.time, place) for place, queue in self._queues.items() if queue.waiting]
         heapq.heapify(heads)
         rows, some, last = 0, False, handed
@@ -781,7 +793,7 @@ class Learns:
             some = True
             rows += max(n, 1) if is_sent else 0
             self._rows -= n
-            found[is_sent].setdefault(place[1], []).append(record)
+            found[is_sent].setdefault(place, []).append(record)
             if queue.waiting:
                 heapq.heappush(heads, (queue.time, place))
             elif self._reader.behind([place]):
@@ -790,21 +802,23 @@ class Learns:
         last = min([last, *(when for when, _ in heads)])
         if some:
             self._unread_until = time.monotonic() + UNREAD_SECONDS
-            self._give_back(found, last)
-        sent = {p: self._within_input(p, batches) for p, batches in found[True].items()}
+            self._give_back(learning, found, last)
+        sent = {p: self._within_input(p, batches) for (_, p), batches in found[True].items()}
         until = math.inf
         if self.settings.labels is not None and self._input is not None:
             inputs, times = learning.after(sent)
             until = self._input.until(self._begun_at | inputs, progress(times))
         return sent, found[False], until
 
-    def _give_back(self, found: dict[bool, dict[int, list[Any]]], last: float) -> None:
+    def _give_back(
+        self, learning: TopicLearner, found: dict[bool, dict[LabelPlace, list[Any]]], last: float
+    ) -> None:
         """Put back what is later than a time, of deferred batches and labels that were taken."""
         if last == math.inf:
             return
-        sent, labels = ({p: [*some] for p, some in found[of].items()} for of in (True, False))
-        for p, some in sent.items():
-            queue = self._queues[self.settings.sent_topic, p]
+        sent, labels = ({at: [*some] for at, some in found[of].items()} for of in (True, False))
+        for place, some in sent.items():
+            queue = self._queues[place]
             due = self._due_of(some, queue, last)
             kept, at = list[Any](), 0
             for one in some:
@@ -817,31 +831,30 @@ class Learns:
                 first, second = cut(rest[0], due - at)
                 kept.append(first)
                 rest[0] = second
-            sent[p], found[True][p] = rest, kept
-        for p, some in labels.items():
+            sent[place], found[True][place] = rest, kept
+        times = {at: learning.record_times.of(some).tolist() for at, some in labels.items()}
+        for place, some in labels.items():
             n = len(some)
-            while n and some[n - 1].timestamp / 1000 > last:
+            while n and times[place][n - 1] > last:
                 n -= 1
-            labels[p], found[False][p] = some[n:], some[:n]
+            labels[place], found[False][place] = some[n:], some[:n]
         if not any(some for of in found.values() for some in of.values()):
-            for p, some in sent.items():  # clocks that are wrong stop nothing
-                found[True][p] = some
-            for p, some in labels.items():
-                found[False][p] = some
+            for place, some in sent.items():  # clocks that are wrong stop nothing
+                found[True][place] = some
+            for place, some in labels.items():
+                found[False][place] = some
         else:
-            for p, some in sent.items():
-                queue = self._queues[self.settings.sent_topic, p]
+            for place, some in sent.items():
                 for one in reversed(some):
                     self._rows += len(one.batch)
-                    when = one.batch.times[0] if len(one.batch) else self._latest(p)
-                    queue.put_back(when, len(one.batch), one)
-            for p, some in labels.items():
-                queue = self._queues[str(self.settings.labels), p]
-                for one in reversed(some):
-                    queue.put_back(one.timestamp / 1000, 0, one)
+                    when = one.batch.times[0] if len(one.batch) else self._latest(place[1])
+                    self._queues[place].put_back(when, len(one.batch), one)
+            for place, some in labels.items():
+                for one, when in zip(some[::-1], times[place][::-1], strict=False):
+                    self._queues[place].put_back(when, 0, one)
         for of in found.values():
-            for p in [p for p, some in of.items() if not some]:
-                del of[p]
+            for place in [place for place, some in of.items() if not some]:
+                del of[place]
 
     def _latest(self, p: int) -> float:
         """When a batch without rows is due: behind what its partition has, of which it holds back
@@ -875,10 +888,10 @@ class Learns:
 
     def _oldest(
         self, places: set[tuple[str, int]], last: float
-    ) -> tuple[dict[int, list[Any]], float]:
-        """Take records of some partitions of a topic up to a time; also return the time up to which
+    ) -> tuple[dict[LabelPlace, list[Any]], float]:
+        """Take records of some partitions up to a time; also return the time up to which
         none is missing."""
-        found, rows, ready = dict[int, list[Any]](), 0, self._ready
+        found, rows, ready = dict[LabelPlace, list[Any]](), 0, self._ready
         heads = [(self._queues[place].time, place) for place in places]
         heapq.heapify(heads)
         while heads and rows < self._most:
@@ -892,7 +905,7 @@ class Learns:
             n, record = queue.take()
             rows += max(n, 1)
             self._rows -= n
-            found.setdefault(place[1], []).append(record)
+            found.setdefault(place, []).append(record)
             if waiting:
                 heapq.heappush(heads, (queue.time, place))
             elif self._reader is not None and self._reader.behind([place]):

@@ -15,7 +15,7 @@ from stream_can.kafka.settings import Settings
 
 
 def options() -> list[Option]:
-    """List every setting, for a command line; tables of models are only read from a file."""
+    """List every setting, for a command line."""
     return options_of(Settings)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from stream_can.app.label_reader import LabelReader
 from stream_can.app.model_messages import ModelMessages
-from stream_can.app.models import LearnerModels
+from stream_can.app.models import DeclaredCorrector, LearnerModels
 from stream_can.app.start import Start
-from stream_can.errors import StreamCANError
+from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka.answering import DeferredRecords
 from stream_can.kafka.behind import LAST_TIMES
 from stream_can.kafka.client.guards import DeniedError
@@ -32,6 +32,7 @@ from stream_can.kafka.state import (
     Play,
 )
 from stream_can.kafka.stored import StoredState
+from stream_can.kafka.times import RecordTimes
 from stream_can.learner import Corrected, LateLabel, State, in_order, saved
 from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.lanes import adapter_of
@@ -43,21 +44,26 @@ from stream_can.messages.records import Source
 
 __all__ = [
     "IDENTITY",
+    "LabelPlace",
     "PlayedRecords",
     "SentRecord",
     "TopicLearner",
     "cut",
     "identity_of",
+    "require_fits",
     "require_identity",
 ]
 
 log = logging.getLogger(__name__)
 
 IDENTITY = (
-    "application_id", "input", "output", "labels", "rows", "probs", "raw", "label", "id",
-    "model", "version",
+    "application_id", "input", "output", "rows", "probs", "raw", "id", "model", "version",
 )  # fmt: skip
 """Settings fixed when the application begins."""
+
+
+LabelPlace = tuple[str, int]
+"""Topic and partition of labels."""
 
 
 class SentRecord(NamedTuple):
@@ -103,6 +109,8 @@ class PlayedRecords(NamedTuple):
     requested."""
     bad: list[tuple[Source, StreamCANError]]
     """Labels that cannot be read."""
+    not_learned: tuple[int, int] = (0, 0)
+    """Number of records of labels that say nothing, and of labels that no model in use has."""
     answers: dict[int, Corrections] = {}  # noqa: RUF012
     """Outputs and dead letters of deferred records, by partition."""
     played: bool = False
@@ -138,7 +146,8 @@ class TopicLearner:
     ) -> None:
         self.settings, self.start, self.learner, self.mark = settings, start, learner, mark
         learner.switch = settings.switch
-        self.sent, self.labels, self.inputs = dict(memory.sent), dict(memory.labels), dict(inputs)
+        self.sent, self.inputs = dict(memory.sent), dict(inputs)
+        self.labels = {topic: dict(at) for topic, at in memory.labels.items()}
         self.begun, self.plays = dict(memory.begun), deque(memory.plays)
         self.within = dict(memory.within)
         self.times, self.topics = dict(memory.times), dict(memory.topics)
@@ -152,7 +161,16 @@ class TopicLearner:
             start.classes, settings.fields, start.formats, start.segments, self.models,
             rows=settings.rows, numbering=learner.numbering,
         )  # fmt: skip
-        self._labels = LabelReader(self._messages)
+        self._labels = {
+            topic: LabelReader(
+                ModelMessages(
+                    start.classes, fields, start.formats.of_labels(topic), start.segments,
+                    self.models, rows=settings.rows, numbering=learner.numbering,
+                )
+            )
+            for topic, fields in settings.label_fields.items()
+        }  # fmt: skip
+        self.record_times = RecordTimes(settings, start.formats)
         self.touched: set[Name] = set()
         """Models and versions whose correctors have changed since they were written."""
         self.places: dict[Name, int] = {}
@@ -167,7 +185,11 @@ class TopicLearner:
 
     @classmethod
     def begin(
-        cls, settings: Settings, start: Start, sent: Mapping[int, int], labels: Mapping[int, int]
+        cls,
+        settings: Settings,
+        start: Start,
+        sent: Mapping[int, int],
+        labels: Mapping[str, dict[int, int]],
     ) -> TopicLearner:
         """Create a learner without knowledge at these offsets."""
         learner = Learner(
@@ -203,6 +225,7 @@ class TopicLearner:
         """
         memory = stored.memory
         begins, lanes = stored.begins, stored.lanes
+        require_fits(saved.corrector(begins[None]), settings, start)
         state = State(begins[None], lanes, memory.learner, list(lanes))
         if (
             own := adapter_of(saved.corrector(lanes.get(ONLY, begins[None]))).numbering
@@ -227,7 +250,6 @@ class TopicLearner:
         }  # fmt: skip
         if self.begin_with != begins:
             self.begins = {}
-        start.compare_counts(learner.train_prior)
         return self
 
     # -- play ------------------------------------------------------------------------------------
@@ -235,7 +257,7 @@ class TopicLearner:
     def play(
         self,
         sent: Mapping[int, Sequence[SentRecord]],
-        labels: Mapping[int, Sequence[Source]],
+        labels: Mapping[LabelPlace, Sequence[Source]],
         until: float = math.inf,
         state: int = 0,
     ) -> PlayedRecords:
@@ -246,7 +268,7 @@ class TopicLearner:
         sent
             Sent and deferred batches of each partition.
         labels
-            Records of labels of each partition.
+            Records of labels of each partition of each topic of them.
         until
             As for :meth:`Learner.play_sent`.
         state
@@ -256,7 +278,7 @@ class TopicLearner:
             sent = {p: [_adopted(own, one) for one in some] for p, some in sent.items()}
         batches, known, deferred = self._batches(sent)
         strange = self._admit(one for some in batches.values() for one in some)
-        read, bad = self._read(labels)
+        read, bad, not_learned = self._read(labels)
         first = self.learner.next_number
         events = in_order(batches, read, first)
         if deferred:
@@ -274,15 +296,16 @@ class TopicLearner:
         if self.settings.ask is not None or deferred:
             places = places_in_order(batches, known)
         if not deferred:
-            return PlayedRecords(found, events.sent, places, bad)
+            return PlayedRecords(found, events.sent, places, bad, not_learned)
         told = self.learner.take_events().sent
         self.learner.stop_events()
         played: list[bool] = np.isin(events.sent.numbers, told.numbers).tolist()
         answers = deferred.answers(places, found, state, played)
         asked = [*compress(found.asked, played)]
         return PlayedRecords(
-            found._replace(asked=asked), told, [*compress(places, played)], bad, answers, n > 0
-        )
+            found._replace(asked=asked), told, [*compress(places, played)], bad, not_learned,
+            answers, n > 0,
+        )  # fmt: skip
 
     def _batches(
         self, sent: Mapping[int, Sequence[SentRecord]]
@@ -325,18 +348,25 @@ class TopicLearner:
         return strange
 
     def _read(
-        self, labels: Mapping[int, Sequence[Source]]
-    ) -> tuple[dict[int, list[LateLabel]], list[tuple[Source, StreamCANError]]]:
-        read = dict[int, list[LateLabel]]()
+        self, labels: Mapping[LabelPlace, Sequence[Source]]
+    ) -> tuple[
+        dict[LabelPlace, list[LateLabel]],
+        list[tuple[Source, StreamCANError]],
+        tuple[int, int],
+    ]:
+        """Labels, those that cannot be read, and how many others say nothing or are of nobody."""
+        without = of_nobody = 0
+        read = dict[LabelPlace, list[LateLabel]]()
         bad = list[tuple[Source, StreamCANError]]()
-        for p, found in labels.items():
-            says = self._labels.read(found)
+        for place, found in labels.items():
+            says = self._labels[place[0]].read(found)
             bad += [(found[i], why) for i, why in says.bad]
+            without, of_nobody = without + len(says.without), of_nobody + len(says.of_nobody)
+            times = self.record_times.of(found).tolist()
             for one, i in zip(says.labels, says.places, strict=True):
-                made = found[i].timestamp
-                one.time = made / 1000 if made >= 0 else None
-            read[p] = says.labels
-        return read, bad
+                one.time = None if math.isnan(times[i]) else times[i]
+            read[place] = says.labels
+        return read, bad, (without, of_nobody)
 
     def after(
         self, sent: Mapping[int, Sequence[SentRecord]]
@@ -355,8 +385,8 @@ class TopicLearner:
         return inputs, times
 
     def _note(
-        self, sent: Mapping[int, Sequence[SentRecord]], labels: Mapping[int, Sequence[Source]],
-        rows: int,
+        self, sent: Mapping[int, Sequence[SentRecord]],
+        labels: Mapping[LabelPlace, Sequence[Source]], rows: int,
     ) -> None:  # fmt: skip
         """Move the positions past what was played."""
         ends = {}
@@ -368,9 +398,9 @@ class TopicLearner:
                 self.within.pop(p, None)
                 if last.partly:
                     self.within[p] = last.skipped + len(last.batch)
-        for p, records in labels.items():
+        for (topic, p), records in labels.items():
             if records:
-                self.labels[p] = records[-1].offset + 1
+                self.labels.setdefault(topic, {})[p] = records[-1].offset + 1
         self._last_play = Play(rows, ends) if rows else None
         if self._last_play is not None:
             self.plays.append(self._last_play)
@@ -397,7 +427,7 @@ class TopicLearner:
         topic, id
             Name and id of the topic.
         at
-            The next offset of each partition, `sent` or `labels`; changed.
+            The next offset of each partition, `sent` or one of `labels`; changed.
         spans
             First available and next offset of each partition.
 
@@ -507,6 +537,17 @@ def require_identity(index: Index, settings: Settings, start: Start) -> None:
             " set these back, start over with `stream-can learn --reset`, or give another"
             " application_id"
         )
+
+
+def require_fits(begin: DeclaredCorrector, settings: Settings, start: Start) -> None:
+    """Raise DeniedError where a state began with other classes, columns, paths or counts."""
+    try:
+        start.require_fits(begin)
+    except SnapshotMismatch as error:
+        raise DeniedError(
+            f"topic {settings.state_topic!r} holds the state of other settings: {error};"
+            " `stream-can learn --reset` starts over"
+        ) from None
 
 
 def _adopted(numbering: Any, one: SentRecord) -> SentRecord:

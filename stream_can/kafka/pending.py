@@ -66,10 +66,15 @@ class PendingRequests:
         self.classes, self._formats = start.classes, start.formats
         self.rows = settings.rows
         self._lookup = adapter_of(start.corrector()).lookup
-        self._messages = messages_of(
-            settings.rows, self.classes, settings.fields, formats=self._formats,
-            numbering=self._lookup,
-        )  # fmt: skip
+        self._of_labels = {
+            topic: messages_of(
+                settings.rows, self.classes, fields, formats=self._formats.of_labels(topic),
+                numbering=self._lookup,
+            )
+            for topic, fields in settings.label_fields.items()
+        }  # fmt: skip
+        self._messages = self._of_labels[self._labels]
+        self._id_is_key = settings.id is None
         self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Pending] = OrderedDict()
@@ -134,7 +139,7 @@ class PendingRequests:
         """
         with errors_as(RetryError):
             mine = self._partitions(consumer, self._requests)
-            theirs = self._partitions(consumer, self._labels)
+            theirs = [tp for one in self._of_labels for tp in self._partitions(consumer, one)]
             with self._lock:
                 self._open.clear()
             consumer.assign(mine)
@@ -210,17 +215,19 @@ class PendingRequests:
 
     def _answered(self, record: Any) -> None:
         try:
-            message = self._messages.open(record.value or b"", record.headers, label=True)
-            id = self._messages.id_of_label(message, record.key, record.headers)
+            messages = self._of_labels[record.topic]
+            message = messages.open(record.value or b"", record.headers, label=True)
+            id = messages.id_of_label(message, record.key, record.headers)
             if id is None:
                 return
             name = id.decode(errors="replace")
             one = self._open.get(name)
             if one is None:
                 return
-            messages = self._messages
             if one.says.classes is not None and self._lookup is None:
-                messages = Messages(one.says.classes, messages.fields, formats=self._formats)
+                messages = Messages(
+                    one.says.classes, messages.fields, formats=self._formats.of_labels(record.topic)
+                )
             messages.read_opened_label(message, record.key, record.headers)
         except ClientError:  # a schema that cannot be looked up now
             raise
@@ -298,9 +305,12 @@ class PendingRequests:
         return {str(k): p for k, p in zip(says.classes, says.probs_raw, strict=False)}
 
     def _send(self, pending: Pending, value: bytes, headers: list[Header]) -> None:
+        key = pending.key
+        if self._messages.fields.id is None and not self._id_is_key:
+            key = pending.says.id.encode()
         with self._sending:
             self._producer.append(
-                [Appended(self._labels, None, pending.key, value, headers)], ANSWER_SECONDS
+                [Appended(self._labels, None, key, value, headers)], ANSWER_SECONDS
             )
 
     def close(self) -> None:

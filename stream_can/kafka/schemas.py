@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from stream_can.app.settings import SettingsError
@@ -102,12 +103,23 @@ def formats(settings: Settings) -> Formats:
         )
     fields: dict[str, Any] = {"probs": s.fields.probs, "raw": s.fields.raw, "sets": s.has_sets}
     predictions = _codec(s, s.format, registry, s.subject, s.protobuf_message, fields)
-    own = s.protobuf_label_message
+    codecs = {
+        topic: _label_codec(s, topic, registry, fields)
+        for topic in s.topics_of_labels or [""]
+    }  # fmt: skip
+    first, *others = codecs
+    return Formats(predictions, codecs[first], {topic: codecs[topic] for topic in others})
+
+
+def _label_codec(
+    s: Settings, topic: str, registry: Registry | None, fields: dict[str, Any]
+) -> Codec:
+    """Create the codec of a topic of labels."""
+    own = s.of_labels(topic, "protobuf_label_message")
     if own not in (None, s.protobuf_message):  # labels have no probabilities and no outputs
         fields = {"probs": s.fields.probs, "raw": ""}
     message = own or s.protobuf_message
-    labels = _codec(s, s.formats[1], registry, f"{s.labels}-value", message, fields)
-    return Formats(predictions, labels)
+    return _codec(s, s.format_of(topic), registry, f"{topic}-value", message, fields)
 
 
 def _codec(
@@ -194,15 +206,17 @@ class Asked:
     formats
         The readers.
     labels
-        Topic of labels.
+        Topics of labels.
     seconds
         Give up where no registry answers for this long.
     """
 
-    def __init__(self, formats: Formats, labels: str | None, seconds: float) -> None:
-        self._formats, self._labels, self._seconds = formats, labels, seconds
-        self._known: set[tuple[bool, Key]] = set()
-        self._refused: dict[tuple[bool, Key], float] = {}
+    def __init__(self, formats: Formats, labels: Sequence[str], seconds: float) -> None:
+        self._formats, self._seconds = formats, seconds
+        self._of_labels = {topic: formats.of_labels(topic).labels for topic in labels}
+        self._known: set[tuple[str, Key]] = set()
+        """Schemas by the topic of labels, "" for predictions."""
+        self._refused: dict[tuple[str, Key], float] = {}
         """For each schema until when it is known to be unusable."""
         self._asking: threading.Thread | None = None
         self._again, self._pause = 0.0, PAUSE
@@ -213,7 +227,7 @@ class Asked:
 
     def ping(self) -> None:
         """Raise RetryError where no registry answers."""
-        for codec in self._formats:
+        for codec in self._formats.codecs:
             schemas = getattr(codec, "schemas", None)
             if isinstance(schemas, RegistrySchemas):
                 schemas.registry.ping()
@@ -230,28 +244,28 @@ class Asked:
         """
         if record.value is None:
             return True
-        is_label = record.topic == self._labels
-        codec = self._formats.labels if is_label else self._formats.predictions
+        of = record.topic if record.topic in self._of_labels else ""
+        codec = self._of_labels.get(of, self._formats.predictions)
         try:
             key = codec.key(record.value, record.headers)
         except BadMessage:
             return True
-        if key is None or (is_label, key) in self._known:
+        if key is None or (of, key) in self._known:
             return True
         now = time.monotonic()
-        if self._refused.get((is_label, key), 0.0) > now:
+        if self._refused.get((of, key), 0.0) > now:
             return True
         if self._denied is not None:
             raise self._denied
         if self._asking is None and now >= self._again:
-            arguments = codec, record.value, record.headers, (is_label, key)
+            arguments = codec, record.value, record.headers, (of, key)
             self._asking = threading.Thread(target=self._ask, args=arguments, daemon=True)
             self._asking.start()
         if self._since is not None and now - self._since > self._seconds:
             raise RegistryAway(f"{self.trouble} (for {now - self._since:.0f} s)")
         return False
 
-    def _ask(self, codec: Codec, value: bytes, headers: Headers, what: tuple[bool, Key]) -> None:
+    def _ask(self, codec: Codec, value: bytes, headers: Headers, what: tuple[str, Key]) -> None:
         """Look up the schema of a message."""
         try:
             codec.prepare(value, headers, answered=not what[0])

@@ -12,13 +12,15 @@ from typing import (
 )
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
-from stream_can.app.application import ApplicationSettings, described
+from stream_can.app.application import ApplicationSettings, Name, described
 from stream_can.app.settings import SettingsError
 from stream_can.kafka.client.options import CONSUMER, PRODUCER
 from stream_can.kafka.client.registry import passwords_in, servers_at
+from stream_can.messages.fields import KEY, Fields
 
 Format = Literal["json", "avro", "protobuf", "json-schema"]
 
@@ -42,7 +44,26 @@ OWN_TOPICS = {"state_topic": "state", "sent_topic": "sent", "dead_letters": "dea
 """Suffixes of the application's topics, where they are not named."""
 
 
+OF_LABELS = (
+    "label", "label_id", "label_time", "label_map", "labels_format", "protobuf_label_message",
+)  # fmt: skip
+"""Settings that a topic of labels may have of its own."""
+
+
 _is = described
+
+
+class LabelTopic(
+    msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True, omit_defaults=True
+):
+    """Settings of a further topic of labels, `OF_LABELS`: ``[label_topics.TOPIC]``."""
+
+    label: str | None = None
+    label_id: str | None = None
+    label_time: str | None = None
+    label_map: dict[str, Name] | None = None
+    labels_format: Format | None = None
+    protobuf_label_message: str | None = None
 
 
 class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -61,6 +82,24 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     input: Annotated[str, _is("topic of predictions (none: servers alone correct)")] = ""
     output: Annotated[str, _is("topic of corrected predictions")] = ""
     labels: Annotated[str | None, _is("topic of labels, if any")] = None
+    label_topics: Annotated[
+        dict[str, LabelTopic],
+        _is("[label_topics.TOPIC]: a further topic of labels, and what differs there"),
+    ] = {}  # noqa: RUF012
+    label_id: Annotated[
+        str | None,
+        _is("field, header:NAME, or key: for the key, that joins a label to its prediction (id)"),
+    ] = None
+    label_map: Annotated[
+        dict[str, Name],
+        _is("class of what labels say otherwise, TEXT=CLASS; TEXT= for what is no label"),
+    ] = {}  # noqa: RUF012
+    time: Annotated[
+        str | None, _is("field, or header:NAME, with the time of a prediction (the record's)")
+    ] = None
+    label_time: Annotated[
+        str | None, _is("field, or header:NAME, with the time of a label (the record's)")
+    ] = None
     state_topic: Annotated[str, _is("compacted topic of states (application_id-state)")] = ""
     sent_topic: Annotated[
         str, _is("topic of what was sent, for the learner (application_id-sent)")
@@ -161,8 +200,12 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
                 force_setattr(self, name, f"{self.application_id}-{kind}")
         if self.ask is not None and self.labels is None:
             raise ValueError("ask: needs labels, the topic that the answers come in")
+        if self.label_topics and self.labels is None:
+            raise ValueError("label_topics: needs labels, the first of the topics of labels")
+        for topic in self.label_fields:  # raises where they are inconsistent
+            self._check_map(topic)
         own = [getattr(self, name) for name in OWN_TOPICS]
-        named = (self.input, self.output, self.labels, *own)
+        named = (self.input, self.output, self.labels, *self.label_topics, *own)
         asked = None if self.ask is None else self.requests_topic
         topics = [t for t in (*named, asked) if t]
         if len(set(topics)) < len(topics):
@@ -183,6 +226,45 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
         self._check_name("instance", self.name)
         self._check_formats()
 
+    @property
+    def label_fields(self) -> dict[str, Fields]:
+        """Fields of the labels in each topic of labels, by its name, the first one first; ``id`` is
+        that of the prediction."""
+        return {topic: self._fields_of(topic) for topic in self.topics_of_labels}
+
+    @property
+    def topics_of_labels(self) -> list[str]:
+        """Topics of labels, the first one first."""
+        return [] if self.labels is None else [self.labels, *self.label_topics]
+
+    def of_labels(self, topic: str, name: str) -> Any:
+        """One of the settings `OF_LABELS` of a topic of labels."""
+        own = getattr(self.label_topics.get(topic), name, None)
+        return getattr(self, name) if own is None else own
+
+    def _fields_of(self, topic: str) -> Fields:
+        label, id, time, map = (self.of_labels(topic, name) for name in OF_LABELS[:4])
+        id = self.id if id is None else None if id == KEY else id
+        label = self.fields.label if label == Fields().label else label
+        where = f"label_topics.{topic}: " if topic in self.label_topics else ""
+        try:
+            return msgspec.structs.replace(
+                self.fields, id=id, label=label, time=time, label_map=map
+            )
+        except ValueError as error:
+            raise ValueError(f"{where}{error}") from None
+
+    def _check_map(self, topic: str) -> None:
+        """Raise ValueError where an answer to a label request, which is a class, would be read as
+        another one."""
+        found = self.of_labels(topic, "label_map")
+        own = map(str, self.classes or ())
+        wrong = [text for text in own if str(found.get(text, text)) != text]
+        if wrong and (self.ask is not None or not self.input) and topic == self.labels:
+            raise ValueError(
+                f"label_map: {wrong[0]!r} is a class itself, and answers to label requests name it"
+            )
+
     def require_input(self) -> None:
         """Raise SettingsError where a command reads predictions and the settings name no topic of
         predictions."""
@@ -191,7 +273,7 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
 
     def _check_formats(self) -> None:
         """Raise ValueError where the settings of formats and registry are inconsistent."""
-        formats = self.formats
+        formats = {*self.formats, *map(self.format_of, self.topics_of_labels)}
         if "avro" in formats and not (self.schema_registry or self.avro_schema):
             raise ValueError("format avro: needs schema_registry or, without one, avro_schema")
         if "json-schema" in formats and not self.schema_registry:
@@ -201,7 +283,7 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
         if self.avro_schema and self.schema_registry:
             raise ValueError("avro_schema: not with schema_registry, which has the schemas")
         for name, those in FORMATS_OF.items():
-            if getattr(self, name) is not None and not {*those} & {*formats}:
+            if getattr(self, name) is not None and not {*those} & formats:
                 raise ValueError(f"{name}: needs format {' or '.join(those)}")
         for name, wanted in NEEDED.items():
             if getattr(self, name) is not None and getattr(self, wanted) is None:
@@ -218,6 +300,11 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     def formats(self) -> tuple[Format, Format]:
         """Formats of predictions and of labels."""
         return self.format, self.labels_format or self.format
+
+    def format_of(self, topic: str) -> Format:
+        """Format of a topic of labels."""
+        own: Format | None = self.of_labels(topic, "labels_format")
+        return own or self.format
 
     @property
     def subject(self) -> str:

@@ -141,8 +141,8 @@ class Memory(NamedTuple):
     """Number of the next row."""
     sent: dict[int, int]
     """Next offset of each partition of sent batches."""
-    labels: dict[int, int]
-    """Next offset of each partition of labels."""
+    labels: dict[str, dict[int, int]]
+    """Next offset of each partition of each topic of labels."""
     begun: dict[int, int]
     """First offset of each partition of sent batches that ``plays`` cover."""
     plays: Sequence[Play]
@@ -188,7 +188,7 @@ class Memory(NamedTuple):
 class _MemoryHead(msgspec.Struct):
     memory_of: Literal[1]
     sent: dict[int, int]
-    labels: dict[int, int]
+    labels: dict[str, dict[int, int]]
     begun: dict[int, int]
     number: int
     learner: bytes

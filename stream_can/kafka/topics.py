@@ -70,9 +70,10 @@ def topics_of(
         )
     if answers:
         found[s.output] = Topic(frozenset(write), None, larger)
-    if (learns or serves) and s.labels is not None:
-        rights = (read if learns else set()) | (write if serves else set())
-        found[s.labels] = Topic(frozenset(rights), of, {}, any_number=True)
+    for topic in s.topics_of_labels:
+        rights = (read if learns else set()) | (write if serves and topic == s.labels else set())
+        if rights:
+            found[topic] = Topic(frozenset(rights), of, {}, any_number=True)
     if learns and s.ask is not None:
         found[s.requests_topic] = Topic(frozenset(write), of, {}, any_number=not s.input)
     return found

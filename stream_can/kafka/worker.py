@@ -64,7 +64,8 @@ class Worker:
             self._known, episodes=self._episodes, waits_for=lambda: self.health.waits_for
         )
         self._schemas = [
-            Asked(one.formats, settings.labels, settings.connect_seconds) for one in starts
+            Asked(one.formats, settings.topics_of_labels, settings.connect_seconds)
+            for one in starts
         ]
         asks = settings.schema_registry is not None
         asked = [one if asks else None for one in self._schemas]
@@ -103,12 +104,14 @@ class Worker:
         for loop in self._loops:
             loop.role.check()
             loop.role.client.look()
-        if self.learns is not None and self.settings.labels is not None:
-            self.learns.client.readers.newest(self.settings.labels)
+        if self.learns is not None:
+            for topic in self.settings.topics_of_labels:
+                self.learns.client.readers.newest(topic)
         check(self.settings, self.start.formats)
         if self.work is None:
             return 0
-        self.work.follower.look()
+        if (state := self.work.follower.look()) is not None:
+            self.work.require_fits(state)
         self.work.close()
         return self.work.known
 

@@ -23,7 +23,7 @@ BEHIND = 8
 
 def in_order(
     sent: Mapping[int, Sequence[SentBatch]],
-    labels: Mapping[int, Sequence[LateLabel]],
+    labels: Mapping[Any, Sequence[LateLabel]],
     number: int = 0,
 ) -> Events:
     """Merge partitions by time: the same offsets always give the same order.

@@ -10,10 +10,12 @@ import msgspec
 from stream_can.method.rows import Normalise
 from stream_can.row_kinds import row_kind
 
-__all__ = ["HEADER", "Fields", "fields_of", "put"]
+__all__ = ["HEADER", "KEY", "Fields", "fields_of", "put"]
 
 HEADER = "header:"
 """Prefix of a header's name, in place of a field."""
+KEY = "key:"
+"""In place of a field: the record's key."""
 
 
 class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,13 +37,17 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Model of a prediction or label: a field, or ``header:NAME``; None for a single model."""
     version: str | None = None
     """Its version, likewise."""
+    time: str | None = None
+    """Time of a prediction or label: a field, or ``header:NAME``; None is the record's."""
+    label_map: dict[str, str | int | float] = {}
+    """Class of what labels say, where they say something else; "" for what is no label."""
     digits: int | None = None
     """Decimal places of the output; None: as many as needed to read back equal."""
 
     def __post_init__(self) -> None:
-        for name in ("probs", "label", "id", "model", "version"):
+        for name in ("probs", "label", "id", "model", "version", "time"):
             path = getattr(self, name)
-            header = name in ("id", "model", "version") and (path or "").startswith(HEADER)
+            header = name in ("id", "model", "version", "time") and (path or "").startswith(HEADER)
             if path is not None and not (path != HEADER if header else all(path.split("."))):
                 raise ValueError(f"{name}: {path!r} is no field name or dotted path")
         above, dot, last = self.probs.rpartition(".")
@@ -55,7 +61,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"version: {self.version!r} is the place of the model")
         paths = [
             path
-            for path in (self.probs, beside, self.label, self.id, *names)
+            for path in (self.probs, beside, self.label, self.id, self.time, *names)
             if path is not None and not path.startswith(HEADER)
         ]
         for path in paths:

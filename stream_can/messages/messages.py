@@ -43,7 +43,7 @@ else:
     Row = array  # Python 3.11 cannot subscript array, as the documentation would
 
 __all__ = [
-    "BadMessage", "Fields", "Formats", "Label", "Messages", "Numbering", "Prediction",
+    "BadMessage", "Fields", "Formats", "Label", "Messages", "NoLabel", "Numbering", "Prediction",
     "messages_of",
 ]  # fmt: skip
 
@@ -61,11 +61,26 @@ LONG = 10_000
 """Bytes of a label beyond which it is bounded before it is read."""
 
 
+class NoLabel(BadMessage):
+    """A message says, by `Fields.label_map`, that there is no label."""
+
+
 class Formats(NamedTuple):
     """Codecs of predictions, whose answers they write too, and of labels."""
 
     predictions: Codec = JsonCodec()
     labels: Codec = JsonCodec()
+    others: Mapping[str, Codec] = {}
+    """Those of labels in further topics."""
+
+    def of_labels(self, topic: str) -> Formats:
+        """Those with the labels of a topic."""
+        return self._replace(labels=self.others.get(topic, self.labels))
+
+    @property
+    def codecs(self) -> list[Codec]:
+        """All of them."""
+        return [self.predictions, self.labels, *self.others.values()]
 
 
 JSON = Formats()
@@ -156,7 +171,7 @@ class Messages:
     ) -> None:
         self.numbering = numbering
         self.classes, self.fields = tuple(classes), fields or Fields()
-        self.predictions, self.labels = formats
+        self.predictions, self.labels, _ = formats
         self._open, self._probs = self.predictions.open, self.predictions.probs
         self._where = self.fields.probs
         self._m = len(self.classes)
@@ -457,7 +472,17 @@ class Messages:
         except UNREADABLE:
             fault = "no name, nor a list of such" if long else json_fault(bytes(text))
             raise BadMessage(f"{self.fields.label}: {fault}") from None
-        return self._index_of(label, text)
+        return self._index_of(self._mapped(label) if self.fields.label_map else label, text)
+
+    def _mapped(self, label: Any) -> Any:
+        """What a label, or each of a list, stands for."""
+        if isinstance(label, list):
+            return [self._mapped(one) for one in label]
+        text = label if isinstance(label, str) else msgspec.json.encode(label).decode()
+        found = self.fields.label_map.get(text, label)
+        if found == "":
+            raise NoLabel(f"{self.fields.label}: {text} is no label")
+        return found
 
     def _index_of(self, label: Any, text: Raw) -> Any:
         """Convert a parsed label to `Label.index`; ``text`` is how it was written."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_can.app.application import ApplicationSettings
-from stream_can.app.start import Start, begun_with
+from stream_can.app.start import COUNTS_WAY, Start, begun_with
+from stream_can.errors import SnapshotMismatch
 from stream_can.messages.messages import Formats, messages_of
 from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.snapshot import match
 
 __all__ = ["MultiLabelStart", "start"]
-
-log = logging.getLogger(__name__)
 
 
 def start(settings: ApplicationSettings, formats: Formats) -> MultiLabelStart:
@@ -61,9 +58,13 @@ class MultiLabelStart(Start):
         return MultiLabelCorrector.from_bytes(self.snapshot)
 
     def require_fits(self, corrector: Any) -> None:
-        """Raise SnapshotMismatch where existing knowledge has other labels."""
+        """Raise SnapshotMismatch where existing knowledge has other labels, or began with other
+        ``train_counts`` than those that are given."""
         self._require_kind(corrector)
         match("classes", corrector.labels, self.classes)
+        ours = self.corrector().train_shares
+        if self._counted and not np.array_equal(ours, corrector.train_shares):
+            raise SnapshotMismatch(f"train_counts: others than in it; {COUNTS_WAY}")
 
     def train(self, classes: tuple[Any, ...]) -> None:
         """Return None: missing scores are not filled in."""
@@ -75,12 +76,3 @@ class MultiLabelStart(Start):
             have = {"half_life": corrector.half_life}
             found |= {name: one for name, one in self._options.items() if have[name] != one}
         return found
-
-    def compare_counts(self, theirs: NDArray[np.float64]) -> None:
-        """Warn, once, where ``train_counts`` differ from those of the running state."""
-        if self._counted and not np.array_equal(self.corrector().train_shares, theirs):
-            self._counted = False
-            log.warning(
-                "train_counts of the settings are not in force: the running state keeps those that"
-                " it began with; another file starts over"
-            )

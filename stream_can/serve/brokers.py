@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import msgspec
+
 from stream_can.app.health import Health
 from stream_can.app.known import Handled, Known
 from stream_can.app.labelling.requests import OpenRequests
@@ -28,6 +30,7 @@ from stream_can.kafka.pending import PendingRequests
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
 from stream_can.kafka.topics import topics_of
+from stream_can.messages.fields import HEADER
 from stream_can.messages.records import Line, Record
 from stream_can.serve.appender import DELIVERY, Appender
 from stream_can.serve.service import (
@@ -104,6 +107,19 @@ class BrokerService(Service):
             settings.fields, self.start.formats, self.start.segments, needs_id=True,
             rows=settings.rows,
         )  # fmt: skip
+        self._labels = self._correcting
+        if application.labels is not None:
+            fields = application.label_fields[application.labels]
+            if (fields.id or "").startswith(HEADER):
+                raise ValueError(f"label_id: {fields.id}: labels over HTTP have no such header")
+            id = fields.id or settings.fields.id  # it becomes the key
+            self._labels = Correcting(
+                msgspec.structs.replace(fields, id=id),
+                self.start.formats,
+                self.start.segments,
+                needs_id=True,
+                rows=settings.rows,
+            )
         self._state: CurrentState | None = None
         self._appender: Appender | None = None
         self._stopping = threading.Event()
@@ -145,7 +161,7 @@ class BrokerService(Service):
         if topic is None:
             raise Unavailable("there is no topic of labels: set labels")
         state, appender = self._there()
-        found, reads = [*map(Line, messages)], self._correcting.labels_of(state)
+        found, reads = [*map(Line, messages)], self._labels.labels_of(state)
         if bad := reads.read(found).bad:
             raise self._refuse(bad, len(messages), LABELS)
         labels = [

@@ -151,7 +151,6 @@ class LocalService(Service):
         self._require_ours(stored.identity, stored.state)
         with self.store.explained():
             learner = stored.learner()
-        start.compare_counts(learner.train_prior)
         changed = self._changed_settings(learner, stored.state.start)
         if changed:
             log.info("settings of the corrector change: %s", changed)
@@ -274,7 +273,7 @@ class LocalService(Service):
         """
         if (trouble := self.commits.trouble) is not None:
             raise Unavailable(f"{trouble}; nothing was learned, send it again")
-        labels, places, bad = self.label_reader.read([*map(Line, messages)], self.require_few)
+        labels, places, bad, *_ = self.label_reader.read([*map(Line, messages)], self.require_few)
         if bad:
             raise self._refuse(bad, len(messages), LABELS)
         now, learner = time.time(), self.learner

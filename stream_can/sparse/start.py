@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from stream_can.app.application import ApplicationSettings
 from stream_can.app.settings import SettingsError
 from stream_can.app.start import Start, begun_with
@@ -103,9 +100,6 @@ class SparseStart(Start):
     def changed(self, begun: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """Return nothing: settings that differ are refused."""
         return {}
-
-    def compare_counts(self, theirs: NDArray[np.float64]) -> None:
-        """Do nothing: there are no counts to compare."""
 
 
 def _fits(corrector: SparseCorrector) -> dict[str, Any]:

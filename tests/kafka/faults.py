@@ -106,7 +106,8 @@ def delete_learned(chaos: Chaos) -> None:
     memory = state.memory
     kind = rng.choice(["in", "labels", "sent", "begun"])
     chaos.counts[f"{'sent' if kind == 'begun' else kind} deleted, read"] += 1
-    read = {"in": committed, "labels": memory.labels, "sent": memory.sent, "begun": memory.begun}
+    labels = memory.labels[app.given["labels"]]
+    read = {"in": committed, "labels": labels, "sent": memory.sent, "begun": memory.begun}
     topic = f"{app.id}-{'sent' if kind == 'begun' else kind}"
     chaos.records.now[topic].delete(read[kind])
     if kind == "sent" and rng.random() < 0.7:

@@ -62,6 +62,8 @@ class Verdict:
     """What was deleted before it was read, by what it was."""
     deferred: dict[Deferred, Answer] = field(default_factory=dict)
     """What the learner made of records that were handed over to it."""
+    unanswered: set[Deferred] = field(default_factory=set)
+    """Those that were deleted before the learner read them."""
 
 
 class Answer(NamedTuple):
@@ -93,6 +95,10 @@ class Row:
     """Of several labels those that somebody has said."""
     deferred: Deferred | None = None
     """Which it is of those that were handed over."""
+
+
+NO_LETTER = Row((None, None), None, np.empty(0), np.empty(0), None, 0)
+"""In place of a row: what was handed over cannot be read, and has no dead letter."""
 
 
 class Label(NamedTuple):
@@ -557,7 +563,10 @@ def judge_states(
             for one in events
             if one.kind and one.what is None
         )
-        undead = not bad <= dead and f"no dead letters of {bad - dead}"
+        undead: Any = not bad <= dead and f"no dead letters of {bad - dead}"
+        rows = [one for one in events if not one.kind]
+        if silent := [one for one in rows if one.what[0] is NO_LETTER]:
+            undead = f"no dead letter of what was handed over at {silent[0].offset}"
         ways = list(itertools.product([0, gone] if gone else [0], passes))
         for forgotten, passed in ways:
             trial = plain.copied() if len(ways) > 1 else plain
@@ -566,6 +575,8 @@ def judge_states(
             for event in [] if passed else events:
                 if event.kind == 0:
                     row, time = event.what
+                    if row is NO_LETTER:
+                        continue
                     trial.predict(replace(row, known={}), time)  # one for each way
                 elif event.what is not None:
                     trial.label(event.what)
@@ -581,7 +592,8 @@ def judge_states(
         verdict.lost["predictions that waited for a label"] += waited
         if passed:
             verdict.lost["labels"] += sum(one.kind for one in events)
-            verdict.lost["rows to learn"] += sum(not one.kind for one in events)
+            verdict.lost["rows to learn"] += len(rows)
+            verdict.unanswered |= steps[0].handed_over(state)
         else:
             dead -= bad
         verdict.lost["labels"] += steps[-1].left if s.labels else 0
@@ -661,7 +673,8 @@ class Step(NamedTuple):
     ) -> Step:
         was, now = (one.memory.topics.get(topic, "") for one in (before, state))
         starts, stops = (
-            one.memory.sent if is_sent else one.memory.labels for one in (before, state)
+            one.memory.sent if is_sent else one.memory.labels.get(topic, {})
+            for one in (before, state)
         )
         if made_again := (was != now and len(found) > 1):
             left = sum(
@@ -680,6 +693,19 @@ class Step(NamedTuple):
     def moved(self) -> bool:
         moved = any(start < stop for start, stop in self.spans.values())
         return self.made_again or moved or self.within[0] != self.within[1]
+
+    def handed_over(self, state: State) -> set[Deferred]:
+        """Which records were handed over in these sent batches."""
+        found = set[Deferred]()
+        for p, (start, stop) in self.spans.items():
+            first = self.within[0].get(p, 0)
+            for one in self.now.records.get(p, []):
+                is_deferred = "stream-can-deferred" in dict(one.headers)
+                if is_deferred and start <= one.offset < stop and is_of(one, state):
+                    every = read_deferred(one.value).records
+                    every = every[first:] if one.offset == start else every
+                    found |= {(p, each.offset, each.key) for each in every}
+        return found
 
     @property
     def may_pass(self) -> bool:
@@ -783,7 +809,7 @@ def deferred_reader(
         try:
             says = parse(record.value)
         except ValueError:
-            raise AssertionError(f"no dead letter of offset {record.offset} of {p}") from None
+            return NO_LETTER
         lane: Lane = (at(says, s.model), at(says, s.version)) if s.has_lanes else (None, None)
         row = row_in(says, s)
         columns = None
@@ -880,6 +906,9 @@ def judge_outputs(
         gone = which + 1 < len(every) or record.offset < inputs.deleted.get(p, 0)
         if gone and (which, p, record.offset) not in sent:
             verdict.lost["predictions to correct"] += 1
+            continue
+        if (p, record.offset, record.key) in verdict.unanswered:
+            verdict.lost["predictions that were handed over"] += 1
             continue
         made = next(out)
         where = f"offset {record.offset} of partition {p}"

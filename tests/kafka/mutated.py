@@ -119,7 +119,7 @@ def play(
     """Play as many of a kind, in states of some; every so often the next learner goes on."""
     start = start_of(settings)
     role = Learns(settings, start, Metrics())
-    learning = TopicLearner.begin(settings, start, {0: 0, 1: 0}, {0: 0})
+    learning = TopicLearner.begin(settings, start, {0: 0, 1: 0}, {"labels": {0: 0}})
     kept: dict[int, list[SentRecord]] = {0: [], 1: []}
     rng, offset, number = random.Random(f"{kind}-{seed}"), 0, 0
     while offset < count:
@@ -148,7 +148,7 @@ def play(
                 sent.setdefault(p, []).append(SentRecord(offset, found, len(data), offset + 1))
                 kept[p].append(sent[p][-1])
         try:
-            played = learning.play(sent, {0: labels})
+            played = learning.play(sent, {("labels", 0): labels})
             seen["labels"] += len(played.found.outcomes)
             seen["bad labels"] += len(played.bad)
             for one in learning.learner.live.values():

@@ -283,7 +283,8 @@ class App:
             if tp.topic == self.given["input"]:
                 lag += end - (found[tp].offset if tp in found else 0)
                 continue
-            at = state.memory.sent if tp.topic == topics[0] else state.memory.labels
+            labels = state.memory.labels.get(tp.topic, {})
+            at = state.memory.sent if tp.topic == topics[0] else labels
             # Made again, and not noticed; a state of a backfill knows no topic yet.
             if state.memory.topics.get(tp.topic, ids[tp.topic]) != ids[tp.topic]:
                 lag += 1

@@ -189,7 +189,9 @@ class Topics:
 
     def __init__(self, settings: Any) -> None:
         self.settings, self.start = settings, start_of(settings)
-        self.learning = TopicLearner.begin(settings, self.start, {0: 0, 1: 0, 2: 0}, {0: 0, 1: 0})
+        self.learning = TopicLearner.begin(
+            settings, self.start, {0: 0, 1: 0, 2: 0}, {"labels": {0: 0, 1: 0}}
+        )
         self.kept: dict[int, list[SentRecord]] = {0: [], 1: [], 2: []}
         self.played: dict[tuple[int, int], SentBatch] = {}
         self.ends = {0: 0, 1: 0, 2: 0}
@@ -351,7 +353,8 @@ def play(kind: str, seed: int, deferred: float) -> None:
             topics.kept[p] += sent.get(p, [])
         now, left = left.then(sent, labels, order).cut(until)
         order = now.order
-        played = topics.learning.play(now.sent, now.labels)
+        read = {("labels", p): some for p, some in now.labels.items()}
+        played = topics.learning.play(now.sent, read)
         assert topics.learning.within == {
             p: some[0].skipped for p, some in left.sent.items() if some[0].skipped
         }
