@@ -20,7 +20,8 @@ DELAYS = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 3 * 86400, 7 * 86400, 30 * 8640
 SUMS = (
     "predictions", "labels", "matched", "unmatched", "dead_letters", "scored", "hits_before",
     "hits_after", "log_loss_before", "log_loss_after", "commits", "commit_seconds", "given_up",
-    "asked", "answered", "repeated", "early", "set_rows", "set_classes", "set_labels", "set_kept",
+    "asked", "answered", "repeated", "early", "without_id", "set_rows",
+    "set_classes", "set_labels", "set_kept",
 )  # fmt: skip
 LARGEST = ("commit_longest", "lag")
 COLUMN = {name: i for i, name in enumerate((*SUMS, *LARGEST))}

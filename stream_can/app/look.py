@@ -54,7 +54,7 @@ Tally = NDArray[np.float64]
 LONGEST_NAME = 80
 COUNTED = (
     "labels", "matched", "unmatched", "dead_letters", "asked", "answered", "commits", "given_up",
-    "repeated", "early",
+    "repeated", "early", "without_id",
 )  # fmt: skip
 """History sums copied to a window unchanged."""
 
@@ -150,6 +150,7 @@ class Look:
             over_http=self._over_http,
             cannot_learn=self._health.cannot_learn,
             refuses_labels=self._health.refuses_labels,
+            unowned={p: n for (source, p), n in metrics.lag.items() if source == "unowned"},
             corrects=self._corrects,
             learns=LEARNER in partitions,
             worse=worse,

@@ -27,7 +27,7 @@ from stream_can.app.tally import MOST_VALUES
 from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.column_scores import ColumnScores
 from stream_can.messages.naming import LaneName
-from stream_can.messages.records import Source, place
+from stream_can.messages.records import Output, Source, place, reason_of
 from stream_can.trust.alarm import Episode
 from stream_can.version import __version__
 
@@ -135,7 +135,8 @@ class Metrics:
         self._own_series: dict[LaneName, LaneName] = {}
         self.letters: deque[Letter] = deque(maxlen=KEPT)
         self._episodes = episodes
-        self._told = False
+        self._told: set[str] = set()
+        """What the log has named the first of."""
         self._opened: dict[int, _Open] = {}
         """Open transactions: 0 for the partitions, and the learner's."""
 
@@ -214,6 +215,7 @@ class Metrics:
                     "repeated",
                     "early",
                     "dead_letters",
+                    "without_id",
                 )
             }
             counts["asked"], counts["answered"] = opened.asked.total(), opened.answers
@@ -221,12 +223,25 @@ class Metrics:
             self.history.add(time.time(), delays, **counts, **scores, **times)
             self.letters += opened.letters
 
-    def tell_fault(self, faults: Sequence[tuple[Source, str]]) -> None:
-        """Name the first prediction with an invalid column value in the log."""
-        if faults and not self._told:
-            self._told = True
-            faulty, fault = faults[0]
-            log.warning("%s: %s; others are not told of", place(faulty), fault)
+    def tell(
+        self,
+        faults: Sequence[tuple[Source, str]] = (),
+        without_id: Sequence[Source] = (),
+        letters: Sequence[Output] = (),
+    ) -> None:
+        """Name in the log the first prediction with an invalid column value, the first that no
+        label can find, and the first dead letter; the others are counted."""
+        if faults:
+            self._tell_first("fault", f"{place(faults[0][0])}: {faults[0][1]}")
+        if without_id:
+            self._tell_first("id", f"{place(without_id[0])}: no id, so no label finds it")
+        if letters and (source := letters[0].source) is not None:
+            self._tell_first("letter", f"{place(source)}: a dead letter: {reason_of(letters[0])}")
+
+    def _tell_first(self, kind: str, what: str) -> None:
+        if kind not in self._told:
+            self._told.add(kind)
+            log.warning("%s; further ones are counted, see /metrics", what)
 
     def given_up(self, outcome: str) -> None:
         """End the partitions' open transaction, if any, as "aborted" or "unknown", and drop the

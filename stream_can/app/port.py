@@ -64,7 +64,9 @@ class Port:
         except (OSError, OverflowError) as error:
             raise NoPort(f"http_port {port} on {host!r}: {error}") from error
         self.number = self._server.number
-        log.info("/, /livez, /readyz and /metrics on %s:%d", host, self.number)
+        at = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
+        at = f"[{at}]" if ":" in at else at
+        log.info("page http://%s:%d/, beside it /livez, /readyz and /metrics", at, self.number)
 
     def close(self) -> None:
         """Stop listening."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stream_can.app.status import Backlog, Problem, Score, Status
+from stream_can.app.status import Backlog, Problem, Score, Status, Window
 
 BEHIND, FEW_WAITING = 10_000, 1_000
 STALE_SECONDS = 120.0
@@ -13,6 +13,7 @@ START_SECONDS = 60.0
 HOUR = 3600.0
 FEWEST_LABELS = 100
 MOST_WORSE = 3
+WAIT = "Wait for more labels. correct = false sends predictions as they came meanwhile."
 
 
 def problems(status: Status) -> list[Problem]:
@@ -73,6 +74,14 @@ def _bad(s: Status) -> Iterator[Problem]:
         yield bad(
             f"It stands still: {s.lag:,} records wait and none was committed for a minute.",
             "Look at the brokers: a partition without a leader, or a transaction left open.",
+        )
+    if s.unowned:
+        of = ", ".join(map(str, [*s.unowned][:MOST_WORSE]))
+        more = f" and {len(s.unowned) - MOST_WORSE} more" if len(s.unowned) > MOST_WORSE else ""
+        yield bad(
+            f"{sum(s.unowned.values()):,} records wait in partitions {of}{more}, of which no worker"
+            " has corrected any for a minute.",
+            "Is a worker running? Look at its log, and at the members of the group.",
         )
     hour = s.hour
     if hour.given_up > max(3, 0.1 * (hour.commits + hour.given_up)):
@@ -173,6 +182,12 @@ def _doubts(s: Status) -> Iterator[Problem]:
             f"{hour.unmatched:,} of {hour.labels:,} labels of the last hour found no prediction.",
             f"They come later than recent_mb holds, or with another {key}.",
         )
+    if s.has_labels and hour.without_id > max(10, 0.01 * hour.records):
+        yield doubt(
+            f"{hour.without_id:,} of {hour.records:,} predictions of the last hour have no id: no"
+            " label finds them.",
+            "Look at the first that the log names, and at the setting id.",
+        )
     if hour.early > max(10, 0.01 * hour.labels):
         yield doubt(
             f"{hour.early:,} labels of the last hour were given up before their prediction came.",
@@ -245,21 +260,38 @@ def _good(s: Status) -> Problem:
         loss, accuracy = window.log_loss, window.accuracy
         sure = (loss.high or 0) < 0 or (accuracy.low or 0) > 0
         verb = "It helps" if sure else "No harm seen, no sure gain yet"
+        if worse := _worse(window):
+            verb = f"{worse} is worse so far, too early to say" + (", and it helps" * sure)
         return Problem(
-            "good",
+            "doubt" if worse else "good",
             f"{verb}: over the last {name} the accuracy goes from {100 * accuracy.before:.1f} % to"
             f" {100 * accuracy.after:.1f} %{_points(accuracy)},"
             f" the log loss from {loss.before:.3f} to {loss.after:.3f}.",
-            "Nothing to do.",
+            WAIT if worse else "Nothing to do.",
         )
     count = f"{s.day.scored:,}" if s.day.scored else "no"
     labels = "label that counts has" if s.day.scored == 1 else "labels that count have"
+    if worse := _worse(s.day):
+        return Problem(
+            "doubt",
+            f"Too early to say, {worse.lower()} is worse so far: {count} {labels} come since this"
+            " process began.",
+            WAIT,
+        )
     return Problem(
         "good",
         f"Nothing is wrong; {count} {labels} come since this process began"
         + (", too few to say whether it helps." if s.day.scored else "."),
         "Nothing to do but wait.",
     )
+
+
+def _worse(window: Window) -> str:
+    """Which score is worse after correction than before, so far."""
+    loss, accuracy = window.log_loss, window.accuracy
+    if loss is not None and loss.after > loss.before:
+        return "The log loss"
+    return "The accuracy" if accuracy is not None and accuracy.after < accuracy.before else ""
 
 
 def _points(score: Score) -> str:

@@ -54,6 +54,8 @@ class Window(Struct):
     """Labels of already labelled predictions, which taught nothing."""
     early: int = 0
     """Labels that were given up before their prediction came."""
+    without_id: int = 0
+    """Predictions that no label can find."""
     set_labels: int = 0
     """Labels of predictions with a known prediction set."""
     set_kept: float | None = None
@@ -297,6 +299,9 @@ class Status(Struct):
     cannot_learn: str | None = None
     refuses_labels: str | None = None
     """Why this process can no longer learn for the application."""
+    unowned: dict[int, int] = field(default_factory=dict)
+    """Records of input partitions of which no worker has corrected any for a minute, as the process
+    that learns knows."""
     corrects: bool = True
     """Whether this process corrects; ``stream-can learn`` does not."""
     passes: list[str] = field(default_factory=list)

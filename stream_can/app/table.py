@@ -111,6 +111,8 @@ COMMITTED = (
         lambda c: c.counts["dropped"]),
     Row("values_not_given", Counter, "Predictions with a column's value that is none",
         lambda c: c.faults),
+    Row("predictions_without_id", Counter, "Predictions that no label can find",
+        lambda c: c.counts["without_id"]),
     Row("label_requests", Counter, "Labels asked for", lambda c: c.asked, ("reason",),
         ("random", "margin")),
     Row("label_requests_answered", Counter, "Labels that came as asked for",

@@ -66,7 +66,7 @@ class Tally:
         self._columns, self._named, self._has_sets = tuple(columns), named, sets
         self.counts = dict.fromkeys(
             ("predictions", "corrected", "labels", "matched", "unmatched", "repeated",
-             "early", "dead_letters", "dropped", "handed_over"), 0,
+             "early", "dead_letters", "dropped", "handed_over", "without_id"), 0,
         )  # fmt: skip
         self.requests: tuple[int, int | None] | None = None
         """Counts, see `Committed`."""
@@ -95,9 +95,10 @@ class Tally:
         self.answered(n, n)
         self.observed(n, names, columns, 0 if sets is None else sum(map(len, sets)))
 
-    def answered(self, n: int, corrected: int, dead_letters: int = 0) -> None:
-        """Count prediction records: n with an output, of which ``corrected`` were corrected, and
-        those that became dead letters."""
+    def answered(self, n: int, corrected: int, dead_letters: int = 0, without_id: int = 0) -> None:
+        """Count prediction records: n with an output, of which ``corrected`` were corrected and
+        ``without_id`` can be found by no label, and those that became dead letters."""
+        self.counts["without_id"] += without_id
         self.counts["predictions"] += n + dead_letters
         self.counts["corrected"] += corrected
         self.counts["dead_letters"] += dead_letters

@@ -194,7 +194,7 @@ class _History:
             sent[p] = [SentRecord(0, DeferredBatch(some, times), next=at)]
         found = learning.play(sent, places)
         for answer in found.answers.values():
-            tally.answered(len(answer.outputs), answer.corrected, len(answer.dead_letters))
+            tally.answered(*answer.counts)
         if self._fail:
             self._require_read(found)
         tally.labelled(found.found.outcomes, found.found.taught, learning.learner.held)

@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 LAG_SECONDS = 5.0
 """Maximum age in seconds of the lag in /metrics."""
+LOST_SECONDS = 30.0
+"""After so many seconds without a state, though it sends, the log says that nobody learns."""
 QUIET_SECONDS = 10.0
 """After so many seconds without a state for which it waits a worker looks for missing topics."""
 WAITING_MS = 10
@@ -133,6 +135,10 @@ class Work:
         self.handing = Handing()
         self._waiting: set[int] = set()
         """Partitions whose records wait for the learner."""
+        self._began = self._sent_at = time.monotonic()
+        """When it began, and when it last committed something."""
+        self._lost = False
+        """Whether the log has said that nobody learns."""
         self.learning_ended: StreamCANError | None = None
         """Why the learner of this process ended for good, if it did."""
 
@@ -259,6 +265,7 @@ class Work:
         self.handing.look(state.index.inputs)
         self.metrics.handed_over(self.handing.backlog)
         self._require_answers()
+        self._tell_of_learner()
         member = self.client.member
         if self._open:
             wait_ms = min(wait_ms, max(1, int(1000 * self.left)))
@@ -295,6 +302,20 @@ class Work:
         quiet = time.monotonic() - self.follower.written > ANSWER_SECONDS
         if self.learning_ended is not None and quiet and self.handing.waiting:
             raise self.learning_ended
+
+    def _tell_of_learner(self) -> None:
+        """Say in the log when no state has come for a while though something was sent to be
+        learned, and when one comes again."""
+        written = max(self.follower.written, self._began)
+        lost = self._sent_at > written and time.monotonic() - written > LOST_SECONDS
+        if lost and not self._lost:
+            log.warning(
+                "no state for %.0f s: nobody learns; correcting goes on by the newest one",
+                time.monotonic() - written,
+            )
+        elif self._lost and not lost:
+            log.info("states are written again: somebody learns")
+        self._lost = lost
 
     def _tell_of_no_state(self) -> None:
         """Say once in the log that nobody has learned yet."""
@@ -368,7 +389,7 @@ class Work:
         self._at[partition] = last + 1
         self._handled += len(made.outputs) + len(made.dead_letters)
         tally, now_s = self._tallies[partition], time.time()
-        tally.answered(len(made.outputs), made.corrected, len(made.dead_letters))
+        tally.answered(*made.counts)
         tally.refused += state.refused
         state.refused = 0
         ours = s.field_names
@@ -376,7 +397,8 @@ class Work:
         self.metrics.handled(
             Handled(len(made.outputs), made.normalised, len(made.faults), letters=letters)
         )
-        self.metrics.tell_fault(made.faults)
+        lonely = made.without_id if s.labels is not None else ()
+        self.metrics.tell(made.faults, lonely, made.dead_letters)
         if made.stopped is not None:
             record, error = made.stopped
             self.commit()
@@ -476,6 +498,7 @@ class Work:
         done = {p: self._tallies[p] for p in self._open}
         self.metrics.committed(done, time.monotonic() - begin, self._written)
         self.committed += self._handled
+        self._sent_at = time.monotonic()
         self._made_again = False
         self._open, self._handled, self._written = set(), 0, 0
 

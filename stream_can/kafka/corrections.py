@@ -281,10 +281,17 @@ class Corrections:
     stopped: tuple[Source, StreamCANError] | None = None
     """The first unreadable record where processing is to stop; those before it are included."""
     corrected: int = 0
+    without_id: list[Source] = field(default_factory=list)
+    """Predictions that no label can find."""
     normalised: int = 0
     """Rows whose sum deviated from 1 and that were divided by it."""
     faults: list[tuple[Source, str]] = field(default_factory=list)
     """Predictions with an invalid column value (treated as missing), with the reason."""
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Arguments of :meth:`Tally.answered`."""
+        return len(self.outputs), self.corrected, len(self.dead_letters), len(self.without_id)
 
 
 class Correcting:
@@ -422,6 +429,8 @@ def write_group(
             records[i], value, headers if on else [*headers, OFF_HEADER], dropped
         )
         found.corrected += on
+    lonely = zip(group.places, group.ids, strict=True)
+    found.without_id += [records[i] for i, id in lonely if id is None]
     found.faults += [(records[i], fault) for i, fault in group.faults]
     found.normalised += group.off
 

@@ -27,7 +27,7 @@ from stream_can.app.labelling.asked import REASON_HEADER, RequestMessage
 from stream_can.app.letters import KEPT, letter
 from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.start import Start
-from stream_can.app.tally import Tally
+from stream_can.app.tally import Tally, lane_name
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import refusals
 from stream_can.kafka.behind import Behind, HandedOver, is_backlog, progress
@@ -69,6 +69,7 @@ from stream_can.learner import Learner, read_sent
 from stream_can.learner.order import BEHIND, steady
 from stream_can.learner.sent import NO_ROWS, SentBatch, SentLane
 from stream_can.messages.fields import put
+from stream_can.messages.naming import LaneName
 from stream_can.messages.records import Header, Output, error_headers, headers_of, reason_of
 from stream_can.messages.records import place as place_of
 from stream_can.method.kernel import inside
@@ -95,6 +96,8 @@ WAITING_BYTES = 64 << 20
 rows must not block the reading of those rows."""
 LAG_SECONDS = 5.0
 """Maximum age in seconds of the lag in /metrics."""
+UNOWNED_SECONDS = 60.0
+"""After so long without a record from it an input partition that has some counts as nobody's."""
 MOST_TOLD = 10
 """Records that are named in the log because they are not played as they are."""
 UNREAD_SECONDS = 2.0
@@ -256,6 +259,10 @@ class Learns:
         """Until when records of partitions with nothing read are waited for."""
         self._answered, self._answers_since = 0, 0.0
         """Number of deferred records answered in the backlog that is open, and since when."""
+        self._stands: dict[int, tuple[int, float]] = {}
+        """For each input partition the next offset of what workers sent, and since when."""
+        self._worse: set[LaneName] = set()
+        """Models and versions that are worse than before, as the log has said."""
         self._told = 0
         """Number of records named, or not named, by `_tell`."""
         self.lost = 0
@@ -601,6 +608,7 @@ class Learns:
             self._count(learning, played)
             self._write(learning, played)
             self._tell_of_backlog(played)
+            self._tell_of_alarms(learning)
         except RegistryAway:
             raise
         except RetryError as error:  # records have left their queues
@@ -619,6 +627,15 @@ class Learns:
             log.info("corrected %d records that workers handed over, in %.1f s", self._answered,
                      took)  # fmt: skip
             self._answered = 0
+
+    def _tell_of_alarms(self, learning: TopicLearner) -> None:
+        """Say in the log when something becomes worse than before, and when it is not any more."""
+        worse = {lane_name(name): one for name, one in learning.learner.episodes.items()}
+        for lane in worse.keys() - self._worse:
+            log.warning("%s", worse[lane].text(str(lane)))
+        for lane in self._worse - worse.keys():
+            log.info("not worse than before any more%s", f": {lane}" if str(lane) else "")
+        self._worse = {*worse}
 
     @property
     def _corrects(self) -> bool:
@@ -644,14 +661,16 @@ class Learns:
         tally.refuse(len(played.bad), labels=True)
         answers, refused = played.answers.values(), list[Output]()
         for answer in answers:
-            tally.answered(len(answer.outputs), answer.corrected, len(answer.dead_letters))
+            tally.answered(*answer.counts)
             refused += answer.dead_letters
-            self.metrics.tell_fault(answer.faults)
+            lonely = answer.without_id if self.settings.labels is not None else ()
+            self.metrics.tell(answer.faults, lonely, answer.dead_letters)
         delays, answered = list[int](), 0
         for one in found.taught:
             answered += one.prediction.asked is not None
             if one.time is not None and not math.isnan(one.prediction.time):
                 delays.append(round(1000 * (one.time - one.prediction.time)))
+        self.metrics.tell(letters=[_letter(record, error) for record, error in played.bad[:1]])
         self._count_requests(learning, tally)
         now, ours = time.time(), self.settings.field_names
         letters = [
@@ -686,7 +705,22 @@ class Learns:
         for (topic, p), n in self._reader.lag().items():
             of = "sent" if topic == self.settings.sent_topic else "labels"
             lag[of, p] += n + len(self._queues[topic, p].waiting)
+        if self.learning is not None:
+            lag.update({("unowned", p): n for p, n in self._unowned(self.learning).items()})
         self.metrics.lags(lag, LEARNER)
+
+    def _unowned(self, learning: TopicLearner) -> dict[int, int]:
+        """Records of the input partitions of which nobody has corrected any for a minute."""
+        s, now = self.settings, time.monotonic()
+        if not s.input:
+            return {}
+        at = self._begun_at | learning.inputs | {p: one for p, (one, _) in self._came.items()}
+        for p, offset in at.items():
+            if self._stands.get(p, (None,))[0] != offset:
+                self._stands[p] = offset, now
+        still = [p for p, (_, since) in self._stands.items() if now - since > UNOWNED_SECONDS]
+        ends = self.client.readers.ends(s.input, still) if still else {}
+        return {p: end - at[p] for p, end in ends.items() if p in at and end > at[p]}
 
     def _read(self, learning: TopicLearner, wait_ms: int) -> None:
         """Add the records of one poll to the queues."""

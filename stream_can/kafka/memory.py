@@ -157,11 +157,11 @@ class TopicLearner:
             learner, start, max_lanes=settings.max_lanes,
             only_listed=settings.only_listed_models, clock=time.time,
         )  # fmt: skip
-        self._messages = ModelMessages(
+        self.messages = ModelMessages(
             start.classes, settings.fields, start.formats, start.segments, self.models,
             rows=settings.rows, numbering=learner.numbering,
         )  # fmt: skip
-        self._labels = {
+        self.label_readers = {
             topic: LabelReader(
                 ModelMessages(
                     start.classes, fields, start.formats.of_labels(topic), start.segments,
@@ -314,7 +314,7 @@ class TopicLearner:
         records among them."""
         batches, known = dict[int, list[SentBatch]](), dict[int, list[bool]]()
         deferred = DeferredRecords(
-            self._messages, self.output_bytes, self.models,
+            self.messages, self.output_bytes, self.models,
             declared=self.learner.numbering is None, switch=self.learner.switch,
         )  # fmt: skip
         for p, found in sent.items():
@@ -359,7 +359,7 @@ class TopicLearner:
         read = dict[LabelPlace, list[LateLabel]]()
         bad = list[tuple[Source, StreamCANError]]()
         for place, found in labels.items():
-            says = self._labels[place[0]].read(found)
+            says = self.label_readers[place[0]].read(found)
             bad += [(found[i], why) for i, why in says.bad]
             without, of_nobody = without + len(says.without), of_nobody + len(says.of_nobody)
             times = self.record_times.of(found).tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from stream_can.app.health import Health
 from stream_can.app.known import Known
@@ -13,8 +13,10 @@ from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.app.models import DeclaredCorrector
 from stream_can.app.port import Port
+from stream_can.app.start import NO_CLASSES
 from stream_can.app.tally import lane_name
 from stream_can.errors import StreamCANError
+from stream_can.kafka.checking import found_in_topics
 from stream_can.kafka.correcting import Work
 from stream_can.kafka.corrections import known_of
 from stream_can.kafka.learner import Learns
@@ -26,6 +28,7 @@ from stream_can.learner.kinds import hit_rate, total
 from stream_can.learner.lane import Name
 from stream_can.messages.naming import LaneName
 from stream_can.trust.alarm import Episode
+from stream_can.version import __version__
 
 __all__ = ["Worker"]
 
@@ -108,12 +111,19 @@ class Worker:
             for topic in self.settings.topics_of_labels:
                 self.learns.client.readers.newest(topic)
         check(self.settings, self.start.formats)
+        for line in self._found_in_topics():
+            log.info("%s", line)
         if self.work is None:
             return 0
         if (state := self.work.follower.look()) is not None:
             self.work.require_fits(state)
         self.work.close()
         return self.work.known
+
+    def _found_in_topics(self) -> Iterator[str]:
+        client = (self.work or self._loops[0].role).client
+        committed = None if self.work is None else client.committed()
+        return found_in_topics(self.settings, self.start, client.readers, committed)
 
     def run(self) -> None:
         """Work until `stop`; then commit and leave the groups.
@@ -124,6 +134,7 @@ class Worker:
             See `EXIT_CODES`.
         """
         s = self.settings
+        log.info("%s", self._about())
         if s.http_port is not None:  # before the brokers answer: waiting for them counts as alive
             self.port = Port(
                 s.http_host, s.http_port, self.health, self.metrics.registry, self.look.json
@@ -147,6 +158,18 @@ class Worker:
                 thread.join(JOIN_SECONDS)
             if self.port is not None:
                 self.port.close()
+
+    def _about(self) -> str:
+        """What is started, in a line."""
+        s, classes = self.settings, len(self.start.classes)
+        does = f"corrects {s.input!r} to {s.output!r}" if self.work is not None else "corrects none"
+        labels = ", ".join(map(repr, s.topics_of_labels)) or "none"
+        learns = "may learn" if self.learns is not None else "does not learn"
+        known = f", {classes} classes" if self.start.classes != NO_CLASSES else ""
+        return (
+            f"stream_can {__version__}: application {s.application_id!r}, instance {s.name!r},"
+            f" {does}, {learns}, labels from {labels}{known}"
+        )
 
     def _beside(self, loop: Loop) -> None:
         """Learn beside a worker, which continues where learning fails."""

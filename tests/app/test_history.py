@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stream_can.app.history import History, Ring, Slots
 from tests.app.small import BEGIN
 
-STATED = 176_256
+STATED = 181_440
 """Bytes of the history, as docs/live.md states."""
 
 

@@ -21,7 +21,7 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     begun = "good: Nothing is wrong; {} come since this process began"
     assert Small().first() == begun.format("no labels that count have") + "."
     young = Small()
-    young.add(5, predictions=1, labels=1, matched=1, scored=1, log_loss_before=1, log_loss_after=2)
+    young.add(5, predictions=1, labels=1, matched=1, scored=1, log_loss_before=2, log_loss_after=1)
     few = ", too few to say whether it helps."
     assert young.first() == begun.format("1 label that counts has") + few
     fine = Small()
@@ -30,6 +30,22 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
         "good: It helps: over the last hour the accuracy goes from 50.0 %"
     )
     assert len(fine.look.status(BEGIN).problems) == 1
+    worse = Small()
+    worse.add(5, predictions=1, labels=1, matched=1, scored=1, log_loss_before=1, log_loss_after=2)
+    assert worse.first().startswith(
+        "doubt: Too early to say, the log loss is worse so far: 1 label"
+    )
+    unsure = Small()
+    unsure.labelled(0.99, hits=24)
+    assert unsure.first().startswith("doubt: The accuracy is worse so far, too early to say: over")
+    nobody = Small()
+    nobody.metrics.lags({("unowned", p): 9 for p in range(5)})
+    assert nobody.first().startswith(
+        "bad: 45 records wait in partitions 0, 1, 2 and 2 more, of which no worker has corrected"
+    )
+    nameless = Small()
+    nameless.add(5, predictions=100, labels=1, without_id=12)
+    assert nameless.first().startswith("doubt: 12 of 100 predictions of the last hour have no id")
     doubtful = Small()
     doubtful.labelled(0.99, hits=25)
     assert doubtful.first().startswith("good: No harm seen, no sure gain yet")

@@ -47,6 +47,30 @@ def test_check(broker: Broker) -> None:
     assert read(app.servers, f"{app.id}-state", 0) == []
 
 
+def test_check_shows_what_it_reads_the_newest_records_as(broker: Broker) -> None:
+    """So a typo is seen before the start."""
+    app = App(broker.bootstrap_servers, id="id")
+    fill(app, 40)
+    code, log = run(app, STREAM_CAN_CHECK="true")
+    assert code == 0, log
+    topic, labels = app.given["input"], app.given["labels"]
+    newest = rf"predictions: topic '{topic}', 40 records; the newest, {topic}-1 offset 19, "
+    assert re.search(
+        newest + r"id '39' in 'id', 4 classes, likeliest '[abcd]' with 0\.\d+, time 20\S+\n", log
+    )
+    assert 'start = "earliest", so 40 records are corrected first, by the learner' in log
+    says = rf"labels: topic '{labels}', 40 records; the newest, {labels}-1 offset \d+, "
+    assert re.search(says + "cannot be read: no field 'label'|" + says + "no id in 'id'", log)
+    code, log = run(
+        app, STREAM_CAN_CHECK="true", STREAM_CAN_PROBS="probabilities", STREAM_CAN_START="latest",
+        STREAM_CAN_LABEL_ID="key:",
+    )  # fmt: skip
+    assert code == 0, log
+    assert "cannot be read: no field 'probabilities'; its fields are 'id', 'probs', 'note'" in log
+    assert "40 records are left as they are" in log
+    assert re.search(says + r"id 'k39' in key, label '[abcd]', time 20\S+\n", log)
+
+
 def test_check_says_at_once_what_each_address_says(broker: Broker) -> None:
     """Before, it asked again for `connect_seconds`, 5 minutes."""
     app = App(broker.bootstrap_servers)

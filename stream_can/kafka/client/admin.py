@@ -198,8 +198,7 @@ class Admin:
         if not odd:
             return
         group = self.ask(15, "describe_groups", [self.group])[self.group]
-        offsets = self.ask(15, "list_group_offsets", [self.group])[self.group]
-        worked = [tp.partition for tp in offsets if tp.topic == first]
+        worked = self.committed(first)
         lost = min(counts.values()) <= max(worked, default=-1)
         if lost or not (worked or group.get("members") or begun()):
             raise DeniedError(
@@ -348,6 +347,11 @@ class Admin:
             if one["topic"] == topic
             for partition in one["partitions"]
         }
+
+    def committed(self, topic: str) -> dict[int, int]:
+        """Next offset of each partition of a topic that the group has committed."""
+        found = self.ask(15, "list_group_offsets", [self.group])[self.group]
+        return {tp.partition: one.offset for tp, one in found.items() if tp.topic == topic}
 
     def set_offsets(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets of a group without members."""

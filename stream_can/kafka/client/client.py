@@ -203,6 +203,11 @@ class Client:
         with Admin(self.options, self.group) as admin:
             return admin.group_is_new()
 
+    def committed(self) -> dict[int, int]:
+        """Next offset of each partition of the input that the group has committed."""
+        with Admin(self.options, self.group) as admin:
+            return admin.committed(self.input)
+
     def set_offsets(self, offsets: Mapping[tuple[str, int], int]) -> None:
         """Commit offsets of a group without members."""
         with Admin(self.options, self.group) as admin:

@@ -1,0 +1,151 @@
+"""What ``run --check`` finds in the topics: the newest records, and how much history there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from stream_can.app.prediction_reader import PredictionReader
+from stream_can.app.start import Start
+from stream_can.errors import StreamCANError
+from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.memory import TopicLearner
+from stream_can.kafka.settings import Settings
+from stream_can.messages.codecs.codec import Codec
+from stream_can.messages.records import place
+
+__all__ = ["found_in_topics"]
+
+LAST = 5
+"""Offsets that are read of each partition: the last may hold the end of a transaction."""
+MOST_FIELDS = 12
+
+
+def found_in_topics(
+    settings: Settings, start: Start, readers: Readers, committed: Mapping[int, int] | None
+) -> Iterator[str]:
+    """Say line by line what the newest prediction and the newest label of each topic are read as,
+    and what happens to the records that the input holds.
+
+    Parameters
+    ----------
+    committed
+        Next offset of each partition of the input that the group has committed; None where the
+        input is not read.
+    """
+    learning = TopicLearner.begin(settings, start, {}, {})
+    if committed is not None:
+        spans = readers.spans(settings.input)
+        newest = _newest(readers, settings.input, spans)
+        yield _with_newest(
+            settings.input, "predictions", spans, newest, partial(_prediction, learning, newest),
+            start.formats.predictions,
+        )  # fmt: skip
+        yield _history(settings, spans, committed)
+    for topic in settings.topics_of_labels:
+        spans = readers.spans(topic)
+        record = _newest(readers, topic, spans)
+        yield _with_newest(
+            topic, "labels", spans, record,
+            partial(_label, learning, topic, record),
+            start.formats.of_labels(topic).labels,
+        )  # fmt: skip
+
+
+def _newest(readers: Readers, topic: str, spans: Mapping[int, tuple[int, int]]) -> Any | None:
+    """The record with the latest timestamp among the last of all partitions; None without any."""
+    last = (
+        record
+        for p, (begin, end) in spans.items()
+        for record in readers.read(topic, p, max(begin, end - LAST), end)
+        if record.value is not None
+    )
+    return max(last, key=lambda one: one.timestamp, default=None)
+
+
+def _with_newest(
+    topic: str, what: str, spans: Mapping[int, tuple[int, int]], record: Any,
+    read: Callable[[], str], codec: Codec,
+) -> str:  # fmt: skip
+    n = sum(end - begin for begin, end in spans.values())
+    if record is None:
+        return f"{what}: topic {topic!r} holds none that can be shown ({n:,} offsets)"
+    head = f"{what}: topic {topic!r}, {n:,} records; the newest, {place(record)}, "
+    try:
+        return head + read()
+    except StreamCANError as error:
+        return f"{head}cannot be read: {error}{_fields(codec, record)}"
+
+
+def _fields(codec: Codec, record: Any) -> str:
+    """The fields that a message has, as far as it can be opened and says so."""
+    try:
+        message = codec.open(record.value, record.headers)
+    except StreamCANError:
+        return ""
+    names = [*message][:MOST_FIELDS] if isinstance(message, Mapping) else []
+    return f"; its fields are {', '.join(map(repr, names))}" if names else ""
+
+
+def _prediction(learning: TopicLearner, record: Any) -> str:
+    reader = PredictionReader(learning.messages, learning.output_bytes)
+    groups, bad = reader.read([record])
+    for _, error in bad:
+        raise error
+    group = next(one for one in groups if one.ids)
+    said = [_id(group.ids[0], learning.settings.id)]
+    if group.names and (name := " ".join(filter(None, group.names[0]))):
+        said.append(f"model {name!r}")
+    row = group.rows[0]
+    if isinstance(row, np.ndarray) and row.dtype.kind == "f" and len(row) == group.messages.widest:
+        k = int(np.argmax(row))
+        likeliest = f"likeliest {group.messages.classes[k]!r} with {row[k]:.3g}"
+        said.append(f"{len(row)} classes, {likeliest}")
+    return ", ".join([*said, _time(learning, record)])
+
+
+def _label(learning: TopicLearner, topic: str, record: Any) -> str:
+    found = learning.label_readers[topic].read([record])
+    for _, error in found.bad:
+        raise error
+    if not found.labels:
+        why = "says that there is no label" if found.without else "is of no model in use"
+        return f"{why}, {_time(learning, record)}"
+    (late,) = found.labels
+    field = learning.settings.label_fields[topic].id
+    return f"{_id(late.id, field)}, label {late.label!r}, {_time(learning, record)}"
+
+
+def _id(id: Any, field: str | None) -> str:
+    where = "key" if field is None else repr(field)
+    if id is None:
+        return f"no id in {where}: nothing joins it"
+    return f"id {id.decode(errors='replace')!r} in {where}"
+
+
+def _time(learning: TopicLearner, record: Any) -> str:
+    (seconds,) = learning.record_times.of([record]).tolist()
+    if np.isnan(seconds):
+        return "no time"
+    return f"time {datetime.fromtimestamp(seconds, UTC).isoformat(timespec='seconds')}"
+
+
+def _history(
+    settings: Settings, spans: Mapping[int, tuple[int, int]], committed: Mapping[int, int]
+) -> str:
+    """What happens to the records that the input holds."""
+    if committed:
+        n = sum(max(0, end - max(begin, committed.get(p, begin)))
+                for p, (begin, end) in spans.items())  # fmt: skip
+        return f"history: the group goes on where it was, {n:,} records behind"
+    n = sum(end - begin for begin, end in spans.values())
+    if settings.start == "latest":
+        return f'history: start = "latest", so {n:,} records are left as they are'
+    how = "by the learner, in the order of their times"
+    if settings.backlog == "lagging":
+        how = "by the newest state there is"
+    return f'history: start = "earliest", so {n:,} records are corrected first, {how}'
