@@ -87,7 +87,9 @@ class Handing:
         self._begun = False
         """Whether the log has said that there is a backlog."""
         self._reset: set[int] = set()
-        """Partitions whose offsets start over, until a state counts in them."""
+        """Partitions of which states count in other offsets, until they have learned some of these:
+        the input starts over, or the learner goes on at its end, since retention has deleted what
+        was sent of it."""
         self._ends: dict[int, int] = {}
         """Next offset of each partition when last read."""
         self._course: deque[tuple[float, int, int]] = deque()
@@ -178,7 +180,10 @@ class Handing:
         """Next offset to be answered of a partition."""
         at = answered.get(partition)
         first = self._first.get(partition, 0)
-        if at is None or (partition in self._reset and at > self._until[partition]):
+        if at is None:
+            return first
+        if at > self._until[partition]:  # nothing was sent of what comes behind
+            self._reset.add(partition)
             return first
         self._reset.discard(partition)
         return max(at, first)

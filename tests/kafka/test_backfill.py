@@ -15,6 +15,7 @@ from stream_can.kafka import DeniedError, UnreadableRecord
 from stream_can.kafka.backfill import _merged, backfill
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.deferred import times_of
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import (
     CLASSES,
@@ -47,8 +48,8 @@ def test_a_clock_that_is_ahead_holds_back_none_behind_it(
         records.append((topics["labels"], p, key, label(truth), [], at + 2500 + ahead))
     produce(app.servers, records)
     readers = Readers(Options(app.given["bootstrap_servers"], {}))
-    spans = {kind: readers.spans(topic) for kind, topic in topics.items()}
-    merged = [*_merged(readers, topics, spans)]
+    spans = {topic: readers.spans(topic) for topic in topics.values()}
+    merged = [*_merged(readers, spans, times_of)]
     readers.close()
     assert len(merged) == len(records)
     latest = STAMP

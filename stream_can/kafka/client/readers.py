@@ -67,7 +67,8 @@ class Readers:
 
     def partitions(self, topic: str) -> int:
         """Number of partitions of a topic."""
-        return len(self._reader("read_committed").partitions_for_topic(topic) or ())
+        with errors_as(RetryError):
+            return len(self._reader("read_committed").partitions_for_topic(topic) or ())
 
     def last(self, topic: str, partition: int, key: bytes) -> Any | None:
         """The last committed record with a key, found by reading backwards; None without one."""
