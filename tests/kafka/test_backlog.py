@@ -528,6 +528,6 @@ def test_a_worker_knows_how_fast_the_learner_is(
     assert one.backlog.grows
     assert caplog.records[-1].levelname == "WARNING"
     assert 'cannot keep up; backlog = "lagging"' in caplog.records[-1].getMessage()
-    one.look({0: 10**6, 1: 10**6})
+    one.look({0: end[0], 1: end[0]})
     assert one.backlog is None
     assert "the backlog is done" in caplog.records[-1].getMessage()
