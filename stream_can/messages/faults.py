@@ -12,7 +12,7 @@ import msgspec
 from stream_can.messages.platforms import NUMBERS, key_of
 from stream_can.method.classes import MOST_SHOWN
 
-__all__ = ["BEST_ALONE", "UNREADABLE", "json_fault", "object_fault", "probs_fault"]
+__all__ = ["BEST_ALONE", "UNREADABLE", "beginning", "json_fault", "object_fault", "probs_fault"]
 
 # Deep nesting raises RecursionError, a key with invalid UTF-8 UnicodeDecodeError.
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -26,7 +26,42 @@ LOGPROBS = (
     "; log probabilities of tokens? An object of probabilities: jq -c"
     " '.probs = (.top_logprobs | map({(.token): (.logprob | exp)}) | add)'"
 )
+PACKED = "it is packed, by {}: leave that to the setting compression.type of what writes it"
+BEGINNINGS = (
+    (b"\xef\xbb\xbf", "a byte order mark comes first: write UTF-8 without one"),
+    (b"\xff\xfe", "it is UTF-16: write UTF-8"),
+    (b"\xfe\xff", "it is UTF-16: write UTF-8"),
+    (b"\x1f\x8b", PACKED.format("gzip")),
+    (b"\x28\xb5\x2f\xfd", PACKED.format("zstd")),
+    (b"\x04\x22\x4d\x18", PACKED.format("lz4")),
+    (b"\x82SNAPPY", PACKED.format("snappy")),
+    (b"\xff\x06\0\0sNaPpY", PACKED.format("snappy")),
+    (b"\xc3\x01", 'it is a single Avro object: format = "avro" reads such, with avro_schema'),
+    (b"Obj\x01", "it is an Avro file, not a message"),
+    (b"PAR1", "it is a Parquet file, not a message"),
+)
+"""How messages in other formats begin."""
 _read = msgspec.json.Decoder().decode
+
+
+def beginning(value: bytes) -> str:
+    """How a message begins that should name its schema."""
+    if not value:
+        return "it is empty"
+    if value.lstrip()[:1] in (b"{", b"["):
+        return 'it looks like JSON, which format = "json" reads'
+    return _other_format(value) or f"it begins with {value[:5].hex(' ')}"
+
+
+def _other_format(value: bytes) -> str:
+    """Which other format a message that cannot be read begins as; empty where none is known."""
+    if value[:1] == b"\0" and len(value) > 5:
+        number = int.from_bytes(value[1:5], "big")
+        return (
+            f"it begins as messages of a schema registry do, of schema {number}: set"
+            " schema_registry, and format to avro, protobuf or json-schema"
+        )
+    return next((what for begin, what in BEGINNINGS if value.startswith(begin)), "")
 
 
 def object_fault(value: bytes) -> str:
@@ -34,6 +69,8 @@ def object_fault(value: bytes) -> str:
     try:
         decoded = _read(value)
     except UNREADABLE:
+        if other := _other_format(value):
+            return other
         if b"," in value and value.lstrip()[:1] not in (b"{", b"["):
             return 'a line of csv? Write it as {"id": ..., "probs": [...]}'
         return json_fault(value)

@@ -398,8 +398,8 @@ def test_what_the_registry_refuses_is_a_dead_letter_with_its_words() -> None:
     assert words == [
         "the registry says no",
         "schema 99 is not known",
-        "no schema is named: it begins with 7b 7d, expected a byte 0 and the four of a schema's"
-        " number, as the serializers of a schema registry write them",
+        'no schema is named: it looks like JSON, which format = "json" reads; expected a byte 0'
+        " and the four of a schema's number, as the serializers of a schema registry write them",
         words[3],
         words[4],
     ]

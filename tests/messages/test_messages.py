@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import tracemalloc
 from contextlib import suppress
@@ -146,6 +147,14 @@ def test_whatever_the_bytes_the_error_is_ours_or_the_row_is_two_numbers(value):
     ("value", "says"),
     [
         (b"{", "not a JSON object: it ends too early"),
+        (b"\xef\xbb\xbf{}", "not a JSON object: a byte order mark comes first: write UTF-8"),
+        ("{}".encode("utf-16"), "not a JSON object: it is UTF-16: write UTF-8"),
+        (
+            gzip.compress(b"{}"),
+            "not a JSON object: it is packed, by gzip: leave that to the setting",
+        ),
+        (b"\0\0\0\0\7{}", "not a JSON object: it begins as messages of a schema registry do, of"),
+        (b"\xc3\x01 fingerp", "not a JSON object: it is a single Avro object: format = "),
         (b"[1]", "not a JSON object: it is a list; put the list into one"),
         (b'[{"probs":[0.5]}]', "; several messages go one a line or record"),
         (b"[" * 10_000, "not a JSON object"),

@@ -43,6 +43,11 @@ KEYS = 9
 LARGEST_ANSWER = 10_000
 SIZE = re.compile(r"[0-9]{1,5}")
 SKIPPED = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
+OF_CLASSIFIER = re.compile(
+    r"pred|prob|score|confid|logit|class_?id|(^|[^a-z])(label|class|top|best|argmax)s?(_?[0-9k])?([^a-z]|$)",
+    re.I,
+)
+"""Names of fields that say what a classifier says."""
 LONGEST_TEXT = 10_000
 """Maximum characters of a message shown unformatted."""
 REQUEST_SECONDS = 60.0
@@ -94,7 +99,8 @@ class LabellingServer:
 
 
 def shown(one: Pending, pending: OpenRequests) -> str:
-    """A request for the page, as JSON; its message without the probabilities.
+    """A request for the page, as JSON; its message without the probabilities, and without other
+    fields that say what the classifier says, which come under ``said``.
 
     A message that cannot be parsed is shown as text, so it does not block the others.
     """
@@ -116,10 +122,24 @@ def shown(one: Pending, pending: OpenRequests) -> str:
         for path in (pending.probs_path, pending.raw_path, [ASKED]):
             forget(message, path)
         if isinstance(message, dict):
-            return json.dumps(found | {"message": message})
+            said = _says_of_classifier(message, {*map(str, names.get("classes", pending.classes))})
+            for field in said:
+                del message[field]
+            return json.dumps(found | {"message": message, "said": said})
     except (ValueError, RecursionError):  # nested too deeply
         pass
     return json.dumps(found | {"message": {"message": text[:LONGEST_TEXT]}})
+
+
+def _says_of_classifier(message: dict[str, Any], classes: set[str]) -> dict[str, Any]:
+    """Fields that say which class it is, or how sure the classifier is: whoever saw them would
+    answer as it does."""
+    return {
+        field: value
+        for field, value in message.items()
+        if OF_CLASSIFIER.search(field)
+        and (str(value) in classes or isinstance(value, int | float | list | dict))
+    }
 
 
 def places(texts: list[str]) -> set[tuple[int, int]]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from uuid import UUID
 
 from stream_can.messages.columns import header_bytes
+from stream_can.messages.faults import beginning
 from stream_can.messages.forms import BadMessage
 
 if TYPE_CHECKING:
@@ -156,10 +157,9 @@ def key_of(value: bytes, headers: Headers) -> tuple[Key, int]:
             raise BadMessage(f"header {GUID_HEADER}: expected a byte 1 and the 16 of a GUID")
         return UUID(bytes=guid[1:GUID]), 0
     if len(value) < HEAD or value[0] != 0:
-        begins = f"it begins with {value[:HEAD].hex(' ')}" if value else "it is empty"
         raise BadMessage(
-            f"no schema is named: {begins}, expected a byte 0 and the four of a schema's number, as"
-            " the serializers of a schema registry write them"
+            f"no schema is named: {beginning(value)}; expected a byte 0 and the four of a schema's"
+            " number, as the serializers of a schema registry write them"
         )
     return int.from_bytes(value[1:HEAD], "big"), HEAD
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import fastavro
 
 from stream_can.messages.codecs.framing import Key, SchemaText
+from stream_can.messages.faults import beginning
 from stream_can.messages.forms import BadMessage
 
 if TYPE_CHECKING:
@@ -48,10 +49,9 @@ class SchemaFile:
     def key(self, value: bytes, headers: Headers) -> tuple[Key, int]:
         """Read the fingerprint in front of a record."""
         if not value.startswith(MARK) or len(value) < SIZE:
-            begins = f"it begins with {value[:3].hex(' ')}" if value else "it is empty"
             raise BadMessage(
-                f"no schema is named: {begins}, expected C3 01 and the fingerprint of a schema, as"
-                " Avro's single-object encoding has them"
+                f"no schema is named: {beginning(value)}; expected C3 01 and the fingerprint of a"
+                " schema, as Avro's single-object encoding has them"
             )
         return value[:SIZE], SIZE
 
