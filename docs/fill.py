@@ -18,11 +18,14 @@ import sys
 import types
 import warnings
 from pathlib import Path
-from typing import Any, is_typeddict
+from typing import Any, Literal, get_args, get_origin, get_type_hints, is_typeddict
+
+import msgspec
 
 with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with importlib's old call
     warnings.simplefilter("ignore", DeprecationWarning)
-    from stream_can.kafka import options
+    from stream_can.kafka import Settings, options
+    from stream_can.kafka.memory import IDENTITY
     from stream_can.method.settings import SETTINGS, about
     from stream_can.row_kinds import KINDS, row_kind
     from stream_can.serve import options as serve_options
@@ -78,13 +81,63 @@ def command_help(command: str) -> str:
 
 def settings(of: str) -> str:
     """Every setting of ``stream-can run``, ``serve`` or a corrector."""
+    if of == "of run":
+        return settings_of_run()
     if of == "of a corrector":
         found = [(name, about(name)) for name in SETTINGS]
     else:
-        every = serve_options() if of == "of serve" else options()
-        found = [(option.name, option.help) for option in every]
+        found = [(option.name, option.help) for option in serve_options()]
     rows = [f"| `{name}` | {text} |" for name, text in found]
     return "\n".join(["| setting | what it says |", "|---|---|", *rows])
+
+
+FIRST = (
+    "bootstrap_servers", "application_id", "input", "output", "labels", "classes", "train_counts",
+    "id", "label", "learn", "correct", "http_port",
+)  # fmt: skip
+"""Settings that matter first."""
+FORGETS = {
+    *IDENTITY, "classes", "classes_from_file", "train_counts", "segments", "paths", "max_classes",
+    "n_classes",
+}  # fmt: skip
+"""Settings that an application keeps, unless it starts over."""
+OTHERS = {"application_id", "state_topic", "sent_topic"}
+"""Settings of which another value is another application."""
+
+
+def settings_of_run() -> str:
+    """Every setting of ``stream-can run``: type, default, and whether it may change."""
+    helps = {one.name: one.help for one in options()}
+    hints = get_type_hints(Settings)
+    defaults = {one.name: one.default for one in msgspec.structs.fields(Settings)}
+    rows = [
+        "| setting | type | default | may change | what it says |", "|---|---|---|---|---|",
+    ]  # fmt: skip
+    for name in (*FIRST, *(name for name in helps if name not in FIRST)):
+        default = defaults[name]
+        shown = "" if default in (None, "", {}, msgspec.NODEFAULT) else f"`{_toml(default)}`"
+        may = "no: `--reset`" if name in FORGETS else "yes"
+        may = "no: another application" if name in OTHERS else may
+        says = helps[name].removesuffix(f" ({'yes' if default is True else default})")
+        rows.append(f"| `{name}` | {_kind(hints[name])} | {shown} | {may} | {says} |")
+    return "\n".join(rows)
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else msgspec.json.encode(value).decode()
+
+
+def _kind(hint: Any) -> str:
+    """A type in TOML's words."""
+    found = [one for one in get_args(hint) or (hint,) if one is not type(None)]
+    if get_origin(hint) is Literal:
+        return "text"
+    words = {str: "text", int: "integer", float: "number", bool: "true, false"}
+    origin = get_origin(hint)
+    if origin in (list, dict):
+        return "list" if origin is list else "table"
+    several = [_kind(one) if get_args(one) else words.get(one, "table") for one in found]
+    return " or ".join(dict.fromkeys(several))
 
 
 FEATURES = {
