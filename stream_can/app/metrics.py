@@ -27,7 +27,7 @@ from stream_can.app.tally import MOST_VALUES
 from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.column_scores import ColumnScores
 from stream_can.messages.naming import LaneName
-from stream_can.messages.records import Output, Source, place, reason_of
+from stream_can.messages.records import Source, place
 from stream_can.trust.alarm import Episode
 from stream_can.version import __version__
 
@@ -227,7 +227,7 @@ class Metrics:
         self,
         faults: Sequence[tuple[Source, str]] = (),
         without_id: Sequence[Source] = (),
-        letters: Sequence[Output] = (),
+        letters: Sequence[Letter] = (),
     ) -> None:
         """Name in the log the first prediction with an invalid column value, the first that no
         label can find, and the first dead letter; the others are counted."""
@@ -235,8 +235,10 @@ class Metrics:
             self._tell_first("fault", f"{place(faults[0][0])}: {faults[0][1]}")
         if without_id:
             self._tell_first("id", f"{place(without_id[0])}: no id, so no label finds it")
-        if letters and (source := letters[0].source) is not None:
-            self._tell_first("letter", f"{place(source)}: a dead letter: {reason_of(letters[0])}")
+        if letters:
+            one = letters[0]
+            where = f"{one.topic}-{one.partition} offset {one.offset}"
+            self._tell_first("letter", f"{where}: a dead letter: {one.reason}")
 
     def _tell_first(self, kind: str, what: str) -> None:
         if kind not in self._told:

@@ -398,7 +398,7 @@ class Work:
             Handled(len(made.outputs), made.normalised, len(made.faults), letters=letters)
         )
         lonely = made.without_id if s.labels is not None else ()
-        self.metrics.tell(made.faults, lonely, made.dead_letters)
+        self.metrics.tell(made.faults, lonely, letters)
         if made.stopped is not None:
             record, error = made.stopped
             self.commit()

@@ -664,18 +664,18 @@ class Learns:
             tally.answered(*answer.counts)
             refused += answer.dead_letters
             lonely = answer.without_id if self.settings.labels is not None else ()
-            self.metrics.tell(answer.faults, lonely, answer.dead_letters)
+            self.metrics.tell(answer.faults, lonely)
         delays, answered = list[int](), 0
         for one in found.taught:
             answered += one.prediction.asked is not None
             if one.time is not None and not math.isnan(one.prediction.time):
                 delays.append(round(1000 * (one.time - one.prediction.time)))
-        self.metrics.tell(letters=[_letter(record, error) for record, error in played.bad[:1]])
         self._count_requests(learning, tally)
         now, ours = time.time(), self.settings.field_names
         letters = [
             letter(_letter(record, error), now, ours) for record, error in played.bad[-KEPT:]
         ] + [letter(one, now, ours) for one in refused[-KEPT:]]
+        self.metrics.tell(letters=letters)
         asked = [one for one in found.asked if one is not None]
         self.metrics.handled(
             Handled(
