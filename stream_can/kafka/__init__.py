@@ -21,7 +21,7 @@ from stream_can.kafka.correcting import UnreadableRecord
 from stream_can.kafka.engine import ApplicationState, States, read_state
 from stream_can.kafka.loading import load, options
 from stream_can.kafka.process import EXIT_CODES, run
-from stream_can.kafka.settings import Settings
+from stream_can.kafka.settings import LabelTopic, Settings
 from stream_can.kafka.worker import Worker
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "ClientError",
     "DeniedError",
     "FencedError",
+    "LabelTopic",
     "ModelSettings",
     "Option",
     "RebuildError",
