@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.client.assigning import CommonRange
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, fill, run_once
@@ -23,6 +24,26 @@ def test_smoke(each_broker: Broker) -> None:
     assert json.loads(first.value).keys() == {"id", "probs", "note", "probs_raw"}
     assert [name for name, _ in first.headers] == ["h", "stream-can-version", "stream-can-state"]
     assert app.checked.labels["learned"] + app.checked.labels["learned late"] == 3000
+
+
+def test_counts_given_otherwise_are_refused_by_name(broker: Broker) -> None:
+    """They would be ignored; without any it goes on."""
+    app = App(broker.bootstrap_servers, partitions=1, train_counts=[4, 3, 2, 1])
+    fill(app, 20)
+    run_once(app)
+    says = r"train_counts: \[0.14.*\] here, \[0.35.*\] in it; take train_counts out, which keeps"
+    worker = Worker(app.settings(train_counts=[1, 2, 3, 4]))
+    with pytest.raises(DeniedError, match=says):
+        worker.check()
+    for role in (worker.work, worker.learns):
+        assert role is not None
+        role.close()
+        role.client.close(leave=False)
+    with pytest.raises(DeniedError, match=says):
+        app.worker(train_counts=[1, 2, 3, 4]).join()
+    fill(app, 20, 1, first=20)
+    run_once(app, train_counts=None)
+    assert app.verify() == 40
 
 
 def test_scores_are_divided_by_their_sum_and_counted(broker: Broker) -> None:
