@@ -235,7 +235,7 @@ class Work:
         elif at < begin:
             wrong = f"records from {at} to {begin - 1} are gone"
         else:
-            return at, note, learned > at
+            return at, note, learned > at or partition in state.index.moved
         if self._made_again:
             wrong = f"the topic was deleted and made again: {wrong}"
         if not s.reset_offsets:
@@ -262,7 +262,7 @@ class Work:
             self._tell_of_no_state()
             time.sleep(wait_ms / 1000)
             return
-        self.handing.look(state.index.inputs)
+        self.handing.look(state.index.answered)
         self.metrics.handed_over(self.handing.backlog)
         self._require_answers()
         self._tell_of_learner()
@@ -411,7 +411,7 @@ class Work:
         left, now = len(records) + end - last.offset - 1, time.time()
         times = [one.timestamp / 1000 if one.timestamp >= 0 else now for one in records]
         unread = Unread(left, times, end)
-        way = self.handing.way(partition, unread, state.index.inputs, self.follower.written)
+        way = self.handing.way(partition, unread, state.index.answered, self.follower.written)
         if way in ("ask", "wait"):
             self._held[partition] = records + self._held.get(partition, [])
             self._waiting.add(partition)

@@ -87,9 +87,8 @@ class Handing:
         self._begun = False
         """Whether the log has said that there is a backlog."""
         self._reset: set[int] = set()
-        """Partitions of which states count in other offsets, until they have learned some of these:
-        the input starts over, or the learner goes on at its end, since retention has deleted what
-        was sent of it."""
+        """Partitions of which states say nothing, or count in other offsets, until some of these is
+        learned: the input starts over, or what was sent of it was deleted."""
         self._ends: dict[int, int] = {}
         """Next offset of each partition when last read."""
         self._course: deque[tuple[float, int, int]] = deque()
@@ -150,7 +149,8 @@ class Handing:
         log.info("%s: the learner corrects what is behind, in the order of time", what)
 
     def look(self, answered: Mapping[int, int]) -> None:
-        """Look at what has been answered: the next offset to learn of each input partition."""
+        """Look at what has been answered: the next offset to learn of each input partition of
+        which one is known."""
         if not self._until:
             return
         done = self._done = {p: self._answered(p, answered) for p in self._until}
@@ -180,9 +180,7 @@ class Handing:
         """Next offset to be answered of a partition."""
         at = answered.get(partition)
         first = self._first.get(partition, 0)
-        if at is None:
-            return first
-        if at > self._until[partition]:  # nothing was sent of what comes behind
+        if at is None or at > self._until[partition]:  # nothing was sent of what comes behind
             self._reset.add(partition)
             return first
         self._reset.discard(partition)
@@ -220,7 +218,7 @@ class Handing:
         Parameters
         ----------
         answered
-            Next offset to learn of each input partition, of the newest state.
+            Next offset to learn of each input partition, of the newest state: `Index.answered`.
         learner_wrote
             When a state was last written, by ``time.monotonic``; 0 where that is unknown.
 

@@ -273,7 +273,7 @@ class Learns:
         """Check topics, rights and sizes; create missing topics where allowed."""
         s = self.settings
         own = topics_of(s, learns=True, state_bytes=self.start.state_bytes)
-        others = {s.input: {"DESCRIBE"}} if s.input else {}
+        others = {s.input: {"READ"}} if s.input else {}  # of slow partitions what comes next
         self.client.check_topics(
             others, own, input=s.input, create=s.create_topics, begun=self.has_state
         )
@@ -338,7 +338,8 @@ class Learns:
         self._input = self._handed_over = None
         self._came = {}
         if topic:
-            ends, following = partial(readers.ends, topic), partial(readers.following, topic)
+            ends = partial(readers.ends, topic)
+            following = partial(readers.following, topic, times_of=learning.record_times.of)
             self._handed_over = HandedOver(ends, following)
             self._input = Behind(ends, following, self.settings.label_wait)
         self._reader = Assigned(self.client.options)
@@ -379,6 +380,7 @@ class Learns:
                 )  # fmt: skip
             if moved and at is learning.sent and s.input:
                 learning.inputs |= readers.ends(s.input, [p for p in moved if p in at])
+                learning.moved |= {p for p in moved if p in at}
         return any_moved
 
     def _positions(self, learning: TopicLearner) -> list[tuple[str, dict[int, int]]]:

@@ -147,6 +147,8 @@ class TopicLearner:
         self.settings, self.start, self.learner, self.mark = settings, start, learner, mark
         learner.switch = settings.switch
         self.sent, self.inputs = dict(memory.sent), dict(inputs)
+        self.moved: set[int] = set()
+        """Input partitions of which ``inputs`` says nothing of what was learned, see `Index`."""
         self.labels = {topic: dict(at) for topic, at in memory.labels.items()}
         self.begun, self.plays = dict(memory.begun), deque(memory.plays)
         self.within = dict(memory.within)
@@ -241,6 +243,7 @@ class TopicLearner:
             settings, start, learner, memory._replace(plays=plays.kept, begun=plays.begun),
             mark=stored.index.mark, inputs=stored.index.inputs,
         )  # fmt: skip
+        self.moved = {*stored.index.moved}
         self.places = {one.name: one.offset for one in stored.index.lanes}
         self.begins = {one.model: one.offset for one in stored.index.begins}
         # Settings may differ from those of the state.
@@ -396,6 +399,8 @@ class TopicLearner:
                 last = found[-1]
                 ends[p] = self.sent[p] = last.offset + (not last.partly)
                 self.within.pop(p, None)
+                if any(one.next is not None for one in found):
+                    self.moved.discard(p)
                 if last.partly:
                     self.within[p] = last.skipped + len(last.batch)
         for (topic, p), records in labels.items():
@@ -513,7 +518,7 @@ class TopicLearner:
             [Begin(model, offset) for model, offset in begins.items()],
             sorted(self.settings.models), self.settings.only_listed_models,
             self.settings.max_lanes, self.models.full, self.settings.switch, memory,
-            time.time(), None if self.until == math.inf else self.until,
+            time.time(), None if self.until == math.inf else self.until, sorted(self.moved),
         )  # fmt: skip
 
 

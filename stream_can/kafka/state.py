@@ -114,6 +114,14 @@ class Index(msgspec.Struct):
     until: float | None = None
     """Time up to which all input is learned, in seconds, beyond which the clock does not go; None
     for all."""
+    moved: list[int] = []
+    """Input partitions of which ``inputs`` says the end at a time, since what was sent of them was
+    deleted, until something of them is learned again."""
+
+    @property
+    def answered(self) -> dict[int, int]:
+        """Next offset to learn of each input partition where it says what was learned."""
+        return {p: at for p, at in self.inputs.items() if p not in self.moved}
 
     def to_bytes(self) -> bytes:
         """Encode the index, versioned and checksummed."""

@@ -398,7 +398,7 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert one.backlog is None
     assert way(1, 0, 900, 900) == "correct"
     one.hand_over(0, 900, 950)
-    one.look({0: 1200})  # what was sent is deleted: the learner goes on at the end of the input
+    one.look({})  # what was sent is deleted: the learner goes on at the end of the input
     assert one.backlog == Backlog(50)
     assert way(1, 0, 951, 1200) == "hand over"
     one.hand_over(0, 950, 951)

@@ -26,7 +26,8 @@ from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import RetryError, errors_as
 from stream_can.kafka.correcting import Work
 from stream_can.kafka.engine import States
-from stream_can.kafka.learner import Queue
+from stream_can.kafka.learner import Learns, Queue
+from stream_can.kafka.memory import TopicLearner
 from stream_can.kafka.state import MARK_HEADER, NEXT_HEADER, STATE_HEADER
 from stream_can.learner import read_sent
 from stream_can.messages.records import Record
@@ -131,6 +132,50 @@ def test_what_retention_deleted_is_not_sought(broker: Served) -> None:
     assert app.verify(recorded=records.of()) == 440
     lost = {"rows to learn": 40, "labels": 40, "predictions that waited for a label": 0}
     assert app.checked.lost == lost
+    records.stop()
+
+
+def test_order_where_what_was_sent_is_deleted(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The learner goes on at the end of the input, and has answered nothing before it: what comes
+    then waits for what is handed over."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    records = Records(app.servers, [f"{app.id}-sent"])
+    fill(app, 20)
+    running = app.worker()
+    caught_up(app, running)
+    running.stop()
+    worker = app.worker("1", learn=False)
+    now = int(1000 * time.time())
+    topic, says = app.given["input"], [prediction(random.Random(i), i)[:2] for i in range(20, 25)]
+    produce(app.servers, [(topic, 0, *one, [], now) for one in says])
+    wait("they are corrected", lambda: len(app.outputs(0)) == 25)
+    worker.stop()
+    (recorder,) = records.now.values()
+    recorder.until_end()
+    recorder.delete(recorder.positions)
+    fill(app, 300, seed=1, first=100)
+    goes_on, take = threading.Event(), Learns._take
+
+    def waits(self: Learns, learning: TopicLearner) -> Any:
+        return take(self, learning) if goes_on.is_set() else ({}, {}, math.inf)
+
+    monkeypatch.setattr(Learns, "_take", waits)
+    running = app.worker()
+    try:
+        work = running.worker.work
+        assert work is not None
+        wait("all is handed over", lambda: running.error or work._at.get(0) == 325)
+        for key, value in [prediction(random.Random(i), i)[:2] for i in range(500, 505)]:
+            produce(app.servers, [(topic, 0, key, value, [], int(1000 * time.time()))])
+            wait("it is read", lambda: running.error or work._held.get(0) or work._at[0] > 325)
+    finally:
+        goes_on.set()
+    caught_up(app, running)
+    running.stop()
+    keys = [one.key for one in read(app.servers, topic, 0)]
+    assert [one.key for one in app.outputs(0)] == keys
     records.stop()
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
 from kafka import TopicPartition
+from numpy.typing import NDArray
 
 from stream_can.kafka.client.consumer import ends_of, open_consumer
 from stream_can.kafka.client.guards import (
@@ -115,10 +117,13 @@ class Readers:
             found = ends_of(self._reader("read_committed"), tps)
         return {tp.partition: end for tp, end in found.items()}
 
-    def following(self, topic: str, offsets: Mapping[int, int]) -> dict[int, float | None]:
-        """Time of what comes at an offset of each partition, in seconds: the median of the first
-        records there, as few clocks may be wrong; None where none has a time, ``inf`` where
-        there is no record, as behind the last transaction of whoever writes.
+    def following(
+        self, topic: str, offsets: Mapping[int, int],
+        times_of: Callable[[Sequence[Any]], NDArray[np.float64]],
+    ) -> dict[int, float | None]:  # fmt: skip
+        """Time, by ``times_of``, of what comes at an offset of each partition, in seconds: the
+        median of the first records there, as few clocks may be wrong; None where none has a time,
+        ``inf`` where there is no record, as behind the last transaction of whoever writes.
 
         (Trap: a search by time finds the first record that is as late, also one whose clock is
         ahead.)
@@ -127,8 +132,9 @@ class Readers:
         for partition, offset in offsets.items():
             every = self._read(topic, partition, offset, END, "read_committed")
             records = list(islice(every, FEW))
-            times = sorted(one.timestamp for one in records if one.timestamp >= 0)
-            latest = times[(len(times) - 1) // 2] / 1000 if times else None
+            every_time: list[float] = times_of(records).tolist()
+            times = sorted(one for one in every_time if not math.isnan(one))
+            latest = times[(len(times) - 1) // 2] if times else None
             found[partition] = latest if records else math.inf
         return found
 
