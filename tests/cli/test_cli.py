@@ -405,7 +405,8 @@ def test_run_without_settings_says_which(tmp_path):
 def test_every_setting_of_kafka_is_an_option(command):
     texts = [f"--{o.name.replace('_', '-')}={o.name}" for o in options() if o.kind is str]
     switches = [f"--{o.name.replace('_', '-')}" for o in options() if o.kind is bool]
-    lists = ["--client", "a=1", "--client", "b=2"]
+    names = [f"--{o.name.replace('_', '-')}" for o in options() if o.kind is dict]
+    lists = [text for name in names for text in (name, "a=1", name, "b=2")]
     _, bound, _ = app.parse_args([command, "a.toml", *texts, *switches, *lists])
     assert bound.arguments["config"] == Path("a.toml")
     found = vars(bound.arguments["given"])
