@@ -41,6 +41,7 @@ RUNNING.remove("docs/spark.md")  # in tests/spark, with Spark
 RUNNING.remove("docs/web-service.md")  # in tests/test_web_service.py, with a server
 RUNNING.remove("docs/kafka.md")  # in tests/kafka, with a broker
 RUNNING.remove("docs/servers.md")
+RUNNING.remove("docs/security.md")  # in tests/kafka, with a broker
 RUNNING.remove("docs/serve.md")  # in tests/serve, with a server
 
 
