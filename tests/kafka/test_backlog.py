@@ -220,6 +220,7 @@ def test_the_learner_fails_while_it_answers(
     broker: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, between and after what it writes; the next one answers all the same."""
+    monkeypatch.setattr(learner_module, "HISTORY_ROWS", 100)  # so that there are several answers
     app = history_of(broker, 1500, commit_every=200)
     steps = {"_send_answers": 2, "_send_requests": 2, "_write": 2}
 

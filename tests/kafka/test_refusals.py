@@ -50,6 +50,7 @@ def test_what_can_be_known_is_a_dead_letter(broker: Broker) -> None:
         "in": {"message.timestamp.after.max.ms": str(100 * HOUR)},
         "out": {"cleanup.policy": "compact", **bounds},
         "dead-letters": {"max.message.bytes": "2000000", **bounds},
+        "sent": {"max.message.bytes": "2000000"},  # as where it is created; some may be handed over
     }
     app = App(broker.bootstrap_servers, partitions=1, labels=False, configs=configs)
     outputs, letters = refused(app)
