@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +22,6 @@ from stream_can.row_kinds import kind_of_snapshot, part, row_kind
 from stream_can.snapshot import MAGIC, match, read
 
 __all__ = ["COUNTS_WAY", "NO_CLASSES", "Start", "start_of"]
-
-log = logging.getLogger(__name__)
 
 NO_CLASSES = ("",)
 """Placeholder classes where each model has its own."""
@@ -240,8 +237,10 @@ class Start:
         if self._given.paths is not None:
             own = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
             match("paths", own, in_order(self._given.paths))
+        if not self._counted:
+            return
         ours, theirs = self.corrector().train_prior, corrector.train_prior
-        if self._counted and not np.array_equal(ours, theirs):
+        if not np.array_equal(ours, theirs):
             both = (np.array2string(p, precision=4, threshold=20) for p in (ours, theirs))
             raise SnapshotMismatch("train_counts: {} here, {} in it; {}".format(*both, COUNTS_WAY))
 
