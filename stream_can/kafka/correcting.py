@@ -37,7 +37,7 @@ from stream_can.kafka.state import DEFERRED_HEADER, NEXT_HEADER, headers_by
 from stream_can.kafka.times import RecordTimes
 from stream_can.kafka.topics import topics_of
 from stream_can.learner.sent import NO_ROWS, SentBatch
-from stream_can.messages.records import Header, Source
+from stream_can.messages.records import Header, Output, Source
 
 __all__ = ["UnreadableRecord", "Work"]
 
@@ -377,9 +377,7 @@ class Work:
         if refused:
             made.outputs, made.dead_letters = kept, made.dead_letters + refused
             made.corrected = sum(one.value is not None for one in kept)
-        refusals.date(made.dead_letters, topics[self.dead_letters], now)
-        limit = transaction.limits[self.dead_letters]
-        refusals.require_fits(made.dead_letters, limit, self.dead_letters)
+        self._require_taken(made.dead_letters)
         last = records[-1].offset if made.stopped is None else made.stopped[0].offset - 1
         with refusals.made_of([records]):
             self._begin_work(partition)
@@ -403,6 +401,12 @@ class Work:
             record, error = made.stopped
             self.commit()
             raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
+
+    def _require_taken(self, letters: Sequence[Output]) -> None:
+        """Date dead letters as their topic accepts them; raise where one does not fit."""
+        transaction, topic = self.client.transaction, self.dead_letters
+        refusals.date(letters, transaction.accepts[topic], transaction.clock.now_ms())
+        refusals.require_fits(letters, transaction.limits[topic], topic)
 
     def _corrects(self, partition: int, records: list[Any], state: CurrentState) -> bool:
         """Whether to correct records that were read; otherwise hand them over, or let them wait."""
@@ -438,8 +442,8 @@ class Work:
 
     def _hand_over(self, partition: int, records: list[Any], state: CurrentState) -> None:
         """Hand records over to the learner, which corrects them."""
-        stopped = None
-        if self.settings.errors == "fail":
+        stopped, fail = None, self.settings.errors == "fail"
+        if fail:
             _, bad = self._correcting.read(records, state)
             state.forget()
             if bad:
@@ -449,22 +453,34 @@ class Work:
         limit = transaction.limits.get(topic, 1 << 20) - 1024
         headers = headers_by(state.number, state.index.mark)
         if records:
+            too_large = list[Source]()
             with refusals.made_of([records]):
                 self._begin_work(partition)
                 before = 0
                 for data, n in pieces_of(records, limit):
+                    handed, before = n - before, n
+                    if len(data) > limit:
+                        too_large.append(records[n - 1])
+                        continue
                     more: list[Header] = [
                         (NEXT_HEADER, b"%d" % (records[n - 1].offset + 1)),
-                        (DEFERRED_HEADER, b"%d" % (n - before)),
+                        (DEFERRED_HEADER, b"%d" % handed),
                     ]
-                    before = n
                     transaction.send(topic, partition, None, data, headers + more)
                     self._written += len(data)
             first, self._at[partition] = self._at[partition], records[-1].offset + 1
+            refused = refusals.not_handed_over(too_large, topic, limit, fail=fail)
+            if refused:
+                self._require_taken(refused)
+                transaction.send_all(self.dead_letters, partition, refused)
+                self._tallies[partition].answered(0, 0, len(refused))
+                self._send(partition, NO_ROWS, self._at[partition], state)
             self.handing.hand_over(partition, first, self._at[partition])
             self._handled += len(records)
-            self._tallies[partition].counts["handed_over"] += len(records)
-            self.metrics.handled(Handled())
+            self._tallies[partition].counts["handed_over"] += len(records) - len(too_large)
+            shown = [letter(out, time.time(), self.settings.field_names) for out in refused]
+            self.metrics.handled(Handled(letters=shown[-KEPT:]))
+            self.metrics.tell(letters=shown)
         if stopped is not None:
             self.commit()
             record, error = stopped

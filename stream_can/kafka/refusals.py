@@ -29,7 +29,7 @@ TIMESTAMP_HEADER = "stream-can-timestamp"
 
 
 class RefusedOutput(StreamCANError):
-    """The output topic would not accept the output of a record."""
+    """A topic would not accept what is made of a record."""
 
     full_name = "stream_can.kafka.RefusedOutput"
 
@@ -82,10 +82,36 @@ def divert(
         assert record is not None
         if fail:
             raise DeniedError(f"{place(record)}: the output topic refuses it: {why}")
-        error = RefusedOutput(f"the output topic refuses it: {why}")
-        headers = headers_of(record) + error_headers(record, error)
-        letters.append(Output(record.key, record.value, headers, record.timestamp, record))
+        letters.append(_letter(record, f"the output topic refuses it: {why}"))
     return [out for n, out in enumerate(outputs) if n not in suspects], letters
+
+
+def not_handed_over(
+    records: Sequence[Source], topic: str, limit: int, *, fail: bool
+) -> list[Output]:
+    """Dead letters of records that the topic of sent batches cannot take, to be corrected later.
+
+    Raises
+    ------
+    DeniedError
+        With ``fail``.
+    """
+    letters = []
+    for record in records:
+        size = len(record.key or b"") + len(record.value or b"")
+        why = (
+            f"it takes {size} bytes and waits for others, and {topic!r}, where it would wait,"
+            f" takes {limit} (max.message.bytes); raise that to twice the input's"
+        )
+        if fail:
+            raise DeniedError(f"{place(record)}: {why}")
+        letters.append(_letter(record, why))
+    return letters
+
+
+def _letter(record: Source, why: str) -> Output:
+    headers = headers_of(record) + error_headers(record, RefusedOutput(why))
+    return Output(record.key, record.value, headers, record.timestamp, record)
 
 
 def accepted(

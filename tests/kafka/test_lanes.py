@@ -124,12 +124,12 @@ def test_settings_and_models_change_for_everybody(broker: Broker) -> None:
     assert labels_of(app) == before
 
 
-def test_another_label_field_is_another_application(broker: Broker) -> None:
+def test_another_field_of_models_is_another_application(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, partitions=1, **FIELDS)
     produce(app.servers, [record_of(app, LaneName("x", "1"), 0, STAMP)])
     run_once(app)
-    with pytest.raises(DeniedError, match="label is 'label' there and 'truth' here"):
-        app.worker(label="truth").join()
+    with pytest.raises(DeniedError, match=r"model is 'model\.name' there and 'other' here"):
+        app.worker(model="other").join()
 
 
 @pytest.mark.needs("chromium")

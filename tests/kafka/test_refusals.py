@@ -80,6 +80,36 @@ def test_what_can_be_known_is_a_dead_letter(broker: Broker) -> None:
             assert json.loads(out.value).items() >= {"probs_raw": before["probs"]}.items()
 
 
+@pytest.mark.parametrize("last", [False, True])
+def test_what_cannot_be_handed_over_is_a_dead_letter(broker: Broker, *, last: bool) -> None:
+    """What it stands among is corrected, and waits no longer for it."""
+    app = App(broker.bootstrap_servers, partitions=1, labels=False,
+              configs={"sent": {"max.message.bytes": "200000"}})  # fmt: skip
+    rng, topic, old = random.Random(0), app.given["input"], int(time.time() * 1000) - 60_000
+    records = [(topic, 0, *prediction(rng, i)[:2], [], old) for i in range(80)]
+    key, value, _ = prediction(rng, 80)
+    large = json.dumps(json.loads(value) | {"text": "x" * 250_000}).encode()
+    records.insert(80 if last else 7, (topic, 0, key, large, [], old))
+    produce(app.servers, records)
+    run_once(app)
+    assert [out.key for out in app.outputs(0)] == [one[2] for one in records if one[3] != large]
+    (letter,) = read(app.servers, f"{app.id}-dead-letters", 0)
+    assert (letter.key, letter.value) == (key, large)
+    reason = dict(letter.headers)[REASON].decode()
+    assert f"'{app.id}-sent', where it would wait, takes 198976" in reason
+
+
+def test_what_cannot_be_handed_over_ends_it_where_errors_fail(broker: Broker) -> None:
+    app = App(broker.bootstrap_servers, partitions=1, labels=False, errors="fail",
+              configs={"sent": {"max.message.bytes": "200000"}})  # fmt: skip
+    key, value, _ = prediction(random.Random(0), 0)
+    large = json.dumps(json.loads(value) | {"text": "x" * 250_000}).encode()
+    topic, old = app.given["input"], int(time.time() * 1000) - 60_000
+    produce(app.servers, [(topic, 0, key, one, [], old) for one in (large, *[value] * 80)])
+    with pytest.raises(DeniedError, match=rf"{topic}-0 offset 0: it takes 25.*raise that"):
+        app.worker().join()
+
+
 def test_errors_fail_stops_there(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, partitions=1, labels=False, errors="fail",
               configs={"out": {"cleanup.policy": "compact"}})  # fmt: skip
