@@ -808,7 +808,7 @@ def deferred_reader(
             return None
         try:
             says = parse(record.value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return NO_LETTER
         lane: Lane = (at(says, s.model), at(says, s.version)) if s.has_lanes else (None, None)
         row = row_in(says, s)
