@@ -15,6 +15,7 @@ from stream_can.app.application import SEGMENTS_MB, ApplicationSettings, Counts
 from stream_can.app.settings import SettingsError
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
+from stream_can.learner.lane import Name
 from stream_can.messages.messages import JSON, Formats, Messages
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.method.state import SETS
@@ -39,6 +40,14 @@ def without_sets(corrector: Corrector) -> Corrector:
 
 COUNTS_WAY = "take train_counts out, which keeps what is learned, or start over, which forgets it"
 """What to do where they are not those with which existing knowledge began."""
+
+
+def _match_counts(ours: Corrector, theirs: Corrector, where: str = "") -> None:
+    priors = ours.train_prior, theirs.train_prior
+    if not np.array_equal(*priors):
+        both = (np.array2string(p, precision=4, threshold=20) for p in priors)
+        here, there = both
+        raise SnapshotMismatch(f"{where}train_counts: {here} here, {there} in it; {COUNTS_WAY}")
 
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -127,7 +136,7 @@ class Start:
         self.formats = formats
         Messages(corrector.classes, settings.fields, columns=corrector.segments)  # may raise
         self._given = settings
-        self._counted = counts is not None
+        self._counted, self._from_snapshot = counts is not None, snapshot is not None
         self._models: dict[str, bytes | None] = {}
         if settings.has_lanes:
             self._models = {
@@ -222,27 +231,56 @@ class Start:
 
     # -- existing state --------------------------------------------------------------------------
 
-    def _require_kind(self, corrector: Any) -> None:
-        if corrector.row_kind != self._given.rows:
+    def require_fits(self, begin: Any, live: Iterable[tuple[Name, Any]] = ()) -> None:
+        """Raise SnapshotMismatch where existing knowledge is not what the settings would begin.
+
+        Parameters
+        ----------
+        begin
+            The corrector with which it began: its classes, columns and paths, ``train_counts``
+            where they are given, and where no model can begin with it any more the snapshot.
+        live
+            Name and corrector of each lane in use: the classes and ``train_counts`` of the table
+            of its model.
+        """
+        if begin.row_kind != self._given.rows:
             raise SnapshotMismatch(
-                f"rows is {corrector.row_kind!r} in it, and {self._given.rows!r} here"
+                f"rows is {begin.row_kind!r} in it, and {self._given.rows!r} here"
+            )
+        self._require_alike(begin)
+        for name, corrector in live:
+            if self.has_table(name):
+                self._require_own(name[0] or "", corrector)
+        if not self._from_snapshot or self._given.has_lanes:
+            return
+        if self.under(begin.to_bytes()).to_bytes() != self.under(self.snapshot).to_bytes():
+            raise SnapshotMismatch(
+                "classes_from_file: not the snapshot with which it began; name that one again or"
+                " give the classes instead, which keeps what is learned, or start over, which"
+                " forgets it"
             )
 
-    def require_fits(self, corrector: Any) -> None:
-        """Raise SnapshotMismatch where existing knowledge has other classes, columns or paths, or
-        began with other ``train_counts`` than those that are given."""
-        self._require_kind(corrector)
+    def has_table(self, name: Name) -> bool:
+        """Whether the model of a lane begins with classes or counts of a table of its own."""
+        return self._models.get(name[0] or "") is not None
+
+    def _require_own(self, model: str, corrector: Any) -> None:
+        begin, own = self.of_model(model), self._given.models[model]
+        assert begin is not None
+        if own.classes is not None:
+            match(f"models.{model}: classes", corrector.classes, begin.classes)
+        if own.train_counts is not None:
+            _match_counts(begin, corrector, f"models.{model}: ")
+
+    def _require_alike(self, corrector: Any) -> None:
+        """The part of :meth:`require_fits` that differs by kind of rows."""
         match("classes", corrector.classes, self.classes)
         match("columns", corrector.segments, self.segments)
         if self._given.paths is not None:
             own = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
             match("paths", own, in_order(self._given.paths))
-        if not self._counted:
-            return
-        ours, theirs = self.corrector().train_prior, corrector.train_prior
-        if not np.array_equal(ours, theirs):
-            both = (np.array2string(p, precision=4, threshold=20) for p in (ours, theirs))
-            raise SnapshotMismatch("train_counts: {} here, {} in it; {}".format(*both, COUNTS_WAY))
+        if self._counted:
+            _match_counts(self.corrector(), corrector)
 
     def changed(self, begun: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """Settings that differ from those of correctors in use, each with its model ("" for the

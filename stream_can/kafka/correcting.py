@@ -212,7 +212,7 @@ class Work:
     def require_fits(self, state: CurrentState) -> None:
         """Raise DeniedError where a state began with other classes, columns, paths or counts than
         those of the settings."""
-        require_fits(state.begins[None], self.settings, self.start)
+        require_fits(state.begins[None], state.correctors.items(), self.settings, self.start)
 
     def _new_tally(self) -> Tally:
         return Tally((), lambda name: 0, named=self.settings.has_lanes, sets=False,

@@ -227,7 +227,10 @@ class TopicLearner:
         """
         memory = stored.memory
         begins, lanes = stored.begins, stored.lanes
-        require_fits(saved.corrector(begins[None]), settings, start)
+        live = [
+            (name, saved.corrector(data)) for name, data in lanes.items() if start.has_table(name)
+        ]
+        require_fits(saved.corrector(begins[None]), live, settings, start)
         state = State(begins[None], lanes, memory.learner, list(lanes))
         if (
             own := adapter_of(saved.corrector(lanes.get(ONLY, begins[None]))).numbering
@@ -544,10 +547,16 @@ def require_identity(index: Index, settings: Settings, start: Start) -> None:
         )
 
 
-def require_fits(begin: DeclaredCorrector, settings: Settings, start: Start) -> None:
-    """Raise DeniedError where a state began with other classes, columns, paths or counts."""
+def require_fits(
+    begin: DeclaredCorrector,
+    live: Iterable[tuple[Name, DeclaredCorrector]],
+    settings: Settings,
+    start: Start,
+) -> None:
+    """Raise DeniedError where a state is not what the settings would begin: see
+    :meth:`stream_can.app.start.Start.require_fits`."""
     try:
-        start.require_fits(begin)
+        start.require_fits(begin, live)
     except SnapshotMismatch as error:
         raise DeniedError(
             f"topic {settings.state_topic!r} holds the state of other settings: {error};"

@@ -47,6 +47,7 @@ class MultiLabelStart(Start):
         self.settings = {"half_life": corrector.half_life}
         self._given, self._models = settings, {}
         self._counted = counts is not None and snapshot is None
+        self._from_snapshot = snapshot is not None
         messages_of(settings.rows, self.classes, settings.fields)
 
     def under(self, snapshot: bytes, model: str = "") -> Any:
@@ -57,10 +58,9 @@ class MultiLabelStart(Start):
         """Create an initial corrector."""
         return MultiLabelCorrector.from_bytes(self.snapshot)
 
-    def require_fits(self, corrector: Any) -> None:
+    def _require_alike(self, corrector: Any) -> None:
         """Raise SnapshotMismatch where existing knowledge has other labels, or began with other
         ``train_counts`` than those that are given."""
-        self._require_kind(corrector)
         match("classes", corrector.labels, self.classes)
         ours = self.corrector().train_shares
         if self._counted and not np.array_equal(ours, corrector.train_shares):

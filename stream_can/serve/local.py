@@ -176,13 +176,17 @@ class LocalService(Service):
         """Raise StateError where the file belongs to another application."""
         with self.store.explained():
             begins = corrector_of(state.start)
+            live = [
+                (name, corrector_of(data)) for name, data in state.correctors.items()
+                if self.start.has_table(name)
+            ]  # fmt: skip
         found = [
             f"{name} is {identity.get(name)!r} in the file and {own!r} here"
             for name, own in self._identity.items()
             if identity.get(name) != own
         ]
         try:
-            self.start.require_fits(begins)
+            self.start.require_fits(begins, live)
         except SnapshotMismatch as error:
             found.append(str(error))
         if found:

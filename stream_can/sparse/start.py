@@ -42,6 +42,7 @@ class SparseStart(Start):
         self.snapshot, self._fits = corrector.to_bytes(), _fits(corrector)
         self.classes, self.segments, self.formats = (), (), JSON
         self.settings = {"half_life": corrector.half_life}
+        self._from_snapshot = settings.classes_from_file is not None
         self._given, self._models, self._counted = settings, {}, False
 
     def _first(self, settings: ApplicationSettings) -> SparseCorrector:
@@ -87,9 +88,8 @@ class SparseStart(Start):
         """Create an initial corrector."""
         return self.under(self.snapshot)
 
-    def require_fits(self, corrector: Any) -> None:
+    def _require_alike(self, corrector: Any) -> None:
         """Raise SnapshotMismatch where existing knowledge has other classes or half-life."""
-        self._require_kind(corrector)
         for name, theirs in _fits(corrector).items():
             if theirs != self._fits[name]:
                 raise SnapshotMismatch(f"{name}: {theirs} in it, {self._fits[name]} here")
