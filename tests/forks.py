@@ -10,6 +10,7 @@ import io
 import json
 import multiprocessing
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -29,6 +30,11 @@ class Done(NamedTuple):
     code: int
     out: bytes
     err: bytes
+
+
+def without_counts(said: str) -> str:
+    """What a pipe said, without the counts at its end."""
+    return re.sub(r"(?m)^stream-can pipe: \d+ predictions, .*\n", "", said)
 
 
 def command(arguments: Sequence[str], *, strict: bool) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -367,10 +366,10 @@ class Run:
             return message, False
         find = messages.predictions.find
         label, probs = find(message, messages.label_path), find(message, messages.probs_path)
+        if probs is None or bytes(probs) == b"null":
+            return message, label is not None
         if label is None or bytes(label) == b"null":
             return message, False
-        if probs is None or bytes(probs) == b"null":
-            return message, True
         raw = None if messages.raw_path is None else find(message, messages.raw_path)
         if raw is not None and bytes(raw) != b"null":
             return message, True
@@ -384,22 +383,21 @@ class Run:
         return message, False
 
     def finish(self) -> None:
-        """Save what is unsaved, and report a summary."""
+        """Save what is unsaved, and say what was counted."""
         self.saver.save()
         self.tell_of_ids()
-        if sys.stderr.isatty():
-            counts = self.state.counts
-            text = (
-                f"{counts.predictions} predictions, {counts.learned} labels learned with theirs, "
-                f"{counts.unknown} without, {counts.dead_letters} bad {self.unit}s"
-            )
-            if counts.repeated:
-                text += f", {counts.repeated} labels of predictions that had theirs"
-            if self.normalised:
-                text += f", {self.normalised} rows divided by their sum"
-            if changed := self.learner.changed_labels:
-                text += f", {changed} that said otherwise than the first"
-            complain(text + self.gain())
+        counts = self.state.counts
+        text = (
+            f"{counts.predictions} predictions, {counts.learned} labels learned with theirs, "
+            f"{counts.unknown} without, {counts.dead_letters} bad {self.unit}s"
+        )
+        if counts.repeated:
+            text += f", {counts.repeated} labels of predictions that had theirs"
+        if self.normalised:
+            text += f", {self.normalised} rows divided by their sum"
+        if changed := self.learner.changed_labels:
+            text += f", {changed} that said otherwise than the first"
+        complain(text + self.gain())
 
     def gain(self) -> str:
         """Describe the scores of all models together."""

@@ -38,9 +38,9 @@ def command(**options):
 
 
 def run(data=b"", **options):
-    """One run over bytes: (exit code, lines of output, standard error)."""
+    """One run over bytes: (exit code, lines of output, standard error without what it counted)."""
     done = forks.run(forks.pipe, json.dumps({"classes": CLASSES} | options), input=data)
-    return done.code, done.out.splitlines(), done.err.decode()
+    return done.code, done.out.splitlines(), forks.without_counts(done.err.decode())
 
 
 def run_with_fields(data, model=None, version=None, state=None):
@@ -49,7 +49,7 @@ def run_with_fields(data, model=None, version=None, state=None):
     given = [x for name, value in options.items() if value is not None for x in (name, value)]
     arguments = ["pipe", "--classes", ",".join(CLASSES), *given]
     done = forks.run(forks.command, arguments, strict=True, input=data)
-    return done.code, done.out.splitlines(), done.err.decode()
+    return done.code, done.out.splitlines(), forks.without_counts(done.err.decode())
 
 
 def stream(n, seed=0):
@@ -193,15 +193,18 @@ def test_labelled_lines(tmp_path):
 
 
 @pytest.mark.fast
-def test_on_a_terminal_it_says_what_became_of_the_lines():
-    lines = [b'{"id": 1, "probs": [0.4, 0.3, 0.2, 0.1], "label": "a"}\n', b"no json\n"]
-    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
-    with OnTerminal(command(labelled=True), **piped) as running:
-        running.process.stdin.write(b"".join(lines))
-        running.process.stdin.close()
-        said = wait("the end", lambda: running.process.poll() is not None and running.text)
-    assert "1 predictions, 1 labels learned with theirs, 0 without, 1 bad lines" in said
-    assert "over 1 labels: accuracy 1.0000 -> 1.0000" in said
+def test_at_the_end_it_says_what_became_of_the_lines():
+    prediction = b'{"id": 1, "probs": [0.4, 0.3, 0.2, 0.1]}\n'
+    labels = [b'{"id": 1, "label": "a"}\n', b'{"id": 9, "label": "a"}\n']
+    bad = [b"no json\n", b'{"id": 1, "label": null}\n']
+    data = b"".join([prediction, *labels, *bad])
+    done = forks.run(forks.pipe, json.dumps({"classes": CLASSES}), input=data)
+    err = done.err.decode()
+    assert err.endswith(
+        "1 predictions, 1 labels learned with theirs, 1 without, 2 bad lines; over 1 labels:"
+        " accuracy 1.0000 -> 1.0000, log loss 0.9163 -> 0.9164\n"
+    )
+    assert "label: null, expected the name of a class" in err
 
 
 def test_on_a_terminal_it_ends_where_no_line_came():
@@ -538,7 +541,7 @@ def test_the_shell_example():
     done = subprocess.run(
         ["sh", str(script)], env=os.environ | {"PATH": path}, capture_output=True, timeout=280
     )
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, forks.without_counts(done.stderr.decode())) == (0, "")
     lines = done.stdout.splitlines()
     assert [json.loads(line)["id"] for line in lines[:3]] == [1, 2, 3]
     assert b"labels learned      2" in done.stdout
