@@ -207,7 +207,8 @@ class Work:
         skew = self.client.transaction.clock.skew
         self.metrics.restored(self._tallies, time.monotonic() - begin, skew)
         self.health.ready = True
-        log.info("partitions %s, by state %d", list(self._at), state.number)
+        log.info("partitions %s, by state %d; %s records to read",
+                 list(self._at), state.number, f"{sum(left.values()):,}")  # fmt: skip
 
     def require_fits(self, state: CurrentState) -> None:
         """Raise DeniedError where a state began with other classes, columns, paths or counts than

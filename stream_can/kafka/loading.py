@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import msgspec
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from stream_can.app.loading import load_as, refuse_unknown, secret_in
 from stream_can.app.settings import Option, SettingsError, options_of
@@ -42,7 +44,8 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
 
 
 def client_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert options of kafka-python to the types of their defaults; read secrets from files."""
+    """Convert options of kafka-python to the types of their defaults; read secrets from files, and
+    create what provides tokens."""
     defaults, found = option_defaults(), {}
     for name, value in given.items():
         if name not in defaults and name.endswith("_from_file"):
@@ -64,5 +67,27 @@ def client_options(given: Mapping[str, Any]) -> dict[str, Any]:
             and isinstance(value, int | float)
         ):
             raise SettingsError(f"client.{name}: not text; write it in quotes")  # may be a secret
+        if name == TOKENS and isinstance(value, str):
+            value = _token_provider(value)
         found[name] = value
     return found
+
+
+TOKENS = "sasl_oauth_token_provider"
+"""Option whose value is an object: a file names its class."""
+
+
+def _token_provider(where: str) -> AbstractTokenProvider:
+    """Create an object of the class named, as ``package.module:Class``."""
+    try:
+        made = resolve_name(where)()
+    except Exception as error:
+        raise SettingsError(
+            f"client.{TOKENS}: {where!r}: {type(error).__name__}: {error}; expected"
+            " package.module:Class, a class that is created without arguments"
+        ) from None
+    if not isinstance(made, AbstractTokenProvider):
+        raise SettingsError(
+            f"client.{TOKENS}: {where!r} is no kafka.net.sasl.oauth.AbstractTokenProvider"
+        )
+    return made

@@ -3,13 +3,20 @@ needed."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    pkcs12,
+)
 
-from tests.kafka.broker.broker import CACHE, USERS, Broker
+from tests.kafka.broker.broker import CACHE, STORE_PASSWORD, USERS, Broker, keystore
 from tests.kafka.streams import COMMAND, App, write_config
 from tests.kafka.users import allow, better, rights
 from tests.programs import PATIENCE
@@ -36,23 +43,58 @@ def test_the_rights_are_those_that_are_needed(our_broker: Broker) -> None:
     assert sorted(commands(app)) == sorted([*rights(app), *better(app)])
 
 
-@pytest.mark.parametrize(
-    ("protocol", "listener"), [("SSL", "tls"), ("SASL_SSL", "scram"), ("SASL_PLAINTEXT", "sasl")]
+TOKENS = """\
+import base64, json, time
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+def encoded(says):
+    return base64.urlsafe_b64encode(json.dumps(says).encode()).decode().rstrip("=")
+
+class Provider(AbstractTokenProvider):
+    def token(self):
+        claims = {"sub": "mallory", "iat": time.time(), "exp": time.time() + 600}
+        return encoded({"alg": "none"}) + "." + encoded(claims) + "."
+"""
+BLOCKS = dict(
+    zip(
+        ("tls", "mutual", "scram", "sasl", "oauth"),
+        re.findall(r"```toml\n(.*?)```", PAGE, re.S),
+        strict=True,
+    )
 )
+
+
+def write_secrets(folder: Path) -> None:
+    """What the settings of the page name: a password, the tokens' class, and a certificate of
+    ours, which the listener trusts, with its key."""
+    (folder / "password").write_text(USERS["mallory"] + "\n")
+    (folder / "my_tokens.py").write_text(TOKENS)
+    (folder / "secret").write_text("of the key\n")
+    key, _, _ = pkcs12.load_key_and_certificates(keystore().read_bytes(), STORE_PASSWORD.encode())
+    assert key is not None
+    (folder / "me.key").write_bytes(key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"of the key")
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("listener", BLOCKS)
 def test_the_settings_connect(
-    our_broker: Broker, tmp_path: Path, protocol: str, listener: str
+    our_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: str
 ) -> None:
     """As ``--check`` tries them, with the rights of the page."""
-    (block,) = [
-        text for text in re.findall(r"```toml\n(.*?)```", PAGE, re.S) if f'"{protocol}"' in text
-    ]
-    (tmp_path / "password").write_text(USERS["mallory"] + "\n")
-    block = block.replace("/etc/kafka/ca.pem", str(CACHE / "broker.pem"))
-    block = block.replace("/run/secrets/kafka", str(tmp_path / "password"))
-    block = block.replace('"stream-can"', '"mallory"')
+    write_secrets(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    block = BLOCKS[listener].replace('"stream-can"', '"mallory"')
+    for name, here in {
+        "/etc/kafka/ca.pem": CACHE / "broker.pem", "/etc/kafka/me.pem": CACHE / "broker.pem",
+        "/etc/kafka/me.key": tmp_path / "me.key", "/run/secrets/kafka": tmp_path / "password",
+        "/run/secrets/key": tmp_path / "secret",
+    }.items():  # fmt: skip
+        block = block.replace(name, str(here))
     app = App(our_broker.bootstrap_servers)
+    user = "CN=broker" if listener == "mutual" else "mallory"
     for right in commands(app):
-        allow(app.servers, "mallory", *right)
+        allow(app.servers, user, *right)
     app.given |= {"bootstrap_servers": [our_broker.listeners[listener]], "client": {}}
     config = Path(write_config(app, tmp_path))
     config.write_text(config.read_text().replace("[client]\n", block))

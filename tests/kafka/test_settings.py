@@ -10,6 +10,7 @@ import pytest
 from stream_can.app.loading import injected
 from stream_can.kafka import SettingsError, Worker, load, options
 from stream_can.kafka.backfill import backfill
+from stream_can.kafka.loading import client_options
 from stream_can.kafka.start import start_of
 
 pytestmark = pytest.mark.fast
@@ -276,3 +277,16 @@ def test_what_kubernetes_injects_for_a_service_is_no_setting(path: Path) -> None
     assert injected(ours) == []
     with pytest.raises(SettingsError, match="STREAM_CAN_HTP_PORT: unknown setting"):
         load(path, {}, {"STREAM_CAN_HTP_PORT": "9100"})
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("nowhere:Tokens", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("collections:Tokens", "AttributeError.*expected package.module:Class"),
+        ("collections:Counter", "is no kafka.net.sasl.oauth.AbstractTokenProvider"),
+    ],
+)
+def test_what_provides_no_tokens_is_named(where: str, says: str) -> None:
+    with pytest.raises(SettingsError, match=rf"client\.sasl_oauth_token_provider: .*{says}"):
+        client_options({"sasl_oauth_token_provider": where})

@@ -6,8 +6,9 @@ As a fixture (see conftest.py) or by hand::
     python -m tests.kafka.broker.broker stop --delete
 
 Besides the plain listener (every client on it is a super user) there is one with SASL/PLAIN, whose
-users have only the rights that a test gives them, one with TLS, one with TLS and SCRAM, and two
-whose certificates have expired or are for another host.
+users have only the rights that a test gives them, one with TLS, one with TLS on both sides, one
+with TLS and SCRAM, one with tokens that nobody signed, and two whose certificates have expired or
+are for another host.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ node.id={node}
 controller.quorum.voters={voters}
 listeners={listeners},CONTROLLER://127.0.0.1:{controller}
 advertised.listeners={listeners}
-listener.security.protocol.map=PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,SCRAM:SASL_SSL,EXPIRED:SSL,ELSEWHERE:SSL
+listener.security.protocol.map=PLAIN:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL:SASL_PLAINTEXT,TLS:SSL,SCRAM:SASL_SSL,EXPIRED:SSL,ELSEWHERE:SSL,MUTUAL:SSL,OAUTH:SASL_PLAINTEXT
 inter.broker.listener.name=PLAIN
 controller.listener.names=CONTROLLER
 log.dirs={data}
@@ -55,6 +56,13 @@ listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain
 listener.name.scram.sasl.enabled.mechanisms=SCRAM-SHA-256
 listener.name.scram.scram-sha-256.sasl.jaas.config=\\
     org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.oauth.sasl.enabled.mechanisms=OAUTHBEARER
+listener.name.oauth.oauthbearer.sasl.jaas.config=\\
+    org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule \\
+    required unsecuredLoginStringClaim_sub="broker";
+listener.name.mutual.ssl.client.auth=required
+listener.name.mutual.ssl.truststore.type=PEM
+listener.name.mutual.ssl.truststore.location={trusted}
 {stores}
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:ANONYMOUS
@@ -150,7 +158,10 @@ CERTIFICATES = {
     "expired": ["-ext", "san=ip:127.0.0.1", "-startdate", "-3d", "-validity", "1"],
     "elsewhere": ["-ext", "san=dns:elsewhere.example", "-validity", "3650"],
 }
-LISTENERS = {"tls": "broker", "scram": "broker", "expired": "expired", "elsewhere": "elsewhere"}
+LISTENERS = {
+    "tls": "broker", "mutual": "broker", "scram": "broker", "expired": "expired",
+    "elsewhere": "elsewhere",
+}  # fmt: skip
 """Which listener shows which certificate."""
 
 
@@ -218,8 +229,7 @@ class Served:
     version: str
     directory: Path
     listeners: dict[str, str]
-    """By name. A broker's: plain, with SASL/PLAIN, with TLS, with both, and two with a bad
-    certificate; a registry's: http."""
+    """By name. A broker's: see the top of this file; a registry's: http."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -318,7 +328,7 @@ class Broker(Server):
         archive_to: Path | None = None,
     ) -> None:
         controllers = controllers or free_ports(1)
-        names = ("plain", "sasl", *LISTENERS)
+        names = ("plain", "sasl", "oauth", *LISTENERS)
         ports = dict(zip(names, free_ports(len(names)), strict=True))
         if port is not None:
             ports["plain"] = port
@@ -335,7 +345,8 @@ class Broker(Server):
                 controller=controllers[node - 1], copies=len(controllers),
                 voters=",".join(f"{n}@127.0.0.1:{p}" for n, p in enumerate(controllers, 1)),
                 in_sync=(len(controllers) + 1) // 2,
-                users=users, stores="\n".join(map(store_properties, LISTENERS)),
+                users=users, trusted=CACHE / "broker.pem",
+                stores="\n".join(map(store_properties, LISTENERS)),
             )
         )  # fmt: skip
         for name, text in LOG4J.items():
