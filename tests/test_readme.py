@@ -42,6 +42,7 @@ RUNNING.remove("docs/web-service.md")  # in tests/test_web_service.py, with a se
 RUNNING.remove("docs/kafka.md")  # in tests/kafka, with a broker
 RUNNING.remove("docs/servers.md")
 RUNNING.remove("docs/security.md")  # in tests/kafka, with a broker
+RUNNING.remove("docs/operations.md")  # in tests/kafka, with a broker
 RUNNING.remove("docs/serve.md")  # in tests/serve, with a server
 
 
