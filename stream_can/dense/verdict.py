@@ -20,6 +20,8 @@ FAIR = 0.99
 """Coverage above which labels may be a random sample, given enough of them."""
 NAMED = 3
 """Maximum number of classes named; otherwise their number is given."""
+FEWEST = 20
+"""Rows of a class whose share found is said."""
 SIGMAS = 3
 """Standard deviations of a fair coin by which changed rows must differ to count."""
 
@@ -34,8 +36,12 @@ def judge(result: DenseReplay) -> Verdict:
     changes = result.changes()
     assert changes is not None, "a replay of too few labels has no verdict"
     effects = Effects.of(changes)
+    beside = _beside_commonest(result)
+    if beside and effects.points is not None and effects.points.up:
+        effects = effects._replace(points=None)
     good, bad = effects.better, effects.worse
-    first = conclusion(*effects, in_numbers(changes))
+    numbers = in_numbers(changes, log_loss_first=bool(beside))
+    first = " ".join(filter(None, [conclusion(*effects, numbers), beside]))
     labels = [*asked_labels(result), *late_labels(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
     reasons = _reasons(result, good=good and not bad, bad=bad)
@@ -65,6 +71,27 @@ def _wrong_labels(result: DenseReplay) -> str:
             "correct, or the column of labels was made from the predictions."
         )
     return ""
+
+
+def _beside_commonest(result: DenseReplay) -> str:
+    """What always saying the commonest class would give, and how much is found of the others, where
+    what is sent is right no more often than that; empty elsewhere."""
+    rows, n = result.raw_classes.rows, result.raw.n
+    most = int(rows.argmax())
+    share = rows[most] / n
+    if len(rows) < 2 or result.corrected.accuracy - share >= POINTS / 100:
+        return ""
+    name, said = readable(result.classes[most], 40), []
+    before, after = result.raw_classes.recall, result.corrected_classes.recall
+    others = [int(k) for k in np.argsort(-rows, kind="stable") if k != most and rows[k] >= FEWEST]
+    for k in others[:NAMED]:
+        found = f"{100 * before[k]:.0f} % before and {100 * after[k]:.0f} % after"
+        said.append(f"class {readable(result.classes[k], 40)} {found}")
+    found = f" Of the rows of other classes were found: {', '.join(said)}." if said else ""
+    return (
+        f"Always saying {name} is right in {100 * share:.2f} %, so accuracy is no measure here:"
+        f" log loss is.{found}"
+    )
 
 
 def _one_sided_labels(result: DenseReplay) -> list[str]:

@@ -40,9 +40,9 @@ class Effect(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """The effects on accuracy and on log loss."""
+    """The effects on accuracy, None where it says nothing, and on log loss."""
 
-    points: Effect
+    points: Effect | None
     nats: Effect
 
     @classmethod
@@ -53,9 +53,9 @@ class Effects(NamedTuple):
     @property
     def better(self) -> bool:
         """Whether one score improved."""
-        return self.points.up or self.nats.down
+        return self.nats.down or (self.points is not None and self.points.up)
 
     @property
     def worse(self) -> bool:
         """Whether one score became worse."""
-        return self.points.down or self.nats.up
+        return self.nats.up or (self.points is not None and self.points.down)

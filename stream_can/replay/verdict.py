@@ -51,15 +51,16 @@ def few_labels(known: str) -> Verdict:
     return Verdict(few, "", (), False)
 
 
-def in_numbers(changes: Changes) -> str:
+def in_numbers(changes: Changes, *, log_loss_first: bool = False) -> str:
     """Accuracy and log loss before and after, as text."""
     points, nats = changes
-    return (
+    both = [
         f"accuracy {100 * points.before:.2f} % before and {100 * points.after:.2f} % after "
-        f"({100 * points.value:+.2f} points, standard error {100 * points.error:.2f})"
-        f", log loss {nats.before:.4f} before and {nats.after:.4f} after "
-        f"({nats.value:+.4f} nats, standard error {nats.error:.4f})"
-    )
+        f"({100 * points.value:+.2f} points, standard error {100 * points.error:.2f})",
+        f"log loss {nats.before:.4f} before and {nats.after:.4f} after "
+        f"({nats.value:+.4f} nats, standard error {nats.error:.4f})",
+    ]
+    return ", ".join(both[::-1] if log_loss_first else both)
 
 
 def judge_changes(changes: Changes | None, n: int) -> str:

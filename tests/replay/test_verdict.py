@@ -55,6 +55,22 @@ def test_it_says_what_happened():
     assert judged(lambda P, y: P, n=150).startswith("Too few labels")
 
 
+def test_what_always_saying_the_commonest_class_gives_as_well_is_no_gain():
+    """A classifier trained where one class was frequent, and it is rare here: accuracy rises as the
+    class is found less often."""
+    rng, n = np.random.default_rng(0), 5000
+    y = (rng.random(n) < 0.036).astype(int)
+    odds = np.exp(1.6 * (rng.normal(size=n) + 1.6 * y) - 1.28) * 0.54
+    P = np.stack([1 / (1 + odds), odds / (1 + odds)], axis=1)
+    result = replayed(P, y, rates=False, delay=100)
+    assert result.corrected.accuracy - result.raw.accuracy > 0.08
+    text = verdict(result)
+    assert text.startswith("Use it: the probabilities are closer to the truth, log loss 0.31")
+    assert "Always saying 0 is right in 96.24 %, so accuracy is no measure here: log loss" in text
+    assert "Of the rows of other classes were found: class 1 68 % before and 13 % after." in text
+    assert "more predictions are right" not in text
+
+
 def test_a_calibrated_stream_that_stands_still_is_left_in_peace():
     found = []
     for seed in range(40):
