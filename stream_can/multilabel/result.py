@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stream_can.change import Changes
 from stream_can.learner import Learner
-from stream_can.multilabel.scores import LabelScores
+from stream_can.multilabel.scores import BestThreshold, LabelScores
 from stream_can.replay.result import Replay, finite
 from stream_can.replay.steps import ModelColumns, Step
 
@@ -49,6 +49,11 @@ class MultiLabelReplay(Replay):
         self.raw, self.corrected, self.decided = (LabelScores(len(self.classes)) for _ in range(3))
         """Scores before and after, deciding at 0.5; and after, deciding at the threshold of the
         moment."""
+        self.own = LabelScores(len(self.classes)), LabelScores(len(self.classes))
+        """Scores before and after, each deciding at the threshold that was best for it in the steps
+        before."""
+        self.best = BestThreshold(), BestThreshold()
+        """These thresholds, at the end."""
 
     @staticmethod
     def explain(truth: NDArray[np.int8], *, paths: bool) -> bool:
@@ -62,6 +67,9 @@ class MultiLabelReplay(Replay):
         known, there = Y >= 0, Y == 1
         losses = self.raw.add_checked(P, Y), self.corrected.add_checked(corrected, Y)
         self.decided.add_checked(corrected, Y, decided)
+        for scores, best, rows in zip(self.own, self.best, (P, corrected), strict=True):
+            scores.add_checked(rows, Y, rows >= best.value)
+            best.add(rows, Y)
         said = [one & known for one in (P >= 0.5, corrected >= 0.5, decided)]
         self.moments.append(
             LabelMoment(
@@ -108,6 +116,12 @@ class MultiLabelReplay(Replay):
             "labels": self.classes,
             "decided": finite(self.decided.summary()),
             "threshold": corrector.threshold,
+            "own_threshold": {
+                side: finite(scores.summary()) | {"threshold": best.value}
+                for side, scores, best in zip(
+                    ("raw", "corrected"), self.own, self.best, strict=True
+                )
+            },
             "weights": corrector.weights,
             "final_weights": corrector.final_weights,
             "temperature": corrector.temperature,

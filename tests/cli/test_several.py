@@ -45,7 +45,7 @@ def test_text_and_json(file):
     out, _ = stream_can("replay", file, *SEVERAL, "--label-delay", 20)
     assert "1,000 rows, of 1,000 a label is known, 3 labels; labels 20 rows late" in out
     assert "Use it: the probabilities are closer to the truth" in out
-    assert "after, yes from the threshold on" in out
+    assert "before, from its best threshold on" in out
     out, _ = stream_can("replay", file, *SEVERAL, "--label-delay", 20, "--json")
     found = json.loads(out)
     assert found["labels"] == NAMES

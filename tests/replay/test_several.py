@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 
 from stream_can.learner import Learner
+from stream_can.learner.lane import Explained
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
 from stream_can.multilabel.result import MultiLabelReplay, decided_of
 from stream_can.recording.several import MultiLabelRecording
-from stream_can.replay import judge, replay, steps
+from stream_can.replay import Step, judge, replay, steps
 from stream_can.replay.steps import learner_of
 
 pytestmark = pytest.mark.fast
@@ -194,3 +195,35 @@ def test_what_it_says(tmp_path):
     right = 1 / (1 + np.exp(-(np.log(P / (1 - P)) / 2.5)))  # as the labels were drawn
     assert said(right[:300], Y[:300]).use.startswith("It ")
     assert not said(right[:300], Y[:300]).deploy
+
+
+def test_each_side_is_decided_at_a_threshold_of_its_own_found_the_same_way():
+    """Against a search of all thresholds over the steps before."""
+    rng, m = np.random.default_rng(5), 3
+    rows = np.round(rng.beta(0.6, 2, (400, m)), 3)
+    known = rng.random((400, m)) < 0.8
+    truth = np.where(known, rng.random((400, m)) < rows**1.5, -1).astype(np.int8)
+    sides = rows, rows**1.5
+    result = MultiLabelReplay(learner_of(MultiLabelCorrector(m)))
+    every = np.arange(1000) / 1000
+    expected = [np.zeros((3, m)), np.zeros((3, m))]
+    at = [0.5, 0.5]
+    for first in range(0, 400, 40):
+        cut = slice(first, first + 40)
+        result.add(Step(first, rows[cut], truth[cut], sides[1][cut],
+                        [Explained(slice(0, 40), sides[1][cut] >= 0.5)]))  # fmt: skip
+        Y, Z = truth[cut], truth[: first + 40]
+        for side, sums in enumerate(expected):
+            said = (sides[side][cut] >= at[side]) & (Y >= 0)
+            sums += [said.sum(0), (said & (Y == 1)).sum(0), (Y == 1).sum(0)]
+            so_far = sides[side][: first + 40]
+            there, known_so_far = Z == 1, Z >= 0
+            found = [
+                2 * (yes & there).sum() / ((yes & known_so_far).sum() + there.sum())
+                for yes in (so_far >= t for t in every)
+            ]
+            at[side] = every[int(np.argmax(found))]
+    for own, best, sums, threshold in zip(result.own, result.best, expected, at, strict=True):
+        said, right, there = sums.sum(axis=1)
+        assert own.micro_f1 == 2 * right / (said + there)
+        assert best.value == threshold
