@@ -127,7 +127,7 @@ class Look:
             live=self._health.live,
             ready=self._health.ready,
             records_per_second=hour_course.rates[-1] or 0.0,
-            lag=sum(inputs) if inputs else None,
+            lag=sum(inputs) if inputs and not self._health.away else None,
             open_requests=sum(n for n, _ in requests) if requests else None,
             oldest_request=age(min(oldest), now) if oldest else None,
             n_classes=0 if known is None else known.n_classes,
@@ -146,6 +146,7 @@ class Look:
                 filter(None, versions.values()), key=lambda one: -one.labels
             )[:MOST_LANES],
             waits_for=self._health.waits_for,
+            away=self._health.away,
             backlog=metrics.backlog,
             over_http=self._over_http,
             cannot_learn=self._health.cannot_learn,

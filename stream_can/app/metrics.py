@@ -238,7 +238,7 @@ class Metrics:
         if letters:
             one = letters[0]
             where = f"{one.topic}-{one.partition} offset {one.offset}"
-            self._tell_first("letter", f"{where}: a dead letter: {one.reason}")
+            self._tell_first(f"letter of {one.topic}", f"{where}: a dead letter: {one.reason}")
 
     def _tell_first(self, kind: str, what: str) -> None:
         if kind not in self._told:

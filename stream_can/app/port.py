@@ -84,7 +84,7 @@ def pages(
     page = live_page()
     found: dict[str, Page] = {
         "/livez": lambda _: _state(health.live, f"the loop came round {health.silence:.1f} s ago"),
-        "/readyz": lambda _: _state(health.ready and not health.waits_for, _readiness(health)),
+        "/readyz": lambda _: _state(_readiness(health) == "ready", _readiness(health)),
         "/metrics": lambda accept: _metrics(registry, accept),
     }
     if status is not None:
@@ -96,6 +96,8 @@ def pages(
 def _readiness(health: Health) -> str:
     if not health.ready:
         return "not restored"
+    if health.away:
+        return f"no broker has answered for {health.away:.0f} s"
     return f"records wait: {health.waits_for}" if health.waits_for else "ready"
 
 

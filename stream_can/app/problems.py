@@ -53,6 +53,12 @@ def _bad(s: Status) -> Iterator[Problem]:
             "Wait a minute: it starts, or the group shares its partitions out again. If it stays,"
             " the last line of its log says why.",
         )
+    if s.away:
+        yield bad(
+            f"No broker has answered for {s.away:.0f} s: nothing is corrected.",
+            "Look at the brokers and the network. Nothing is lost: when they answer, it goes on"
+            " where it was; the process ends after connect_seconds.",
+        )
     if s.waits_for and s.over_http:
         yield bad(
             f"Nothing can be written, and labels are refused: {s.waits_for}.",
@@ -146,9 +152,11 @@ def _doubts(s: Status) -> Iterator[Problem]:
         yield doubt(
             one.episode.text(one.lane),
             "It may be weather: another season or other traffic. If not, look at what feeds the"
-            " classifier, and at its last deployment."
+            " classifier, at its last deployment, and at the labels: wrong ones look the same."
             if one.episode.side == 0
-            else "The classifier itself is as it was: look at the labels, and at who answers.",
+            else "The classifier itself is as it was: look at the labels, and at who answers."
+            " Where something wrong was learned and is over, docs/operations.md says how to undo"
+            " it.",
         )
     if len(s.worse) > MOST_WORSE:
         yield doubt(

@@ -286,6 +286,8 @@ class Status(Struct):
     refused: int = 0
     """Predictions refused because more than ``max_lanes`` models began within an hour, since this
     process started; 0 where the last was over an hour ago."""
+    away: float = 0.0
+    """Seconds for which no broker has answered; 0 where they may be there."""
     waits_for: str | None = None
     """Why records wait for a schema registry; for a server, why its state file cannot be
     written."""

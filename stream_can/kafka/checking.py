@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,11 +23,20 @@ __all__ = ["found_in_topics"]
 LAST = 5
 """Offsets that are read of each partition: the last may hold the end of a transaction."""
 MOST_FIELDS = 12
+NO_JOIN = "nothing joins it"
+
+
+class SaidOfTopic(NamedTuple):
+    """What is said of a topic."""
+
+    says: str
+    looks_right: bool = True
+    """False where its newest record cannot be read, or nothing can join it."""
 
 
 def found_in_topics(
     settings: Settings, start: Start, readers: Readers, committed: Mapping[int, int] | None
-) -> Iterator[str]:
+) -> Iterator[SaidOfTopic]:
     """Say line by line what the newest prediction and the newest label of each topic are read as,
     and what happens to the records that the input holds.
 
@@ -45,7 +54,7 @@ def found_in_topics(
             settings.input, "predictions", spans, newest, partial(_prediction, learning, newest),
             start.formats.predictions,
         )  # fmt: skip
-        yield _history(settings, spans, committed)
+        yield SaidOfTopic(_history(settings, spans, committed))
     for topic in settings.topics_of_labels:
         spans = readers.spans(topic)
         record = _newest(readers, topic, spans)
@@ -70,15 +79,16 @@ def _newest(readers: Readers, topic: str, spans: Mapping[int, tuple[int, int]]) 
 def _with_newest(
     topic: str, what: str, spans: Mapping[int, tuple[int, int]], record: Any,
     read: Callable[[], str], codec: Codec,
-) -> str:  # fmt: skip
+) -> SaidOfTopic:  # fmt: skip
     n = sum(end - begin for begin, end in spans.values())
     if record is None:
-        return f"{what}: topic {topic!r} holds none that can be shown ({n:,} offsets)"
+        return SaidOfTopic(f"{what}: topic {topic!r} holds none that can be shown ({n:,} offsets)")
     head = f"{what}: topic {topic!r}, {n:,} records; the newest, {place(record)}, "
     try:
-        return head + read()
+        says = read()
     except StreamCANError as error:
-        return f"{head}cannot be read: {error}{_fields(codec, record)}"
+        return SaidOfTopic(f"{head}cannot be read: {error}{_fields(codec, record)}", False)
+    return SaidOfTopic(head + says, NO_JOIN not in says)
 
 
 def _fields(codec: Codec, record: Any) -> str:
@@ -123,7 +133,7 @@ def _label(learning: TopicLearner, topic: str, record: Any) -> str:
 def _id(id: Any, field: str | None) -> str:
     where = "key" if field is None else repr(field)
     if id is None:
-        return f"no id in {where}: nothing joins it"
+        return f"no id in {where}: {NO_JOIN}"
     return f"id {id.decode(errors='replace')!r} in {where}"
 
 

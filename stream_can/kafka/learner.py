@@ -493,7 +493,9 @@ class Learns:
         learning.places = {one.name: one.offset for one in before[1].lanes}  # to be removed
         self._pieces = len(before[1].memory)
         self._write(learning, None)
-        log.info("started over: state %d knows nothing", self.number)
+        begun = self.settings.classes_from_file
+        log.info("started over: state %d %s", self.number,
+                 f"is {begun}" if begun else "knows nothing")  # fmt: skip
 
     def _keep_deferred(self, learning: TopicLearner) -> None:
         """Begin where what was handed over is still to be answered, if anything is."""
@@ -636,7 +638,8 @@ class Learns:
         for lane in worse.keys() - self._worse:
             log.warning("%s", worse[lane].text(str(lane)))
         for lane in self._worse - worse.keys():
-            log.info("not worse than before any more%s", f": {lane}" if str(lane) else "")
+            log.info("the alarm is over: it is as before again, or has been so for long that it is"
+                     " the new normal%s", f": {lane}" if str(lane) else "")  # fmt: skip
         self._worse = {*worse}
 
     @property

@@ -137,19 +137,18 @@ class Loop:
         RetryError: nothing happened, step again. RebuildError: resume at the committed offsets.
         FencedError: rejoin the group. Any other error ends the loop.
         """
-        role, away_since = self.role, None
+        role = self.role
         while not self.stopping.is_set():
             self.health.beat()
             try:
                 role.step(STEP_MS)
-                away_since = None
             except RegistryAway:  # it has waited already; polled records are gone
                 raise
             except RetryError as error:
-                if away_since is None or time.monotonic() - self._explained > EXPLAIN_SECONDS:
+                away = self.health.missed()
+                if not away or time.monotonic() - self._explained > EXPLAIN_SECONDS:
                     self._explain()
-                away_since = away_since or time.monotonic()
-                if time.monotonic() - away_since > self.settings.connect_seconds:
+                if away > self.settings.connect_seconds:
                     raise
                 log.warning("%s; trying again", error)
                 self.stopping.wait(0.2)

@@ -27,7 +27,7 @@ EXIT_CODES = {0: "stopped by a signal, or --check found nothing wrong",
               3: "refused: topics, rights, sizes, or state that cannot be restored",
               4: "no broker within connect_seconds, or 20 failures in a row and nothing committed",
               5: "another process runs under the same application_id and instance",
-              6: "--errors fail: a record cannot be read"}  # fmt: skip
+              6: "the newest record cannot be read (--check), or any (--errors fail)"}  # fmt: skip
 """Exit codes of ``stream-can run``."""
 
 
@@ -55,6 +55,12 @@ def run(settings: Settings, *, corrects: bool = True, reset: bool = False) -> in
     try:
         if settings.check:
             partitions = worker.check()
+            if worker.doubts:
+                log.warning(
+                    "topics, rights and sizes are well, and the newest record of %d topics is not"
+                    " what the settings expect, see above", worker.doubts,
+                )  # fmt: skip
+                return 6
             log.info(
                 "all is well: %d partitions, %d classes", partitions, len(worker.start.classes)
             )

@@ -255,10 +255,13 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
             raise ValueError(f"{where}{error}") from None
 
     def _check_map(self, topic: str) -> None:
-        """Raise ValueError where an answer to a label request, which is a class, would be read as
-        another one."""
+        """Raise ValueError where a word stands for no class, or an answer to a label request, which
+        is a class, would be read as another one."""
         found = self.of_labels(topic, "label_map")
-        own = map(str, self.classes or ())
+        own = [*map(str, self.classes or ())]
+        for text, name in found.items():
+            if own and not self.has_lanes and str(name) not in (*own, ""):
+                raise ValueError(f"label_map: {text!r} stands for {name!r}, which is no class")
         wrong = [text for text in own if str(found.get(text, text)) != text]
         if wrong and (self.ask is not None or not self.input) and topic == self.labels:
             raise ValueError(

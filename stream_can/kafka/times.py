@@ -64,6 +64,9 @@ class RecordTimes:
             return None
         try:
             text = time_text(codec, record, place)
+        except BadMessage:
+            return None  # it will be a dead letter
+        try:
             if text is not None:
                 return seconds_of(text)
             why = f"no {place!r}"

@@ -16,7 +16,7 @@ from stream_can.app.port import Port
 from stream_can.app.start import NO_CLASSES
 from stream_can.app.tally import lane_name
 from stream_can.errors import StreamCANError
-from stream_can.kafka.checking import found_in_topics
+from stream_can.kafka.checking import SaidOfTopic, found_in_topics
 from stream_can.kafka.correcting import Work
 from stream_can.kafka.corrections import known_of
 from stream_can.kafka.learner import Learns
@@ -82,6 +82,8 @@ class Worker:
             self.learns = Learns(settings, starts[1], self.metrics, asked[1])
             health = Health(settings.live_seconds) if corrects else self.health
             self._loops.append(Loop(self.learns, settings, health, takes_turns=True))
+        self.doubts = 0
+        """Number of topics of which `check` cannot read the newest record, or nothing joins it."""
         self.port: Port | None = None
         self.look = Look(
             settings.application_id,
@@ -111,8 +113,9 @@ class Worker:
             for topic in self.settings.topics_of_labels:
                 self.learns.client.readers.newest(topic)
         check(self.settings, self.start.formats)
-        for line in self._found_in_topics():
-            log.info("%s", line)
+        for found in self._found_in_topics():
+            log.log(logging.INFO if found.looks_right else logging.WARNING, "%s", found.says)
+            self.doubts += not found.looks_right
         if self.work is None:
             return 0
         if (state := self.work.follower.look()) is not None:
@@ -120,7 +123,7 @@ class Worker:
         self.work.close()
         return self.work.known
 
-    def _found_in_topics(self) -> Iterator[str]:
+    def _found_in_topics(self) -> Iterator[SaidOfTopic]:
         client = (self.work or self._loops[0].role).client
         committed = None if self.work is None else client.committed()
         return found_in_topics(self.settings, self.start, client.readers, committed)

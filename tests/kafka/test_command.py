@@ -52,7 +52,8 @@ def test_check_shows_what_it_reads_the_newest_records_as(broker: Broker) -> None
     app = App(broker.bootstrap_servers, id="id")
     fill(app, 40)
     code, log = run(app, STREAM_CAN_CHECK="true")
-    assert code == 0, log
+    assert code == 6, log
+    assert "the newest record of 1 topics is not what the settings expect" in log
     topic, labels = app.given["input"], app.given["labels"]
     newest = rf"predictions: topic '{topic}', 40 records; the newest, {topic}-1 offset 19, "
     assert re.search(
@@ -65,7 +66,7 @@ def test_check_shows_what_it_reads_the_newest_records_as(broker: Broker) -> None
         app, STREAM_CAN_CHECK="true", STREAM_CAN_PROBS="probabilities", STREAM_CAN_START="latest",
         STREAM_CAN_LABEL_ID="key:",
     )  # fmt: skip
-    assert code == 0, log
+    assert code == 6, log
     assert "cannot be read: no field 'probabilities'; its fields are 'id', 'probs', 'note'" in log
     assert "40 records are left as they are" in log
     assert re.search(says + r"id 'k39' in key, label '[abcd]', time 20\S+\n", log)

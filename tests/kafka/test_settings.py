@@ -290,3 +290,11 @@ def test_what_kubernetes_injects_for_a_service_is_no_setting(path: Path) -> None
 def test_what_provides_no_tokens_is_named(where: str, says: str) -> None:
     with pytest.raises(SettingsError, match=rf"client\.sasl_oauth_token_provider: .*{says}"):
         client_options({"sasl_oauth_token_provider": where})
+
+
+def test_a_word_that_stands_for_no_class_is_refused(path: Path) -> None:
+    for topics in ({}, {"label_topics": {"more": {"label_map": {"yes": "z"}}}}):
+        given = {"labels": "labels", **topics} | ({} if topics else {"label_map": {"yes": "z"}})
+        with pytest.raises(SettingsError, match="label_map: 'yes' stands for 'z', which is no cl"):
+            load(path, given, {})
+    load(path, {"labels": "labels", "label_map": {"yes": "x", "unsure": ""}}, {})
