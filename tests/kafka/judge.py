@@ -147,7 +147,7 @@ class Plain:
         self.number = 0
         self.made: dict[Deferred, tuple[np.ndarray, list[Any] | None]] = {}
         """What rows that were handed over became."""
-        self.undead = ""
+        self.undead: Any = False
         """Which record that was handed over cannot be a row, and has no dead letter."""
 
     def corrector(self, lane: Lane) -> Corrector:
