@@ -120,6 +120,8 @@ class Start:
         The settings do not make a Corrector.
     """
 
+    _from_snapshot = False
+
     def __init__(self, settings: ApplicationSettings, formats: Formats = JSON) -> None:
         given: Any = {"segments_mb": SEGMENTS_MB} | settings.corrector
         names, counts, snapshot = begun_with(settings)
