@@ -57,6 +57,11 @@ class UnreadableRecord(StreamCANError):
     """A record cannot be read, and ``errors="fail"`` says to stop at it."""
 
 
+HEADER_ROOM, FEWEST_HEADER_BYTES = 1024, 250
+"""Bytes that are left for headers and the batch around a record, and those that they take: what is
+larger than that alone is tried all the same."""
+
+
 def offset_of(record: Source) -> str:
     """Position of a record, for messages."""
     return f"offset {record.offset} of {record.topic}-{record.partition}"
@@ -451,7 +456,7 @@ class Work:
                 first, error = bad[0]
                 stopped, records = (records[first], error), records[:first]
         transaction, topic = self.client.transaction, self.settings.sent_topic
-        limit = transaction.limits.get(topic, 1 << 20) - 1024
+        limit = transaction.limits.get(topic, 1 << 20) - HEADER_ROOM
         headers = headers_by(state.number, state.index.mark)
         if records:
             too_large = list[Source]()
@@ -460,7 +465,7 @@ class Work:
                 before = 0
                 for data, n in pieces_of(records, limit):
                     handed, before = n - before, n
-                    if len(data) > limit:
+                    if len(data) > limit + HEADER_ROOM - FEWEST_HEADER_BYTES:
                         too_large.append(records[n - 1])
                         continue
                     more: list[Header] = [
@@ -490,7 +495,7 @@ class Work:
     def _send(self, partition: int, batch: SentBatch, at: int, state: CurrentState) -> None:
         """Send the batch for the learner in records of accepted size; ``at`` is the next offset."""
         topic, transaction = self.settings.sent_topic, self.client.transaction
-        limit = transaction.limits.get(topic, 1 << 20) - 1024
+        limit = transaction.limits.get(topic, 1 << 20) - HEADER_ROOM
         headers = headers_by(state.number, state.index.mark)
         for data, n in batch.pieces(limit):
             behind = at if n == len(batch) else int(batch.numbers[n])
