@@ -37,7 +37,7 @@ from stream_can.kafka.state import DEFERRED_HEADER, NEXT_HEADER, headers_by
 from stream_can.kafka.times import RecordTimes
 from stream_can.kafka.topics import topics_of
 from stream_can.learner.sent import NO_ROWS, SentBatch
-from stream_can.messages.records import Header, Output, Source
+from stream_can.messages.records import Header, Source
 
 __all__ = ["UnreadableRecord", "Work"]
 
@@ -383,7 +383,7 @@ class Work:
         if refused:
             made.outputs, made.dead_letters = kept, made.dead_letters + refused
             made.corrected = sum(one.value is not None for one in kept)
-        self._require_taken(made.dead_letters)
+        refusals.require_taken(made.dead_letters, self.dead_letters, transaction)
         last = records[-1].offset if made.stopped is None else made.stopped[0].offset - 1
         with refusals.made_of([records]):
             self._begin_work(partition)
@@ -407,12 +407,6 @@ class Work:
             record, error = made.stopped
             self.commit()
             raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
-
-    def _require_taken(self, letters: Sequence[Output]) -> None:
-        """Date dead letters as their topic accepts them; raise where one does not fit."""
-        transaction, topic = self.client.transaction, self.dead_letters
-        refusals.date(letters, transaction.accepts[topic], transaction.clock.now_ms())
-        refusals.require_fits(letters, transaction.limits[topic], topic)
 
     def _corrects(self, partition: int, records: list[Any], state: CurrentState) -> bool:
         """Whether to correct records that were read; otherwise hand them over, or let them wait."""
@@ -477,7 +471,7 @@ class Work:
             first, self._at[partition] = self._at[partition], records[-1].offset + 1
             refused = refusals.not_handed_over(too_large, topic, limit, fail=fail)
             if refused:
-                self._require_taken(refused)
+                refusals.require_taken(refused, self.dead_letters, transaction)
                 transaction.send_all(self.dead_letters, partition, refused)
                 self._tallies[partition].answered(0, 0, len(refused))
                 self._send(partition, NO_ROWS, self._at[partition], state)

@@ -1027,7 +1027,6 @@ class Learns:
             return
         s, transaction = self.settings, self.client.transaction
         accepts, now, fail = transaction.accepts, transaction.clock.now_ms(), s.errors == "fail"
-        limit = accepts[self.dead_letters].max_bytes
         for answer in played.answers.values():
             if fail and answer.dead_letters:
                 first = answer.dead_letters[0]
@@ -1041,8 +1040,7 @@ class Learns:
             if refused:
                 answer.dead_letters += refused
                 answer.corrected = sum(one.value is not None for one in answer.outputs)
-            refusals.date(answer.dead_letters, accepts[self.dead_letters], now)
-            refusals.require_fits(answer.dead_letters, limit, self.dead_letters)
+            refusals.require_taken(answer.dead_letters, self.dead_letters, transaction)
 
     def _send_answers(self, learning: TopicLearner, played: PlayedRecords) -> int:
         """Send outputs and dead letters of deferred records, and tell of all rows that were played

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.accepts import Accepts, weight
 from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.client.transaction import Transaction
 from stream_can.messages.records import (
     Output,
     Source,
@@ -135,6 +136,12 @@ def date(letters: Sequence[Output], topic: Accepts, now: int) -> None:
         if not first <= letter.timestamp <= last:
             letter.headers = [*letter.headers, (TIMESTAMP_HEADER, b"%d" % letter.timestamp)]
             letter.timestamp = now
+
+
+def require_taken(letters: Sequence[Output], topic: str, transaction: Transaction) -> None:
+    """Date dead letters as their topic accepts them; raise where one is too large."""
+    date(letters, transaction.accepts[topic], transaction.clock.now_ms())
+    require_fits(letters, transaction.limits[topic], topic)
 
 
 def require_fits(letters: Sequence[Output], limit: int, topic: str) -> None:
