@@ -37,7 +37,7 @@ def main(folder, where, at):
             file.write(f"{n}\n")
         die("start", n)
         if where == "worker" and n == at:
-            fixed.matrix = deadly(folder / "worker-killed")
+            fixed.segments_of = deadly(folder / "worker-killed")
         step(df, n)
         die("state", n)
 
@@ -48,14 +48,14 @@ def main(folder, where, at):
 
 
 def deadly(marker):
-    """`matrix` that ends the process of the first worker to come."""
-    matrix = fixed.matrix
+    """`segments_of`, which a task calls with its rows, ending the process of the first to come."""
+    segments_of = fixed.segments_of
 
     def killing(*arguments):
         try:
             marker.touch(exist_ok=False)
         except FileExistsError:
-            return matrix(*arguments)
+            return segments_of(*arguments)
         os.kill(os.getpid(), signal.SIGKILL)
 
     return killing
