@@ -12,7 +12,7 @@ import heapq
 import logging
 import math
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -427,17 +427,19 @@ class Learns:
         require_identity(stored.index, s, self.start)
         spans, memory = readers.spans(s.sent_topic), stored.memory
         first = {p: begin for p, (begin, _) in spans.items()}
-        batches = {}
+        batches = defaultdict[int, list[SentRecord]](list)
         id = ids.get(s.sent_topic, "")
         if memory.topics.get(s.sent_topic, id) != id:  # another topic: none of those batches
             first = dict(memory.sent)
-        for p, end in memory.sent.items():
-            if p not in spans or first[p] >= end:
-                continue
-            records = readers.read(s.sent_topic, p, memory.begun.get(p, 0), end)
-            found = (one for one in records if header_of(one.headers, DEFERRED_HEADER) is None)
-            mine = ((one.offset, self._batch(one, stored.index.mark)) for one in found)
-            batches[p] = [SentRecord(at, batch) for at, batch in mine if batch is not None]
+        to_read = {
+            p: (memory.begun.get(p, 0), end)
+            for p, end in memory.sent.items() if p in spans and first[p] < end
+        }  # fmt: skip
+        for record in readers.read_spans(s.sent_topic, to_read):
+            if header_of(record.headers, DEFERRED_HEADER) is None:
+                batch = self._batch(record, stored.index.mark)
+                if batch is not None:
+                    batches[record.partition].append(SentRecord(record.offset, batch))
         played = self._played(memory, first)
         try:
             learning = TopicLearner.restored(s, self.start, stored, batches, first, played)

@@ -13,6 +13,7 @@ from kafka.structs import MemberState
 
 from stream_can.kafka.client import joining
 from stream_can.kafka.client.admin import Admin
+from stream_can.kafka.client.assigning import CommonRange, OneOwner
 from stream_can.kafka.client.guards import RetryError
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.options import Options
@@ -73,10 +74,12 @@ def test_a_topic_that_is_gone_is_named_before_the_coordinator_is(
 class Polled(threading.Thread):
     """A member that is polled until it is stopped."""
 
-    def __init__(self, broker: Served, group: str, name: str, topic: str) -> None:
+    def __init__(
+        self, broker: Served, group: str, name: str, topic: str, assignor: Any = CommonRange
+    ) -> None:
         super().__init__(daemon=True)
         options = Options([broker.bootstrap_servers], {"metadata_max_age_ms": 300})
-        self.member = Member(options, group, name, topic)
+        self.member = Member(options, group, name, topic, assignor)
         self.owned: tuple[int, ...] = ()
         self.generation = -1
         """The group's, when it was given them."""
@@ -145,3 +148,62 @@ def test_a_partition_that_was_added_while_the_leader_was_down_is_somebodys(
     finally:
         leads.stop()
         follows.stop()
+
+
+def test_a_join_that_is_done_between_two_polls_counts(broker: Served) -> None:
+    """Before, the next poll joined again: a member that never waits in a poll, as one that learns,
+    was in no group, and another took its place by force."""
+    topic = unique("brief")
+    create(broker.bootstrap_servers, {topic: {}})
+    options = Options([broker.bootstrap_servers])
+    group = unique("group")
+    members = [Member(options, group, name, topic) for name in ("one", "other")]
+
+    def owned() -> list[int]:
+        for member in members:
+            member.poll(0)
+            found = member.take_rebalance()
+            if found is not None and found.token is not None:
+                member.leave_alone(found.partitions)
+        consumers = [member._consumer for member in members]
+        stable = [one.group_metadata().state == MemberState.STABLE for one in consumers]
+        return [len(one.assignment()) for one in consumers] if all(stable) else []
+
+    try:
+        wait("both", lambda: owned() == [1, 1])
+    finally:
+        for member in members:
+            member.drop()
+
+
+def test_the_owner_of_all_keeps_them_until_it_is_gone(broker: Served) -> None:
+    """Before, a learner that came back took learning from a healthy one: the first by name."""
+    topic, group = unique("owned"), unique("group")
+    create(broker.bootstrap_servers, {topic: {}})
+
+    def member(name: str) -> Polled:
+        return Polled(broker, group, name, topic, OneOwner)
+
+    def all_in() -> int:
+        """The generation that all are in, 0 where there is none."""
+        found = {one.generation for one in running.values()}
+        return found.pop() if len(found) == 1 else 0
+
+    running = {"z": member("z")}
+    try:
+        wait("it owns all", lambda: running["z"].owned == (0, 1))
+        before = running["z"].generation
+        running |= {name: member(name) for name in "ab"}
+        wait("three", lambda: all_in() > before)
+        assert [one.owned for one in running.values()] == [(0, 1), (), ()]
+        running["z"].stop()
+        with Admin(running["a"].member._options, group) as admin:
+            admin.remove_member("z")
+        wait("the next owns all", lambda: running["a"].owned == (0, 1))
+        before = running["a"].generation
+        running["z"] = member("z")
+        wait("all three", lambda: all_in() > before)
+        assert [one.owned for one in running.values()] == [(), (0, 1), ()]
+    finally:
+        for one in running.values():
+            one.stop()

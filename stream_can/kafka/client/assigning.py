@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kafka import errors as kafka_errors
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.protocol.consumer.metadata import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
 
-__all__ = ["CommonRange"]
+__all__ = ["CommonRange", "OneOwner"]
 
 
 class _Common:
@@ -41,3 +46,36 @@ class CommonRange(RangePartitionAssignor):  # type: ignore[misc]
     def assign(cls, cluster: Any, members: Any) -> Any:
         topics = {topic for member in members for topic in member.metadata.topics}
         return super().assign(_Common(cluster, topics), members)
+
+
+class OneOwner(AbstractPartitionAssignor):  # type: ignore[misc]
+    """Assigns all partitions to one member, and to the same one as long as it is there.
+
+    Each member says in which generation of the group it owned them; of several who did the last
+    one keeps them, so that one which was frozen takes nothing back.
+    """
+
+    name = "one-owner"
+
+    def __init__(self) -> None:
+        self._owned_in = b""
+        """Generation of the last assignment, in eight bytes; empty without a partition."""
+
+    def metadata(self, topics: Any) -> Any:
+        return ConsumerProtocolSubscription(0, list(topics), self._owned_in)
+
+    def on_assignment(self, assignment: Any, generation: int) -> None:
+        owns = any(assignment.partitions())
+        self._owned_in = generation.to_bytes(8, "big") if owns else b""
+
+    def assign(self, cluster: Any, members: Any) -> Any:
+        topics = {topic for member in members for topic in member.metadata.topics}
+        partitions = sorted(_Common(cluster, topics).partitions_for_topic(next(iter(topics))))
+        by_name = sorted(members, key=lambda one: (one.group_instance_id or "", one.member_id))
+        owner = max(by_name, key=lambda one: one.metadata.user_data or b"")
+        return {
+            one.member_id: ConsumerProtocolAssignment(
+                0, [(topic, partitions) for topic in sorted(topics)] if one is owner else [], b""
+            )
+            for one in members
+        }

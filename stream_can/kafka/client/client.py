@@ -12,6 +12,7 @@ from typing import Any
 from kafka import errors as kafka_errors
 
 from stream_can.kafka.client.admin import Admin
+from stream_can.kafka.client.assigning import CommonRange, OneOwner
 from stream_can.kafka.client.ended import last_ended
 from stream_can.kafka.client.guards import (
     ClientError,
@@ -44,7 +45,8 @@ class Client:
     compression, skip_damaged
         See `Options`.
     transactional_id
-        Set where several instances share it; ``transaction.open`` takes it over.
+        Set where several instances share it, one of which owns all partitions;
+        ``transaction.open`` takes it over.
     """
 
     def __init__(
@@ -66,7 +68,8 @@ class Client:
         self.input = input
         identity = f"{application_id}/{instance}"  # no application has a slash in its name
         self._shared_id = transactional_id is not None
-        self.member = Member(self.options, application_id, identity, input)
+        assignor = OneOwner if self._shared_id else CommonRange
+        self.member = Member(self.options, application_id, identity, input, assignor)
         self.transaction = Transaction(self.options, application_id, transactional_id or identity)
         self.readers = Readers(self.options)
         self._admin: Admin | None = None

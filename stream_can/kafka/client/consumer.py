@@ -16,11 +16,10 @@ def open_consumer(options: Options, isolation: str = "read_committed", **more: A
     """Return a connected consumer that never commits and never chooses offsets itself."""
     with errors_as(RetryError), options.noting():
         consumer = KafkaConsumer(
-            **{**options.consumer, **more},
+            **{**options.consumer, "partition_assignment_strategy": (CommonRange,), **more},
             isolation_level=isolation,
             enable_auto_commit=False,
             auto_offset_reset="none",
-            partition_assignment_strategy=(CommonRange,),
         )
         create_no_topics(consumer)
         unpacking.install(consumer, skip_damaged=options.skip_damaged)

@@ -1,4 +1,5 @@
-"""Time limit for joining the group, with a warning that names the coordinator."""
+"""Joining the group: a join that is never thrown away, and a time limit with a warning that names
+the coordinator."""
 
 from __future__ import annotations
 
@@ -17,6 +18,28 @@ STABLE = MemberState.STABLE
 WARN_SECONDS = 5.0
 """Seconds of joining without a warning."""
 LEAST_SECONDS, MOST_SECONDS = 10.0, 20.0
+
+
+class _Awaited:
+    """A join that the next poll awaits, also where it is done by then."""
+
+    is_done = False
+
+    def __init__(self, task: Any) -> None:
+        self.add_callback, self.add_errback = task.add_callback, task.add_errback
+
+
+def keep_join(consumer: Any) -> None:
+    """Have the next poll take the result of a join that is under way.
+
+    Trap: it joins again where the join was done before it, between two polls. A consumer that is
+    polled without waiting would never be in the group, and one that works between polls would have
+    the group assign again and again.
+    """
+    coordinator = consumer._coordinator
+    task = coordinator._join_task
+    if task is not None and not isinstance(task, _Awaited):
+        coordinator._join_task = _Awaited(task)
 
 
 class JoinClock:

@@ -13,6 +13,7 @@ from kafka import errors as kafka_errors
 
 from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.admin import Admin
+from stream_can.kafka.client.assigning import CommonRange
 from stream_can.kafka.client.consumer import ends_of, open_consumer
 from stream_can.kafka.client.ends import Ends
 from stream_can.kafka.client.guards import (
@@ -23,7 +24,7 @@ from stream_can.kafka.client.guards import (
     close,
     errors_as,
 )
-from stream_can.kafka.client.joining import STABLE, JoinClock
+from stream_can.kafka.client.joining import STABLE, JoinClock, keep_join
 from stream_can.kafka.client.options import Options
 
 log = logging.getLogger(__name__)
@@ -64,11 +65,15 @@ class Member:
         Consumer group, and static member id.
     topic
         Topic to read.
+    assignor
+        How the group's leader assigns the partitions.
     """
 
-    def __init__(self, options: Options, group: str, identity: str, topic: str) -> None:
+    def __init__(
+        self, options: Options, group: str, identity: str, topic: str, assignor: Any = CommonRange
+    ) -> None:
         self.group, self.identity, self.topic = group, identity, topic
-        self._options = options
+        self._options, self._assignor = options, assignor
         self._consumer: Any = None
         self._ends: Ends | None = None
         self._rebalanced = threading.Event()
@@ -80,8 +85,9 @@ class Member:
         """Join the group, unless joined."""
         if self._consumer is None:
             self._consumer = open_consumer(
-                self._options, group_id=self.group, group_instance_id=self.identity
-            )
+                self._options, group_id=self.group, group_instance_id=self.identity,
+                partition_assignment_strategy=(self._assignor,),
+            )  # fmt: skip
             self._ends = Ends(self._consumer)
             self._consumer.subscribe([self.topic], listener=_Flag(self._rebalanced.set))
 
@@ -175,6 +181,7 @@ class Member:
                 self._rebalanced.set()
                 self.open()
             unpacking.unpark(self._consumer)
+            keep_join(self._consumer)
             with errors_as(RetryError):
                 found = self._consumer.poll(timeout_ms, max_records=most)
         except RetryError as error:

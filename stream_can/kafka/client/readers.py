@@ -59,13 +59,17 @@ class Readers:
         would wait for seconds behind a dead producer's open one. (Trap: a compacted topic answers
         with the *next* record.)
         """
-        for record in self._read(topic, partition, offset, offset + 1, "read_uncommitted"):
+        for record in self._read(topic, {partition: (offset, offset + 1)}, "read_uncommitted"):
             return record if record.offset == offset else None
         return None
 
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
         """Committed records of [start, stop), in order."""
-        return self._read(topic, partition, start, stop, "read_committed")
+        return self._read(topic, {partition: (start, stop)}, "read_committed")
+
+    def read_spans(self, topic: str, spans: Mapping[int, tuple[int, int]]) -> Iterator[Any]:
+        """Committed records of [start, stop) of several partitions, in order within each."""
+        return self._read(topic, spans, "read_committed")
 
     def partitions(self, topic: str) -> int:
         """Number of partitions of a topic."""
@@ -93,8 +97,8 @@ class Readers:
             while n < len(wanted) and wanted[n] - wanted[n - 1] < NEAR:
                 n += 1
             those = {*wanted[:n]}
-            span = wanted[0], wanted[n - 1] + 1
-            for record in self._read(topic, partition, *span, "read_uncommitted"):
+            span = {partition: (wanted[0], wanted[n - 1] + 1)}
+            for record in self._read(topic, span, "read_uncommitted"):
                 if record.offset in those:
                     found[record.offset] = record
             wanted = wanted[n:]
@@ -108,7 +112,9 @@ class Readers:
             tps = [TopicPartition(topic, number) for number in numbers]
             if not tps:
                 raise DeniedError(f"topic {topic!r} does not exist, or may not be read")
-            return {tp.partition: self.span(*tp) for tp in tps}
+            begins = _offsets(reader.beginning_offsets, tps)
+            ends = _offsets(reader.end_offsets, tps)
+        return {tp.partition: (begins[tp], ends[tp]) for tp in tps}
 
     def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """Next offsets to be read, with one request per broker."""
@@ -130,7 +136,7 @@ class Readers:
         """
         found = dict[int, float | None]()
         for partition, offset in offsets.items():
-            every = self._read(topic, partition, offset, END, "read_committed")
+            every = self.read(topic, partition, offset, END)
             records = list(islice(every, FEW))
             every_time: list[float] = times_of(records).tolist()
             times = sorted(one for one in every_time if not math.isnan(one))
@@ -142,10 +148,9 @@ class Readers:
         """First available and next offset of an existing partition."""
         reader, tp = self._reader("read_committed"), TopicPartition(topic, partition)
         with errors_as(RetryError):
-            # Trap: of several, those whose leader is not known yet are left out.
             return (
-                reader.beginning_offsets([tp], timeout_ms=10_000)[tp],
-                reader.end_offsets([tp], timeout_ms=10_000)[tp],
+                _offsets(reader.beginning_offsets, [tp])[tp],
+                _offsets(reader.end_offsets, [tp])[tp],
             )
 
     def newest(self, topic: str) -> None:
@@ -154,7 +159,7 @@ class Readers:
         ends = {TopicPartition(topic, p): end for p, (begin, end) in spans.items() if begin < end}
         reader = self._reader("read_committed")
         with errors_as(RetryError):
-            reader.assign(list(ends))
+            _assign(reader, list(ends))
             for tp, end in ends.items():
                 reader.seek(tp, end - 1)
             deadline = time.monotonic() + STILL_SECONDS
@@ -164,27 +169,52 @@ class Readers:
                     raise RetryError(f"{topic!r} cannot be read to its end in {STILL_SECONDS} s")
 
     def _read(
-        self, topic: str, partition: int, start: int, stop: int, isolation: str
+        self, topic: str, spans: Mapping[int, tuple[int, int]], isolation: str
     ) -> Iterator[Any]:
-        """Existing records of [start, stop), in order.
+        """Existing records of [start, stop) of each partition, in order within it.
 
-        Ends when the position reaches ``stop``: the last offset may hold no record, because
+        Ends when each position reaches ``stop``: the last offset may hold no record, because
         compaction and transaction markers leave gaps.
         """
-        tp, reader = TopicPartition(topic, partition), self._reader(isolation)
+        reader = self._reader(isolation)
+        left = {TopicPartition(topic, p): stop for p, (_, stop) in spans.items()}
+        if not left:
+            return
         with errors_as(RebuildError):
-            reader.assign([tp])
-            begin = reader.beginning_offsets([tp], timeout_ms=10_000)[tp]
-            stop = min(stop, reader.end_offsets([tp], timeout_ms=10_000)[tp])
-            reader.seek(tp, max(start, begin))
+            _assign(reader, list(left))
+            begins = _offsets(reader.beginning_offsets, list(left))
+            ends = _offsets(reader.end_offsets, list(left))
+            for tp, begin in begins.items():
+                reader.seek(tp, max(spans[tp.partition][0], begin))
+                left[tp] = min(left[tp], ends[tp])
             deadline = time.monotonic() + STILL_SECONDS
-            while reader.position(tp, timeout_ms=5_000) < stop:
-                for record in reader.poll(timeout_ms=500).get(tp, ()):
-                    if record.offset >= stop:
-                        return
-                    deadline = time.monotonic() + STILL_SECONDS
-                    yield record
+            while True:
+                done = [tp for tp in left if reader.position(tp, timeout_ms=5_000) >= left[tp]]
+                for tp in done:
+                    reader.pause(tp)
+                    del left[tp]
+                if not left:
+                    return
+                for tp, records in reader.poll(timeout_ms=500).items():
+                    for record in records:
+                        if tp in left and record.offset < left[tp]:
+                            deadline = time.monotonic() + STILL_SECONDS
+                            yield record
                 if time.monotonic() > deadline:
-                    raise RebuildError(
-                        f"no record of {topic}-{partition} from {start} for {STILL_SECONDS} s"
-                    )
+                    where = ", ".join(f"{topic}-{tp.partition} before {left[tp]}" for tp in left)
+                    raise RebuildError(f"no record of {where} for {STILL_SECONDS} s")
+
+
+def _assign(reader: Any, tps: list[TopicPartition]) -> None:
+    """Have a consumer read these partitions, also those that it paused before."""
+    reader.assign(tps)
+    reader.resume(*tps)
+
+
+def _offsets(
+    ask: Callable[..., dict[TopicPartition, int]], tps: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Ask for the first, or the next, offsets of partitions, with one request per broker."""
+    found = ask(tps, timeout_ms=10_000)
+    # Trap: of several, those whose leader is not known yet are left out; alone one is waited for.
+    return {tp: found[tp] if tp in found else ask([tp], timeout_ms=10_000)[tp] for tp in tps}
