@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -104,7 +104,18 @@ def load_as(
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"settings: {error}".replace("`$.", "`")) from None
+        raise SettingsError(
+            f"settings: {error}".replace("`$.", "`") + _choices(kind, str(error))
+        ) from None
+
+
+def _choices(kind: type[AppSettings], error: str) -> str:
+    """The values that the setting of an error takes, where they are few."""
+    found = re.search(r"enum value .* at `\$\.(\w+)`", error)
+    types = [get_type_hints(kind).get(found[1])] if found else []
+    while types and get_origin(types[0]) is not Literal:
+        types = [*get_args(types[0]), *types[1:]]
+    return f"; expected one of {', '.join(map(repr, get_args(types[0])))}" if types else ""
 
 
 def known_names(kind: type[AppSettings]) -> set[str]:

@@ -43,9 +43,9 @@ def _bad(s: Status) -> Iterator[Problem]:
         )
     elif not s.ready and not s.learned:
         yield bad(
-            "The worker corrects nothing now: nobody has learned yet.",
-            "Wait a minute. If it stays, start a process that learns: stream-can learn, or run with"
-            " learn = true; its log says what holds it up.",
+            "The worker corrects nothing now: it has no state yet.",
+            "Wait a minute. If it stays, nobody has learned: start a process that learns,"
+            " stream-can learn, or run with learn = true; its log says what holds it up.",
         )
     elif not s.ready:
         yield bad(
@@ -233,7 +233,8 @@ def _doubts(s: Status) -> Iterator[Problem]:
     if s.ready and s.corrects and not s.partitions:
         yield doubt(
             "This worker has no partition.",
-            "More workers than partitions: it takes over when another ends. Nothing to do.",
+            "Wait a minute: the group shares them out. If it stays, there are more workers than"
+            " partitions: it takes over when another ends.",
         )
 
 

@@ -100,6 +100,8 @@ UNOWNED_SECONDS = 60.0
 """After so long without a record from it an input partition that has some counts as nobody's."""
 MOST_TOLD = 10
 """Records that are named in the log because they are not played as they are."""
+MOST_FORMER = 5
+"""Times it was started over whose marks are known: nobody warns of what workers sent under them."""
 UNREAD_SECONDS = 2.0
 """How long to wait for the records of a partition with more to read before playing others."""
 SOFT_HELD = 20_000
@@ -437,7 +439,8 @@ class Learns:
         }  # fmt: skip
         for record in readers.read_spans(s.sent_topic, to_read):
             if header_of(record.headers, DEFERRED_HEADER) is None:
-                batch = self._batch(record, stored.index.mark)
+                ours = header_of(record.headers, MARK_HEADER) == stored.index.mark
+                batch = self._batch(record) if ours else None
                 if batch is not None:
                     batches[record.partition].append(SentRecord(record.offset, batch))
         played = self._played(memory, first)
@@ -493,6 +496,7 @@ class Learns:
         learning = self._new("latest")
         self._keep_deferred(learning)
         learning.places = {one.name: one.offset for one in before[1].lanes}  # to be removed
+        learning.former = [*before[1].former, before[1].mark][-MOST_FORMER:]
         self._pieces = len(before[1].memory)
         self._write(learning, None)
         begun = self.settings.classes_from_file
@@ -539,16 +543,10 @@ class Learns:
             learning.begun[0] = kept[0].played[0][1]
         self._write(learning, None)
 
-    def _batch(
-        self, record: Any, mark: str, times_of: TimesOf = times_of
-    ) -> SentBatch | DeferredBatch | None:
-        """Decode a sent or deferred batch, its times capped at the record's; None where the record
-        belongs to something else. What was played already has no rows."""
+    def _batch(self, record: Any, times_of: TimesOf = times_of) -> SentBatch | DeferredBatch | None:
+        """Decode a sent or deferred batch, its times capped at the record's; None where it is
+        none. What was played already has no rows."""
         deferred = header_of(record.headers, DEFERRED_HEADER) is not None
-        if header_of(record.headers, MARK_HEADER) != mark and not deferred:
-            why = f"header {MARK_HEADER} is not that of this application; left out"
-            self._tell(record.partition, record.offset, why)
-            return None
         if header_of(record.headers, PLAYED_HEADER) is not None:
             return NO_ROWS
         batch: SentBatch | DeferredBatch
@@ -735,7 +733,7 @@ class Learns:
         share = WAITING_BYTES / len(self._queues)
         for place, queue in self._queues.items():
             self._reader.hold(place, queue.bytes > share)
-        newer = False
+        others = list[Any]()
         for (topic, p), records in self._reader.poll(wait_ms).items():
             queue = self._queues[topic, p]
             if topic != self.settings.sent_topic:
@@ -745,10 +743,12 @@ class Learns:
                     queue.add(when, 0, record)
                 continue
             for record in records:
-                batch = self._batch(record, learning.mark, learning.record_times.of)
+                deferred = header_of(record.headers, DEFERRED_HEADER) is not None
+                if not deferred and header_of(record.headers, MARK_HEADER) != learning.mark:
+                    others.append(record)
+                    continue
+                batch = self._batch(record, learning.record_times.of)
                 if batch is None:
-                    by = number_in(record.headers, STATE_HEADER)
-                    newer |= by is not None and by > self.number
                     self.foreign += 1
                     continue
                 times = batch.times[~np.isnan(batch.times)]
@@ -767,10 +767,16 @@ class Learns:
                     when = self._latest(p)
                 self._rows += len(sent.batch)
                 queue.add(when, len(sent.batch), sent)
-        if newer:
+        by = (number_in(record.headers, STATE_HEADER) for record in others)
+        if any(number is not None and number > self.number for number in by):
             newest = newest_index(self.client.readers, self.state_topic)
             if newest is not None and newest[1].mark != learning.mark:
                 raise RebuildError("the application was started over by another process")
+        for record in others:
+            if header_of(record.headers, MARK_HEADER) not in learning.former:
+                self.foreign += 1
+                why = f"header {MARK_HEADER} is not that of this application; left out"
+                self._tell(record.partition, record.offset, why)
 
     def _take(
         self, learning: TopicLearner

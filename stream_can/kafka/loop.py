@@ -150,7 +150,8 @@ class Loop:
                     self._explain()
                 if away > self.settings.connect_seconds:
                     raise
-                log.warning("%s; trying again", error)
+                log.warning("%s; trying again, for %.0f s by now, at most %.0f", error, away,
+                            self.settings.connect_seconds)  # fmt: skip
                 self.stopping.wait(0.2)
             except RebuildError as error:
                 if error.__cause__ is not None or isinstance(error, MadeAgain):

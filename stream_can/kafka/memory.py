@@ -145,6 +145,8 @@ class TopicLearner:
         inputs: Mapping[int, int],
     ) -> None:
         self.settings, self.start, self.learner, self.mark = settings, start, learner, mark
+        self.former: list[str] = []
+        """Marks of before it was started over."""
         learner.switch = settings.switch
         self.sent, self.inputs = dict(memory.sent), dict(inputs)
         self.moved: set[int] = set()
@@ -246,7 +248,7 @@ class TopicLearner:
             settings, start, learner, memory._replace(plays=plays.kept, begun=plays.begun),
             mark=stored.index.mark, inputs=stored.index.inputs,
         )  # fmt: skip
-        self.moved = {*stored.index.moved}
+        self.moved, self.former = {*stored.index.moved}, stored.index.former
         self.places = {one.name: one.offset for one in stored.index.lanes}
         self.begins = {one.model: one.offset for one in stored.index.begins}
         # Settings may differ from those of the state.
@@ -521,7 +523,8 @@ class TopicLearner:
             [Begin(model, offset) for model, offset in begins.items()],
             sorted(self.settings.models), self.settings.only_listed_models,
             self.settings.max_lanes, self.models.full, self.settings.switch, memory,
-            time.time(), None if self.until == math.inf else self.until, sorted(self.moved),
+            time.time(), None if self.until == math.inf else self.until, self.former,
+            sorted(self.moved),
         )  # fmt: skip
 
 

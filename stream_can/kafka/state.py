@@ -114,6 +114,8 @@ class Index(msgspec.Struct):
     until: float | None = None
     """Time up to which all input is learned, in seconds, beyond which the clock does not go; None
     for all."""
+    former: list[str] = []
+    """Marks before the last times it was started over: workers send under them for a moment."""
     moved: list[int] = []
     """Input partitions of which ``inputs`` says the end at a time, since what was sent of them was
     deleted, until something of them is learned again."""

@@ -76,7 +76,8 @@ class Episode(msgspec.Struct, kw_only=True):
         accuracy = f"{100 * self.after[side]:.1f} % instead of {100 * self.before[side]:.1f}"
         loss = f"{self.after[side + 1]:.3f} instead of {self.before[side + 1]:.3f}"
         held = ""
-        if self.side == 0 and self.holds is not None:
+        corrected = self.after[:2] != self.after[2:]
+        if self.side == 0 and self.holds is not None and corrected:
             held = f" The correction holds {100 * min(max(self.holds, 0), 1):.0f} % of that."
         who = "What is sent" if self.side else "The classifier itself"
         who += f" ({of})" if of else ""

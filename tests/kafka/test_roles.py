@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.learner import Learns
 from stream_can.kafka.start import start_of
-from stream_can.kafka.state import corrector_key
+from stream_can.kafka.state import MARK_HEADER, PLAYED_HEADER, corrector_key
 from stream_can.kafka.stored import newest_index, newest_state
 from tests.kafka.broker.broker import Served
 from tests.kafka.streams import (
@@ -178,7 +179,9 @@ def test_a_learner_begins_while_partitions_are_added(broker: Served) -> None:
     learner.stop()
 
 
-def test_what_was_learned_can_be_forgotten(broker: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_learned_can_be_forgotten(
+    broker: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Also beside one that learns, and where settings changed that no state outlives."""
     app = App(broker.bootstrap_servers, model="model", version="version")
     running = app.worker()
@@ -188,21 +191,23 @@ def test_what_was_learned_can_be_forgotten(broker: Served, monkeypatch: pytest.M
     before = newest_state(readers, f"{app.id}-state")
     assert before is not None
     assert len(before.lanes) > 1
+    begun_otherwise = Learns(app.settings("1", raw="was"), start_of(app.settings("1")), Metrics())
     with pytest.raises(DeniedError, match=r"--reset"):
-        Learns(app.settings("1", raw="was"), start_of(app.settings("1")), Metrics())._restore({})
+        begun_otherwise._restore({})
+    begun_otherwise.client.close(leave=False)
     worker = Worker(app.settings("anew"), corrects=False, reset=True)
     role = worker.learns
     assert role is not None
-    write, between = (
-        role._write,
-        [Learns(app.settings("2"), start_of(app.settings("2")), Metrics())],
-    )
+    write = role._write
+    between = [Learns(app.settings("2"), start_of(app.settings("2")), Metrics())]
 
     def taken_back(*given: Any) -> None:
         """As the one that learns may do, at once: before, it ended the other in half of the
         cases."""
         if between:
-            between.pop().client.transaction.open()
+            other = between.pop()
+            other.client.transaction.open()
+            other.client.close(leave=False)
         write(*given)
 
     monkeypatch.setattr(role, "_write", taken_back)
@@ -216,11 +221,22 @@ def test_what_was_learned_can_be_forgotten(broker: Served, monkeypatch: pytest.M
     assert index.lanes == []
     kept = {one.key: one.value for one in read(app.servers, f"{app.id}-state", 0)}
     assert {kept[corrector_key(name)] for name in before.lanes} == {None}
+    # A worker sends under the mark of before for a moment, and somebody else under his own.
+    caplog.clear()
+    produce(app.servers, [
+        (f"{app.id}-sent", 0, None, b"", [(MARK_HEADER, mark), (PLAYED_HEADER, b"0")], STAMP)
+        for mark in (before.index.mark.encode(), b"no")
+    ])  # fmt: skip
     fill(app, 100, 1, first=200, more=more)
     caught_up(app, running, anew)
+    sent = read(app.servers, f"{app.id}-sent", 0)
+    (others_at,) = (one.offset for one in sent if (MARK_HEADER, b"no") in one.headers)
+    left_out = re.findall(r"-sent-0 offset (\d+): header stream-can-mark is not", caplog.text)
+    assert {*left_out} == {str(others_at)}
     for one in (running, anew):
         one.stop()
     after = newest_state(readers, f"{app.id}-state")
+    readers.close()
     assert after is not None
     assert after.index.mark == index.mark
     labels = sum(Corrector.from_bytes(data).n_labels for data in after.lanes.values())

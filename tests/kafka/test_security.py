@@ -29,6 +29,7 @@ def test_who_has_no_rights_is_told_so(our_broker: Broker) -> None:
     secured = {"client": SCRAM, "bootstrap_servers": [our_broker.listeners["scram"]]}
     said = refused(app, **secured)
     assert said.startswith(f"rights missing: READ on topic {app.id}-in, ")
+    assert said.endswith(f", READ on group {app.id}")
 
 
 def refused(app: App, **changes: Any) -> str:
@@ -137,7 +138,11 @@ def test_a_broker_that_has_not_heard_of_it_yet(
 
 
 WRONG = {
-    "password": ("scram", {"sasl_plain_password": "wrong"}, "are user and password right"),
+    "password": (
+        "scram",
+        {"sasl_plain_password": "wrong"},
+        "are user 'mallory' and password right",
+    ),
     "CA": ("scram", {"ssl_cafile": str(CACHE / "elsewhere.pem")}, "certificate verify failed"),
     "date": ("expired", {"ssl_cafile": str(CACHE / "expired.pem")}, "certificate has expired"),
     "host": ("elsewhere", {"ssl_cafile": str(CACHE / "elsewhere.pem")}, "IP address mismatch"),

@@ -133,6 +133,7 @@ def test_everything_without_a_file() -> None:
             r"schema_registry: address 2: expected http\[s\]://host",
         ),
         ({"client": {"sasl_plain_password": 31415}}, {}, r"sasl_plain_password: not text; write"),
+        ({"start": "latests"}, {}, r"at `start`; expected one of 'earliest', 'latest'$"),
         ({"client": {"ssl_cafile": True}}, {}, r"ssl_cafile: not text; write it in quotes"),
     ],
 )

@@ -218,14 +218,9 @@ class Admin:
         """
         topics = self.ask(15, "describe_topics", sorted(needed))
         found = {}
-        self._refuse_lacking(
-            needed,
-            {
-                topic["name"]: set()
-                for topic in topics
-                if topic["error_code"] == kafka_errors.TopicAuthorizationFailedError.errno
-            },
-        )
+        no_right = kafka_errors.TopicAuthorizationFailedError.errno
+        hidden = {one["name"]: set[str]() for one in topics if one["error_code"] == no_right}
+        self._refuse_lacking(needed, hidden, *(self._lacking_of_group() if hidden else ()))
         for topic in topics:
             error = kafka_errors.for_code(topic["error_code"])
             if error is kafka_errors.NoError:
@@ -293,9 +288,12 @@ class Admin:
         # Trap: without the right to read, an assignment stays empty for ever; without the right to
         # write, only the future of a record fails.
         given = {name: _operations(topic) for name, topic in topics.items()}
+        self._refuse_lacking(needed, given, *self._lacking_of_group())
+
+    def _lacking_of_group(self) -> list[str]:
+        """The missing right on the group, if any."""
         if self.group is None:
-            self._refuse_lacking(needed, given)
-            return
+            return []
         try:
             groups = self.ask(15, "describe_groups", [self.group])
         except DeniedError:
@@ -304,7 +302,7 @@ class Admin:
         # A group without members so far has an error as well, and no rights to inspect.
         new = group.get("error") and "Authorization" not in group["error"]
         lacking = not new and "READ" not in _operations(group)
-        self._refuse_lacking(needed, given, *[f"READ on group {self.group}"] * lacking)
+        return [f"READ on group {self.group}"] * lacking
 
     def _settings(self, topics: Mapping[str, Any]) -> dict[str, Any]:
         """Read the configuration of each topic, where permitted.

@@ -106,7 +106,9 @@ def connect(options: Options) -> Any:
             if reasons.fatal or in_words:
                 reason = str(reasons.fatal or error)
                 if "SaslAuthenticationFailed" in reason:
-                    reason += "; are user and password right?"
+                    user, how = map(options.given.get, ("sasl_plain_username", "sasl_mechanism"))
+                    who = "user" if user is None else f"user {user!r}"
+                    reason += f"; are {who} and password right, by {how}?"
                 raise DeniedError(f"cannot connect to {where}: {reason}") from error
             closed = sum("socket disconnected" in text for text in failed)
             if "SASL" in str(options.given.get("security_protocol")) and closed > 2:

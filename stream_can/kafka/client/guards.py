@@ -79,10 +79,19 @@ def _what_is_gone(error: Exception) -> str:
     )
 
 
+def _text(error: Exception) -> str:
+    """An error with its name in front. Trap: some of kafka-python's texts begin with it, and name
+    it again where one was made of another."""
+    name, text = type(error).__name__, str(error)
+    while text.startswith(f"{name}: {name}"):
+        text = text.removeprefix(f"{name}: ")
+    return text if text.startswith(name) else f"{name}: {text}"
+
+
 def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
     """Map an error of kafka-python to one of the four; ``otherwise`` where it is ambiguous."""
     e = kafka_errors
-    text = f"{type(error).__name__}: {error}"
+    text = _text(error)
     if isinstance(error, ClientError):
         return error
     if isinstance(error, (e.ProducerFencedError, e.InvalidProducerEpochError)):
