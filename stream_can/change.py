@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["FEWEST", "STRETCHES", "Change", "Changes", "change"]
+__all__ = ["FEWEST", "STRETCHES", "Change", "Changes", "calibration_change", "change"]
 
 STRETCHES = 30
 """Maximum number of stretches compared."""
@@ -24,6 +25,8 @@ class Change(NamedTuple):
     error: float
     """Standard error of the difference; nan for a single stretch."""
     stretches: int
+    freedom: float | None = None
+    """Degrees of freedom of the error; None for one less than stretches."""
 
     @property
     def value(self) -> float:
@@ -35,8 +38,32 @@ class Change(NamedTuple):
         """95 % confidence interval of the value; None where there are too few stretches."""
         if self.stretches < FEWEST:
             return None
-        reach = _t(self.stretches - 1) * self.error
+        reach = _t(self.stretches - 1 if self.freedom is None else self.freedom) * self.error
         return self.value - reach, self.value + reach
+
+    def over_draws(self, values: Sequence[float]) -> Change:
+        r"""The change with the error of which labels were drawn.
+
+        With the error $e$ over $B$ stretches and the standard deviation $s$ of $D$ draws the error
+        is $\sqrt{e^2 + s^2}$, with $(e^2 + s^2)^2 / (e^4 / (B - 1) + s^4 / (D - 1))$ degrees of
+        freedom [^1].
+
+        Parameters
+        ----------
+        values
+            Values of the change in each draw, its own among them.
+
+        References
+        ----------
+        [^1]: Welch, The generalization of Student's problem when several different population
+            variances are involved, Biometrika 34, 1947.
+        """
+        drawn, own = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0, self.error**2
+        if not drawn > 0 or math.isnan(own):
+            return self
+        both = own + drawn
+        parts = own**2 / (self.stretches - 1) + drawn**2 / (len(values) - 1)
+        return self._replace(error=math.sqrt(both), freedom=both**2 / parts)
 
     @property
     def rose(self) -> bool:
@@ -65,6 +92,15 @@ class Changes(NamedTuple):
         pairs = zip(np.asarray(before), np.asarray(after), strict=True)
         accuracy, log_loss = (change(rows, *pair) for pair in pairs)
         return None if accuracy is None or log_loss is None else cls(accuracy, log_loss)
+
+    def over_draws(self, others: Iterable[Changes | None]) -> Changes:
+        """The changes with the error of which labels were drawn, see :meth:`Change.over_draws`;
+        ``others`` are those of other draws."""
+        every = [self, *(one for one in others if one is not None)]
+        return Changes(
+            self.accuracy.over_draws([one.accuracy.value for one in every]),
+            self.log_loss.over_draws([one.log_loss.value for one in every]),
+        )
 
     def summary(self) -> dict[str, float]:
         """The changes in percentage points and nats, with their standard errors."""
@@ -138,15 +174,9 @@ def change(rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> Change | Non
     [^2]: Schmeiser, Batch Size Effects in the Analysis of Simulation Output, Operations Research
         30, 1982: ten to thirty batches are enough, and more are worth little.
     """
-    sums = np.array([rows, before, after], np.float64)
-    sums = sums[:, sums[0] > 0]
+    sums = _in_stretches(np.array([rows, before, after], np.float64))
     if not sums.size:
         return None
-    if sums.shape[1] > STRETCHES:
-        middle = np.cumsum(sums[0]) - sums[0] / 2
-        stretch = (middle * (STRETCHES / sums[0].sum())).astype(np.intp)
-        sums = np.array([np.bincount(stretch, one, STRETCHES) for one in sums])
-        sums = sums[:, sums[0] > 0]
     n, d, blocks = sums[0], sums[2] - sums[1], sums.shape[1]
     total = float(n.sum())
     error = math.nan
@@ -156,7 +186,62 @@ def change(rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> Change | Non
     return Change(float(sums[1].sum() / total), float(sums[2].sum() / total), error, blocks)
 
 
-def _t(degrees: int) -> float:
+def calibration_change(rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> Change | None:
+    r"""The change of the expected calibration error from sums over parts of a stream.
+
+    It is no mean over rows, so its standard error is the jackknife's over the stretches of
+    :func:`change`: with $D_b$ the change without stretch $b$ it is
+    $\sqrt{\frac{B-1}{B} \sum_b (D_b - \bar D)^2}$ [^1].
+
+    Parameters
+    ----------
+    rows
+        Number of labelled rows in each part, shape (parts,).
+    before, after
+        Sums of right predictions less confidence in each bin, shape (parts, bins).
+
+    Returns
+    -------
+    The change; None without labelled rows.
+
+    References
+    ----------
+    [^1]: Efron and Stein, The jackknife estimate of variance, Annals of Statistics 9, 1981.
+    """
+    gaps = np.concatenate([np.asarray(before).T, np.asarray(after).T])
+    sums = _in_stretches(np.concatenate([[rows], gaps]).astype(np.float64))
+    if not sums.size:
+        return None
+    blocks, bins = sums.shape[1], (len(sums) - 1) // 2
+
+    def errors(total: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Before and after."""
+        found: NDArray[np.float64] = np.abs(total[1:]).reshape(2, bins, -1).sum(axis=1) / total[0]
+        return found
+
+    total = sums.sum(axis=1, keepdims=True)
+    was, now = errors(total)[:, 0].tolist()
+    error = math.nan
+    if blocks > 1:
+        without = errors(total - sums)
+        changes = without[1] - without[0]
+        error = math.sqrt((blocks - 1) * float(np.var(changes)))
+    return Change(was, now, error, blocks)
+
+
+def _in_stretches(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Merge parts into at most 30 stretches with about equally many labels; sums and result have
+    shape (sums, parts), the first numbers of labelled rows."""
+    sums = sums[:, sums[0] > 0]
+    if sums.shape[1] > STRETCHES:
+        middle = np.cumsum(sums[0]) - sums[0] / 2
+        stretch = (middle * (STRETCHES / sums[0].sum())).astype(np.intp)
+        sums = np.array([np.bincount(stretch, one, STRETCHES) for one in sums])
+        sums = sums[:, sums[0] > 0]
+    return sums
+
+
+def _t(degrees: float) -> float:
     """97.5 % quantile of Student's t, within 0.1 % from 4 degrees of freedom on (Cornish,
     Fisher)."""
     x = 1 / degrees

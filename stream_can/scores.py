@@ -209,10 +209,16 @@ class Scores:
         return Reliability(rows.astype(np.int64), confidence / count, right / count)
 
     @property
+    def gaps(self) -> NDArray[np.float64]:
+        """Number of right rows less the sum of confidence in each bin, shape (bins,)."""
+        _, confidence, right = self._bins
+        found: NDArray[np.float64] = right - confidence
+        return found
+
+    @property
     def ece(self) -> float:
         """Expected calibration error: |accuracy - confidence| of the bins, weighted by rows."""
-        _, confidence, right = self._bins
-        return self._mean(float(np.abs(right - confidence).sum()))
+        return self._mean(float(np.abs(self.gaps).sum()))
 
     @property
     def mce(self) -> float:

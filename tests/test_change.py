@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from stream_can import Corrector, Learner
 from stream_can.app.history import COLUMN, WIDTH, Slots
-from stream_can.change import Change, _t, change
+from stream_can.change import Change, _t, calibration_change, change
 from stream_can.dense.result import DenseReplay
 from stream_can.replay import Step
+from stream_can.scores import Scores, ece
 from tests.replay.streams import stream
 
 pytestmark = pytest.mark.fast
@@ -91,7 +92,7 @@ def test_parts_of_any_length_keep_their_order_and_their_sums() -> None:
     found = change(rows, np.zeros(len(rows)), 2.0 * rows)
     assert found is not None
     assert found[:2] == (0.0, 2.0)
-    assert set(map(type, found)) == {float, int}  # what JSON can say
+    assert set(map(type, found[:4])) == {float, int}  # what JSON can say
     assert found.error == pytest.approx(0, abs=1e-12)
     assert found.stretches < 30
 
@@ -117,3 +118,56 @@ def test_what_is_too_little_to_say() -> None:
 )
 def test_students_t(degrees: int, quantile: float) -> None:
     assert _t(degrees) == pytest.approx(quantile, rel=1e-3)
+
+
+def test_the_labels_that_were_drawn_are_part_of_the_error():
+    """At least 95 % of intervals hold the mean over all draws; without it every third one does."""
+    rng, D, inside, alone, squares = np.random.default_rng(6), 5, 0, 0, 0.0
+    for _ in range(2000):
+        shifts = 0.4 * rng.standard_normal(D)
+        d = rng.standard_normal(40) / 2 + shifts[:, None]
+        found = [change(np.ones(40), np.zeros(40), one) for one in d]
+        whole = found[0].over_draws([one.value for one in found])
+        assert whole.value == found[0].value
+        inside += holds_zero(whole)
+        alone += holds_zero(found[0])
+        squares += whole.error**2
+    assert inside / 2000 > 0.95
+    assert alone / 2000 < 0.4
+    assert squares / 2000 == pytest.approx(0.25 / 40 + 0.4**2, rel=0.05)  # and none is too wide
+
+
+def test_draws_that_agree_and_a_single_stretch_change_nothing():
+    found = change(np.ones(6), np.zeros(6), np.arange(6))
+    assert found.over_draws([found.value] * 3) == found
+    assert found.over_draws([found.value]) == found
+    single = change([5], [0], [1])
+    assert single.over_draws([0.2, 0.4]) is single
+
+
+def test_the_error_of_the_calibration_error_is_the_jackknife_over_stretches():
+    """Against scores of the rows themselves, left out stretch by stretch."""
+    rng = np.random.default_rng(7)
+    n, parts = 3000, 300
+    P = rng.dirichlet([1, 1, 1], n)
+    y = np.array([rng.choice(3, p=p) for p in P])
+    sharp = P**2 / (P**2).sum(1, keepdims=True)
+    part = np.arange(n) // (n // parts)
+    gaps = [np.empty((parts, 15)) for _ in range(2)]
+    for side, rows in enumerate((sharp, P)):
+        for k in range(parts):
+            scores = Scores()
+            scores.add(rows[part == k], y[part == k])
+            gaps[side][k] = scores.gaps
+    found = calibration_change(np.full(parts, n // parts), *gaps)
+    assert found.before == pytest.approx(ece(sharp, y))
+    assert found.after == pytest.approx(ece(P, y))
+    stretch = np.arange(n) // (n // 30)
+    without = [
+        ece(P[stretch != b], y[stretch != b]) - ece(sharp[stretch != b], y[stretch != b])
+        for b in range(30)
+    ]
+    off = np.array(without) - np.mean(without)
+    assert found.error == pytest.approx(np.sqrt(29 / 30 * (off @ off)))
+    assert found.stretches == 30
+    assert calibration_change([0], [[0.0]], [[0.0]]) is None

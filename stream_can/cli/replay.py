@@ -237,6 +237,7 @@ def replay_command(
             from stream_can.compare.against import (
                 Against,
                 against_beside,
+                better_rival,
                 other_rivals,
                 play_against,
             )
@@ -301,6 +302,7 @@ def replay_command(
                 )
                 code = INTERRUPTED
             beside = against_beside(found)
+            result.better_rival = better_rival(found)
             if report is not None:
                 from stream_can.compare.figures import against_figures
 

@@ -15,11 +15,12 @@ from stream_can.compare.stream import load
 from stream_can.errors import StreamCANError
 from stream_can.recording.recording import Recording
 from stream_can.replay.beside import Beside
+from stream_can.replay.effect import NATS
 from stream_can.replay.player import Player
 from stream_can.replay.result import Replay
 from stream_can.replay.steps import arrivals_rng
 
-__all__ = ["Against", "against_beside", "other_rivals", "play_against"]
+__all__ = ["Against", "against_beside", "better_rival", "other_rivals", "play_against"]
 
 HEADS = (
     "against", "accuracy %", "log loss", "stream_can: points", "±", "nats", "±", "Brier", "ECE %",
@@ -129,6 +130,25 @@ def against_beside(found: Sequence[Against]) -> Beside:
         rows,
         _in_words(found),
         [one.to_dict() for one in found],
+    )
+
+
+def better_rival(found: Sequence[Against]) -> str:
+    """The sentence that a verdict begins with where one of the rivals has a smaller log loss, by as
+    much as matters: which one, by how much, and whether that is sure; empty without one."""
+    best = max(found, key=lambda one: one.changes.log_loss.value, default=None)
+    if best is None or best.changes.log_loss.value < NATS:
+        return ""
+    points, nats = best.changes
+    numbers = (
+        f"log loss {nats.before:.4f}, stream_can {nats.after:.4f} ({nats.value:+.4f} nats, standard"
+        f" error {nats.error:.4f}), accuracy {100 * points.before:.2f} %, stream_can"
+        f" {100 * points.after:.2f} %"
+    )
+    sure = "the difference is beyond chance" if nats.rose else "the difference may be chance"
+    return (
+        f"{best.outcome.key} does better on this stream: {numbers}; {sure}. It needs"
+        f" {best.outcome.needs}."
     )
 
 

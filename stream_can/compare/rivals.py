@@ -18,6 +18,13 @@ from stream_can.calibration.structured import StructuredMatrixScaling, Structure
 from stream_can.compare.kalman import MOST_CLASSES, kalman
 from stream_can.compare.online import BLOCK, online_platt
 from stream_can.compare.stream import Stream
+from stream_can.compare.usual import (
+    MOST_REGRESSED,
+    RECENT,
+    label_shift,
+    logistic,
+    online_logistic,
+)
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.method.batch import batch_can
@@ -31,11 +38,9 @@ RAW, BOTH = "raw", f"{OURS}: fit, labels"
 LOOK, FEW = 50, 500
 """Rows between two checks of ADWIN; as long as labels are fewer, fits include the validation
 rows."""
-RECENT = 5000
-"""Number of latest labels in a refit, beside the validation rows."""
 MORE = (
     "structured vector", "structured matrix", "matrix, refitted", "OPS", "OPS, tracking",
-    "vector, refitted by ADWIN", "Kalman", "Kalman, fitted",
+    "vector, refitted by ADWIN", "Kalman", "Kalman, fitted", "river, logistic",
 )  # fmt: skip
 """Rivals that are slow, need river or play few classes only: played only on request."""
 
@@ -123,6 +128,9 @@ def rivals(
             for name, method in fitted
             if name in again
         ],
+        Rival("logistic, refitted", "labels, refits", logistic(refit_every), MOST_REGRESSED),
+        Rival("label shift by EM", "the mix before", label_shift(refit_every)),
+        Rival("river, logistic", "labels, river", online_logistic),
         Rival("vector, refitted by ADWIN", "validation rows, labels, river", _by_adwin),
         Rival("OPS", "labels", online_platt(tracks=False)),
         Rival("OPS, tracking", "labels", online_platt(tracks=True)),
@@ -143,8 +151,9 @@ def rivals(
         return found
     many = [one for one in found if classes > one.most_classes]
     which = ", ".join(one.key for one in many)
-    said = f"rivals: {which}: at most {many[0].most_classes} classes, here are {classes}"
-    if names != "all":
+    most = ", ".join(f"{n:g}" for n in sorted({one.most_classes for one in many}))
+    said = f"rivals: {which}: at most {most} classes, here are {classes}"
+    if names not in ("all", "default"):
         raise ValueError(said)
     warnings.warn(f"{said}; left out", stacklevel=2)
     return [one for one in found if one not in many]

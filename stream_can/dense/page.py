@@ -53,12 +53,14 @@ def tiles(result: DenseReplay) -> str:
     """Changes of the scores, with their values before and after."""
     raw, corrected = result.raw, result.corrected
     points, nats = errors(result)
+    brier, ece = result.calibration_changes() or (None, None)
     return tiles_of([
         ("accuracy", 100 * raw.accuracy, 100 * corrected.accuracy, 100 * points, ".2f",
          ("points", "%")),
         ("log loss", raw.log_loss, corrected.log_loss, nats, ".4f", ("", "nats")),
-        ("Brier", raw.brier, corrected.brier, None, ".4f", ("", "")),
-        ("ECE", 100 * raw.ece, 100 * corrected.ece, None, ".2f", ("points", "%")),
+        ("Brier", raw.brier, corrected.brier, brier and brier.error, ".4f", ("", "")),
+        ("ECE", 100 * raw.ece, 100 * corrected.ece, ece and 100 * ece.error, ".2f",
+         ("points", "%")),
     ]) + f'\n<p class="note">{PLUS_MINUS}</p>'  # fmt: skip
 
 

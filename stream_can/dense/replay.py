@@ -66,7 +66,7 @@ def table(result: DenseReplay, *, verbose: bool = False) -> ScoreTable:
         Cells("before", _cells(result.raw)),
         Cells("after", _cells(result.corrected), "bold"),
         Cells("change", _cells(result.corrected, result.raw), "cyan"),
-        *with_errors(result),
+        *with_errors(result, *_calibration_errors(result)),
     ]
     if verbose:
         for name, scores in result.paths.items():
@@ -79,11 +79,22 @@ def table(result: DenseReplay, *, verbose: bool = False) -> ScoreTable:
 def notes(result: DenseReplay) -> Iterator[str]:
     """Notes under the table, and changes by label rate."""
     if (points := errors(result)[0]) == points:
-        yield "±: standard error of the change over 30 stretches of the stream"
+        drawn = f", and over {len(result.other_draws) + 1} draws of the labels that come"
+        yield "±: standard error of the change over 30 stretches of the stream" + (
+            drawn if result.other_draws else ""
+        )
     yield f"log loss in nats; probabilities below {FLOOR:f} count as that"
     if result.rates or result.asked_rates:
         yield "\nChanges by the share of the labels that come:"
     yield from changes_by_rate(result)
+
+
+def _calibration_errors(result: DenseReplay) -> list[str]:
+    """Standard errors of the changes of Brier score and calibration error, where known."""
+    if (found := result.calibration_changes()) is None:
+        return []
+    brier, ece = found
+    return [f"{brier.error:.4f}", f"{100 * ece.error:.2f}"]
 
 
 def _cells(scores: Scores, before: Scores | None = None) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.change import Change, calibration_change, change
 from stream_can.column_scores import outcomes
 from stream_can.dense.doubts import doubts
 from stream_can.learner import Learner
@@ -39,6 +40,10 @@ class Moment(NamedTuple):
     """Sums of their log losses: raw, corrected."""
     squares: tuple[float, float]
     """Sums of the squares of these, for standard errors."""
+    squared: NDArray[np.float64]
+    """Sums of their Brier scores: raw, corrected."""
+    gaps: NDArray[np.float64]
+    """Right predictions less confidence in each bin: raw, corrected, shape (2, bins)."""
     counts: NDArray[np.int64]
     """Labels per class, shape (m,)."""
     prior: NDArray[np.float64]
@@ -94,6 +99,7 @@ class DenseReplay(Replay):
         P, y, corrected = step.rows, step.truth, step.corrected
         if not known.all():
             P, y, corrected = P[known], y[known], corrected[known]
+        sums = _calibration(self.raw, self.corrected)
         before = self.raw.add_checked(P, y)
         after = self.corrected.add_checked(corrected, y)
         self.raw_classes.add(before.best, y)
@@ -126,6 +132,9 @@ class DenseReplay(Replay):
             for scores, path in zip(self.paths.values(), paths, strict=True):
                 scores.add_checked(path if len(path) == len(y) else path[known], y)
         corrector = self.corrector
+        squared, gaps = (
+            now - was for now, was in zip(_calibration(self.raw, self.corrected), sums, strict=True)
+        )
         self.moments.append(
             Moment(
                 self.rows,
@@ -134,6 +143,8 @@ class DenseReplay(Replay):
                 (float(was.sum()), float(now.sum())),
                 (float(before.losses.sum()), float(after.losses.sum())),
                 (float(before.losses @ before.losses), float(after.losses @ after.losses)),
+                squared,
+                gaps,
                 np.bincount(y, minlength=m),
                 corrector.prior,
                 np.array(list(corrector.weights.values())),
@@ -144,6 +155,23 @@ class DenseReplay(Replay):
                 corrector.silent_classes,
             )
         )
+
+    def calibration_changes(self) -> tuple[Change, Change] | None:
+        """Changes of the Brier score and of the expected calibration error; None without labelled
+        rows."""
+        squared = np.array([moment.squared for moment in self.moments]).reshape(-1, 2).T
+        gaps = np.array([moment.gaps for moment in self.moments])
+        found = change(self.labelled, *squared)
+        calibrated = calibration_change(self.labelled, gaps[:, 0], gaps[:, 1]) if found else None
+        if found is None or calibrated is None:
+            return None
+        others = [one.calibration_changes() for one in self.other_draws]
+        pairs = [(found, calibrated), *(one for one in others if one is not None)]
+        brier, ece = (
+            one.over_draws([both[k].value for both in pairs])
+            for k, one in enumerate((found, calibrated))
+        )
+        return brier, ece
 
     def questions(self, recording: Any) -> list[str]:
         """See :meth:`Replay.questions`."""
@@ -200,6 +228,12 @@ class DenseReplay(Replay):
             "per_class": self.per_class(),
             "worst": self.worst.to_dict(),
         }
+
+
+def _calibration(raw: Scores, corrected: Scores) -> tuple[NDArray[np.float64], ...]:
+    """What Brier score and calibration error are sums of so far, see :class:`Moment`."""
+    sides = (raw, corrected)
+    return np.array([one.brier_sum for one in sides]), np.stack([one.gaps for one in sides])
 
 
 def _plain(values: NDArray[np.float64]) -> list[float | None]:

@@ -121,7 +121,9 @@ def loss_change(result: MultiLabelReplay) -> Change | None:
     if result.raw.n < FEW:
         return None
     rows = [moment.labelled for moment in result.moments]
-    return change(rows, *zip(*(moment.losses for moment in result.moments), strict=True))
+    found = change(rows, *zip(*(moment.losses for moment in result.moments), strict=True))
+    others = [loss_change(one) for one in result.other_draws]
+    return found and found.over_draws([one.value for one in (found, *others) if one is not None])
 
 
 def _decisions(result: MultiLabelReplay) -> str:

@@ -53,6 +53,7 @@ class Player:
         corrector: AnyCorrector,
         *,
         label_rate: float | None = None,
+        seed: int | None = None,
         ask: float | None = None,
         explain: bool = False,
         each: Callable[[Step], object] = lambda step: None,
@@ -63,8 +64,8 @@ class Player:
         ----------
         corrector
             The initial corrector; it learns.
-        label_rate
-            Replaces the player's.
+        label_rate, seed
+            Replace the player's.
         ask
             Share of the labels to request; no other arrives.
         explain
@@ -87,7 +88,7 @@ class Player:
             learner,
             label_delay=late,
             label_rate=self.label_rate if label_rate is None else label_rate,
-            seed=self.seed,
+            seed=self.seed if seed is None else seed,
             models=self.models,
             explain=explain,
         )

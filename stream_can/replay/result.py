@@ -60,10 +60,16 @@ class Replay:
         """Which columns of the recording were taken for what."""
         self.doubts: list[str] = []
         """What looks as if columns, times or ids were joined wrongly; then there is no verdict."""
+        self.better_rival = ""
+        """Which other method does better on the same rows, in a sentence; empty for none known."""
         self.rates: dict[float, Any] = {}
         """Scores at other label rates; filled by :func:`replay`."""
         self.asked_rates: dict[float, Any] = {}
         """Scores with requested labels instead of random ones."""
+        self.rate_changes: dict[tuple[float, bool], Changes] = {}
+        """Changes at each rate of `rates`, and of `asked_rates` (True)."""
+        self.other_draws: list[Any] = []
+        """The same with other labels drawn, where not all come; filled by :func:`replay`."""
         self.asked = {"random": 0, "margin": 0}
         """Number of labels requested, by reason."""
         self.at_random: Replay | None = None
@@ -150,7 +156,10 @@ class Replay:
         """Changes of sent rows relative to raw rows, or to the sent rows of another replay; None
         without labelled rows."""
         other = self.sums(0) if before is None else before.sums(1)
-        return Changes.of_sums(self.labelled, other, self.sums(1))
+        found = Changes.of_sums(self.labelled, other, self.sums(1))
+        if found is None or before is not None:
+            return found
+        return found.over_draws(one.changes() for one in self.other_draws)
 
     def to_dict(self) -> dict[str, Any]:
         """The result without its course, as JSON."""
@@ -166,8 +175,8 @@ class Replay:
                 "rows": self.delay_rows.summary(),
                 "time": self.delay_time.summary(),
             },
-            "label_rates": _by_rate(self.rates),
-            "asked_rates": _by_rate(self.asked_rates),
+            "label_rates": self._by_rate(self.rates, asked=False),
+            "asked_rates": self._by_rate(self.asked_rates, asked=True),
             "asked": None if self.learner.ask is None else self.asked,
             "seconds": self.seconds,
             **({} if self.sets is None else {"sets": self.sets.to_dict()}),
@@ -175,16 +184,21 @@ class Replay:
             **({} if not self.columns else {"segments": self._by_value()}),
         }
 
+    def _by_rate(self, rates: dict[float, Any], *, asked: bool) -> dict[str, Any]:
+        """Scores at other rates of labels, with the changes where there are some."""
+        return {
+            f"{rate:g}": finite(scores.summary())
+            | ({"change": finite(found.summary())}
+               if (found := self.rate_changes.get((rate, asked))) is not None else {})
+            for rate, scores in rates.items()
+        }  # fmt: skip
+
     def _by_value(self) -> dict[str, Any]:
         """Scores by value of declared columns."""
         return {
             name: [one.to_dict() for one in column.values()]
             for name, column in self.columns.items()
         }
-
-
-def _by_rate(rates: dict[float, Any]) -> dict[str, Any]:
-    return {f"{rate:g}": finite(scores.summary()) for rate, scores in rates.items()}
 
 
 def finite(values: dict[str, Any]) -> dict[str, Any]:

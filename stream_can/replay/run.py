@@ -12,15 +12,21 @@ from stream_can.row_kinds import AnyCorrector, kind_of
 
 __all__ = ["number_of_replays", "replay"]
 
+DRAWS, RATE_DRAWS = 5, 3
+"""How often labels are drawn where not all come, and for each other rate: by which of them come the
+result differs, too."""
+
 
 def number_of_replays(
     rates: Iterable[float], *, label_rate: float, ask: float | None, models: bool
 ) -> int:
     """How often :func:`replay` plays a recording."""
     asked = {rate for rate in rates if 0 < rate < 1 and rate != ask and not models}
+    own = label_rate if ask is None else ask
+    drawn = sum(RATE_DRAWS if 0 < rate < 1 else 1 for rate in {*rates} - {own})
     if ask is not None:
-        return 2 + len({*rates} - {ask}) + len(asked)
-    return 1 + len({*rates} - {label_rate}) + len(asked)
+        return 2 + drawn + len(asked)
+    return (DRAWS if 0 < label_rate < 1 else 1) + drawn + len(asked)
 
 
 def replay(
@@ -93,34 +99,47 @@ def replay(
             "label_rate: labels are asked for; both say which arrive, give one of them"
         )
     rates = list(rates)
-    fresh = corrector.to_bytes() if rates or ask is not None else b""
+    fresh = corrector.to_bytes() if rates or ask is not None or label_rate < 1 else b""
     kind = kind_of(corrector)
     player = Player(
         recording, label_delay=label_delay, label_rate=label_rate, seed=seed, model=model,
         version=version, progress=progress,
     )  # fmt: skip
 
-    def again(rate: float, *, asks: bool = False) -> Replay:
-        """Replay at another label rate, from the corrector's initial state."""
-        start = kind.copied(fresh)
-        return player.play(start, label_rate=1.0 if asks else rate, ask=rate if asks else None)
+    def again(rate: float, *, asks: bool = False, draw: int = 0) -> Replay:
+        """Replay at another label rate, or of other labels, from the corrector's initial state."""
+        start, ask = kind.copied(fresh), rate if asks else None
+        return player.play(start, label_rate=1.0 if asks else rate, ask=ask, seed=seed + draw)
+
+    def drawn(first: Replay, rate: float, times: int) -> Replay:
+        """Add other draws to the first, where not all labels come."""
+        if 0 < rate < 1:
+            first.other_draws = [again(rate, draw=draw) for draw in range(1, times)]
+        return first
 
     result = player.play(corrector, ask=ask, explain=explain, each=each)
-    if ask is not None and result.coming:
+    if ask is None:
+        drawn(result, label_rate, DRAWS)
+    elif result.coming:
         result.at_random = again(result.coming / result.possible)
     if rates:
         own = label_rate if ask is None else ask
-        found = {rate: again(rate).corrected for rate in rates if rate != own}
+        found = {rate: drawn(again(rate), rate, RATE_DRAWS) for rate in rates if rate != own}
         asked = {
-            rate: again(rate, asks=True).corrected
+            rate: again(rate, asks=True)
             for rate in rates
             if 0 < rate < 1 and rate != ask and player.models is None
         }
         if ask is None:
-            found[own] = result.corrected
+            found[own] = result
         else:
-            asked[own] = result.corrected
+            asked[own] = result
             if result.at_random is not None:
-                found[own] = result.at_random.corrected
-        result.rates, result.asked_rates = dict(sorted(found.items())), dict(sorted(asked.items()))
+                found[own] = result.at_random
+        for asks, some in ((False, found), (True, asked)):
+            changes = {(rate, asks): one.changes() for rate, one in some.items()}
+            result.rate_changes |= {at: one for at, one in changes.items() if one is not None}
+        result.rates, result.asked_rates = (
+            {rate: one.corrected for rate, one in sorted(some.items())} for some in (found, asked)
+        )
     return result

@@ -75,12 +75,16 @@ def judge(result: Replay) -> Verdict:
     A change counts beyond its 95 % interval, taken over 30 stretches of the stream (neighbouring
     rows are alike), and from 0.1 point of accuracy or 0.002 nats of log loss on; a loss must be
     five times as large for advice against using it. Where rows and labels look as if they were
-    joined wrongly there is no verdict, but a question.
+    joined wrongly there is no verdict, but a question. Where another method that was played
+    beside it does better, the verdict begins with that.
     """
     if result.doubts:
         first, *others = result.doubts
         return Verdict(f"No verdict: {first}", "", tuple(others), False)
-    return shown(result).judge(result)
+    found = shown(result).judge(result)
+    if result.better_rival:
+        return found._replace(use=f"{result.better_rival} {found.use}")
+    return found
 
 
 def verdict(result: Replay) -> str:
@@ -93,14 +97,18 @@ def changes_by_rate(result: Replay) -> Iterator[str]:
     """A line for each share of the labels that was played: changes of accuracy and log loss."""
     for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
         for rate, scores in rates.items():
-            change = 100 * (scores.accuracy - result.raw.accuracy)
-            nats = scores.log_loss - result.raw.log_loss
-            yield f"{100 * rate:g} % of the labels{how}: {change:+.2f} points, {nats:+.4f} nats"
+            points = f"{100 * (scores.accuracy - result.raw.accuracy):+.2f} points"
+            nats = f"{scores.log_loss - result.raw.log_loss:+.4f} nats"
+            if (found := result.rate_changes.get((rate, bool(how)))) is not None:
+                points += f" ± {100 * found.accuracy.error:.2f}"
+                nats += f" ± {found.log_loss.error:.4f}"
+            yield f"{100 * rate:g} % of the labels{how}: {points}, {nats}"
 
 
-def with_errors(result: Replay) -> list[Cells]:
-    """A row with the standard errors of the changes of accuracy and log loss, where known."""
+def with_errors(result: Replay, *more: str) -> list[Cells]:
+    """A row with the standard errors of the changes of accuracy and log loss, and ``more``, where
+    known."""
     points, nats = errors(result)
     if points != points:  # nan, as for a single stretch
         return []
-    return [Cells("±", [f"{100 * points:.2f}", f"{nats:.4f}"], None, last=True)]
+    return [Cells("±", [f"{100 * points:.2f}", f"{nats:.4f}", *more], None, last=True)]

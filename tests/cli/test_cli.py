@@ -57,7 +57,9 @@ def test_replay_says_what_the_library_says(file, tmp_path):
     )
     assert said["corrected"] == expected.corrected.summary()
     assert said["paths"]["vector+can"] == expected.paths["vector+can"].summary()
-    assert said["label_rates"]["1"] == said["corrected"]
+    changes = expected.changes()
+    assert changes is not None
+    assert said["label_rates"]["1"] == said["corrected"] | {"change": changes.summary()}
     assert said["label_rates"]["0.01"]["log_loss"] > said["corrected"]["log_loss"]
     assert said["verdict"].startswith("Use it")
     assert (tmp_path / "state").read_bytes() == expected.corrector.to_bytes()
@@ -87,7 +89,9 @@ def test_replay_with_labels_that_are_asked_for(file, tmp_path):
     assert said["asked"] == expected.asked
     assert list(said["label_rates"]) == ["0.01", "0.05", "0.2", "1"]
     assert list(said["asked_rates"]) == ["0.01", "0.05", "0.2"]
-    assert said["asked_rates"]["0.05"] == said["corrected"]
+    changes = expected.changes()
+    assert changes is not None
+    assert said["asked_rates"]["0.05"] == said["corrected"] | {"change": changes.summary()}
     assert "were asked for" in said["verdict"]
     assert "were asked for" in page.read_text()
     out, _ = stream_can("replay", file, "--label-delay", 100, "--ask", 0.05)

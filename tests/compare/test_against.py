@@ -11,11 +11,16 @@ from stream_can import Corrector
 from stream_can.cli.main import main
 from stream_can.compare import Rival, compare, rivals
 from stream_can.compare import against as against_module
-from stream_can.compare.against import against_beside, other_rivals, play_against
+from stream_can.compare.against import (
+    against_beside,
+    better_rival,
+    other_rivals,
+    play_against,
+)
 from stream_can.compare.outcome import against
 from stream_can.errors import StreamCANError
 from stream_can.recording import Recording
-from stream_can.replay import Player
+from stream_can.replay import Player, judge
 from tests.cli.command import stream_can
 from tests.compare.streams import drifting, stream_of
 
@@ -129,9 +134,10 @@ def test_what_cannot_be_played_is_refused(files, options, said):
 
 def test_without_validation_rows_those_that_need_none_play(files):
     names = [one.name for one in other_rivals("all", fitted=False, classes=4)]
-    assert names == ["OPS", "OPS, tracking", "Kalman", "batch CAN"]
+    alone = ["logistic, refitted", "label shift by EM", "batch CAN"]
+    assert names == [*alone[:2], "river, logistic", "OPS", "OPS, tracking", "Kalman", alone[2]]
     out, _ = stream_can("replay", files[0], "--label-delay", 20, "--against", "default", "--json")
-    assert [one["name"] for one in json.loads(out)["against"]["tried"]] == ["batch CAN"]
+    assert [one["name"] for one in json.loads(out)["against"]["tried"]] == alone
 
 
 def test_what_to_install(files):
@@ -161,3 +167,37 @@ def test_ctrl_c_shows_what_is_ready(files, monkeypatch, capsys):
     assert "interrupted; 1 of 3 rivals are ready" in err
     assert "Not clearly apart from it: temperature." in out
     assert "vector, refitted" not in out
+
+
+def test_the_verdict_begins_with_a_rival_that_does_better(files):
+    """And says whether the difference is sure; one that is as good is not named."""
+
+    def mixed(share):
+        """So much nearer to the truth."""
+        return lambda s: iter([(1 - share) * s.P + share * np.eye(4)[s.y]])
+
+    def now_and_then(stream):
+        rows = stream.P.copy()
+        of_label = rows[np.arange(len(rows)), stream.y]
+        worst = np.argsort(of_label)[:2]
+        rows[worst] = np.eye(4)[stream.y[worst]]
+        yield rows
+
+    player = Player(Recording(files[0]), label_delay=20)
+    raw = player.play(Corrector(4, paths=["raw"]))
+    raw.corrected, raw.moments = (
+        raw.raw,
+        [one._replace(hits=(one.hits[0],) * 2, losses=(one.losses[0],) * 2) for one in raw.moments],
+    )
+
+    def first(play):
+        raw.better_rival = better_rival(
+            [*play_against(player, [Rival("other", "eyes", play)], raw)]
+        )
+        return judge(raw).use
+
+    sure = first(mixed(0.2))
+    assert sure.startswith("other does better on this stream: log loss ")
+    assert "the difference is beyond chance. It needs eyes. It does nothing here" in sure
+    assert first(lambda s: iter([s.P])).startswith("It does nothing here")
+    assert "may be chance" in first(now_and_then)

@@ -34,7 +34,7 @@ def rows_of(stream, name, every=300):
 
 def test_every_rival_is_there_and_raw_is_raw(outcomes):
     assert list(outcomes) == NAMES
-    assert len(NAMES) == 16
+    assert len(NAMES) == 18
     raw = Scores()
     raw.add(P[400:], Y[400:])
     assert outcomes["raw"].scores.summary() == raw.summary()
@@ -48,7 +48,7 @@ def test_every_rival_is_there_and_raw_is_raw(outcomes):
 
 def test_rivals_are_chosen_by_name():
     keys = [one.key for one in rivals(names="all")]
-    assert len({*keys}) == len(keys) == len(NAMES) + 8
+    assert len({*keys}) == len(keys) == len(NAMES) + 9
     assert not any(set(key) - set("abcdefghijklmnopqrstuvwxyz0123456789_-") for key in keys)
     some = rivals(names=["ops-tracking", "isotonic-refitted"])
     assert [one.name for one in some] == ["raw", "isotonic, refitted", "OPS, tracking", BOTH]

@@ -92,4 +92,5 @@ def test_too_many_classes_are_named():
     assert len(rivals(names="all", classes=20)) == len(left) + 2
     with pytest.raises(ValueError, match="rivals: kalman: at most 20 classes, here are 77"):
         rivals(names="kalman", classes=77)
-    assert rivals(classes=77)
+    with pytest.warns(UserWarning, match="logistic-refitted: at most 30 classes, here are 77"):
+        assert rivals(classes=77)

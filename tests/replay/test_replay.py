@@ -10,11 +10,13 @@ import polars as pl
 import pytest
 
 from stream_can import Corrector, InvalidPrediction, LabelRequests, UnknownClass
+from stream_can.change import Changes
 from stream_can.dense.result import DenseReplay, paths_of
 from stream_can.recording.pickled import read_objects
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay import Player, Recording, from_arrays, replay, steps
 from stream_can.replay import run as replay_module
+from stream_can.replay.shown import shown
 from stream_can.replay.steps import DRAW, check_labels, learner_of, step_length
 
 pytestmark = pytest.mark.fast
@@ -383,7 +385,8 @@ def test_what_asking_buys(tmp_path):
     player = Player(recording, label_delay=10, seed=4)
     again = player.play(Corrector(CLASSES), ask=0.2)
     assert result.asked_rates[0.2].summary() == again.corrected.summary()
-    assert sum(shown) == 5 * 3000
+    played = replay_module.number_of_replays([0.1, 0.2, 1], label_rate=1, ask=0.1, models=False)
+    assert sum(shown) == played * 3000
     assert result.asked["random"] + result.asked["margin"] == pytest.approx(0.1 * 3000, rel=0.15)
     assert result.corrected.n == 3000  # those that were not asked for are scored too
     assert json.loads(json.dumps(result.to_dict()))["asked"] == result.asked
@@ -566,3 +569,31 @@ def test_a_column_of_structs_is_named(tmp_path):
     pl.DataFrame(columns | {"label": ["a"] * 3}).write_parquet(file)
     with pytest.raises(InvalidRecording, match=r"column 'probs_a' holds Struct.*expected numbers"):
         list(Recording(file).chunks())
+
+
+def test_which_labels_come_is_part_of_what_is_uncertain(tmp_path):
+    """The same as played one by one; each draw has its own ±, and the table says so."""
+    P, y, *_ = stream(3000)
+    recording = Recording(write(tmp_path, "npz", P, y))
+    more = {"label_delay": 10, "seed": 4}
+    result = replay(recording, Corrector(CLASSES), label_rate=0.05, rates=[0.05, 0.2, 1], **more)
+    draws = [
+        replay(recording, Corrector(CLASSES), label_rate=0.05, label_delay=10, seed=seed)
+        for seed in range(4, 9)
+    ]
+    values = [100 * (one.corrected.accuracy - one.raw.accuracy) for one in draws]
+    alone = Changes.of_sums(result.labelled, result.sums(0), result.sums(1))
+    found = result.changes()
+    assert 100 * found.accuracy.value == pytest.approx(values[0])
+    assert (100 * found.accuracy.error) ** 2 == pytest.approx(
+        (100 * alone.accuracy.error) ** 2 + np.var(values, ddof=1)
+    )
+    assert result.rate_changes[0.05, False] == found
+    every = replay(recording, Corrector(CLASSES), **more).changes()
+    assert result.rate_changes[1, False] == every  # of all labels there is one draw
+    assert "over 5 draws of the labels that come" in " ".join(shown(result).notes(result))
+    brier, ece = result.calibration_changes()
+    assert brier.value == pytest.approx(result.corrected.brier - result.raw.brier)
+    assert ece.value == pytest.approx(result.corrected.ece - result.raw.ece)
+    spread = [one.corrected.brier - one.raw.brier for one in draws]
+    assert brier.error > np.std(spread, ddof=1)

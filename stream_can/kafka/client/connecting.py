@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 
 from stream_can.kafka.client import probe
-from stream_can.kafka.client.guards import DeniedError, RetryError, errors_as
+from stream_can.kafka.client.guards import DeniedError, RetryError, errors_as, once
 from stream_can.kafka.client.options import Options
 
 
@@ -98,24 +98,25 @@ def connect(options: Options) -> Any:
                 return KafkaAdminClient(**options.admin)
         except (kafka_errors.KafkaError, OSError, ValueError) as error:
             where, failed = ", ".join(options.servers), reasons.failed
+            user, how = map(options.given.get, ("sasl_plain_username", "sasl_mechanism"))
+            who = "user" if user is None else f"user {user!r}"
+            asked = f"are {who} and password right, by {how}?"
             # `probe` is asked first: whether kafka-python reads a broker's refusal before
             # the connection ends is chance, and its message does not name the right value.
             in_words = isinstance(error, ValueError)
             if not in_words and (meant := probe.wrong(options.servers, options.given)):
                 raise DeniedError(f"cannot connect: {meant}") from error
             if reasons.fatal or in_words:
-                reason = str(reasons.fatal or error)
+                reason = once(str(reasons.fatal or error))
                 if "SaslAuthenticationFailed" in reason:
-                    user, how = map(options.given.get, ("sasl_plain_username", "sasl_mechanism"))
-                    who = "user" if user is None else f"user {user!r}"
-                    reason += f"; are {who} and password right, by {how}?"
+                    reason += f"; {asked}"
                 raise DeniedError(f"cannot connect to {where}: {reason}") from error
             closed = sum("socket disconnected" in text for text in failed)
             if "SASL" in str(options.given.get("security_protocol")) and closed > 2:
                 # kafka-python often sees the connection's end before the reason.
                 raise DeniedError(
                     f"cannot connect to {where}: connections are closed while they"
-                    " authenticate; are user and password right?"
+                    f" authenticate; {asked}"
                 ) from error
             said = probe.said(options.servers)
             if failed and probe.KAFKA in said:

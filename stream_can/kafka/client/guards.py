@@ -17,6 +17,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -79,19 +80,22 @@ def _what_is_gone(error: Exception) -> str:
     )
 
 
-def _text(error: Exception) -> str:
-    """An error with its name in front. Trap: some of kafka-python's texts begin with it, and name
-    it again where one was made of another."""
-    name, text = type(error).__name__, str(error)
-    while text.startswith(f"{name}: {name}"):
-        text = text.removeprefix(f"{name}: ")
+def text_of(error: BaseException) -> str:
+    """An error with its name in front, once. Trap: some of kafka-python's texts begin with it, and
+    name it again where one was made of another."""
+    name, text = type(error).__name__, once(str(error))
     return text if text.startswith(name) else f"{name}: {text}"
+
+
+def once(text: str) -> str:
+    """A text in which no name of an error is repeated."""
+    return re.sub(r"\b(\w+Error: )\1+", r"\1", text)
 
 
 def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
     """Map an error of kafka-python to one of the four; ``otherwise`` where it is ambiguous."""
     e = kafka_errors
-    text = _text(error)
+    text = text_of(error)
     if isinstance(error, ClientError):
         return error
     if isinstance(error, (e.ProducerFencedError, e.InvalidProducerEpochError)):
