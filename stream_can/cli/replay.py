@@ -31,7 +31,7 @@ from stream_can.replay.beside import Beside
 from stream_can.replay.noise import noise_beside
 from stream_can.replay.noise import try_label_noise as play_noise
 from stream_can.replay.player import Player
-from stream_can.replay.run import number_of_replays, replay
+from stream_can.replay.run import is_fitted, number_of_replays, replay
 from stream_can.replay.shown import verdict
 from stream_can.replay.steps import Step, check_arrival, check_labels
 from stream_can.replay.tried import segments_beside
@@ -258,7 +258,9 @@ def replay_command(
         snapshot.require_replaceable(state)
         state.parent.mkdir(parents=True, exist_ok=True)
     code, rates = 0, () if report is None else RATES
-    replays = number_of_replays(rates, label_rate=label_rate, ask=asks, models=bool(models))
+    replays = number_of_replays(
+        rates, label_rate=label_rate, ask=asks, models=bool(models), fitted=is_fitted(start)
+    )
     replays += len(tries) + (len(tries) > 1) + len(noises) + len(rivals)
     with (
         progress_bar("replay", recording.rows * replays) as progress,

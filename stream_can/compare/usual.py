@@ -142,9 +142,7 @@ def online_logistic(stream: Stream) -> Iterator[Array]:
         from river import compose, linear_model, preprocessing
     except ImportError:
         raise StreamCANError("river-logistic uses river: pip install 'stream_can[river]'") from None
-    model: Any = compose.Pipeline(
-        preprocessing.StandardScaler(), linear_model.SoftmaxRegression()
-    )
+    model: Any = compose.Pipeline(preprocessing.StandardScaler(), linear_model.SoftmaxRegression())
     logs = np.log(np.maximum(stream.P, FLOOR))
     m, at = len(stream.classes), 0
     which, due = stream.arrivals

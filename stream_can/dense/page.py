@@ -113,6 +113,8 @@ def paths(result: DenseReplay) -> str:
         ("before", result.raw, ""),
         ("after", result.corrected, ""),
     ]
+    if result.fit_alone is not None:
+        rows.append(("fit alone, without a label", result.fit_alone.corrected, ""))
     rows += [(name, s, f"{100 * weights[name]:.1f}") for name, s in result.paths.items() if s.n]
     body = "".join(
         f"<tr{' class=after' if scores is result.corrected else ''}><td>{html.escape(name)}</td>"

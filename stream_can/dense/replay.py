@@ -68,6 +68,12 @@ def table(result: DenseReplay, *, verbose: bool = False) -> ScoreTable:
         Cells("change", _cells(result.corrected, result.raw), "cyan"),
         *with_errors(result, *_calibration_errors(result)),
     ]
+    if (alone := result.fit_alone) is not None:
+        rows += [
+            Cells("fit alone", _cells(alone.corrected)),
+            Cells("change", _cells(alone.corrected, result.raw), "cyan"),
+            *with_errors(alone, *_calibration_errors(alone)),
+        ]
     if verbose:
         for name, scores in result.paths.items():
             if scores.n:

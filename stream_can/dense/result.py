@@ -13,7 +13,7 @@ from stream_can.dense.doubts import doubts
 from stream_can.learner import Learner
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.episodes import milliseconds
-from stream_can.replay.result import Replay
+from stream_can.replay.result import Replay, finite
 from stream_can.replay.steps import ModelColumns, Step
 from stream_can.replay.worst import WorstStretch
 from stream_can.scores import Scores
@@ -227,7 +227,14 @@ class DenseReplay(Replay):
             "silent_classes": list(corrector.silent_classes),
             "per_class": self.per_class(),
             "worst": self.worst.to_dict(),
+            **({} if self.fit_alone is None else {"fit_alone": self._fit_alone()}),
         }
+
+    def _fit_alone(self) -> dict[str, Any]:
+        """Scores of what was fitted, without a label, and their change."""
+        changes = self.fit_alone.changes()
+        change = {} if changes is None else {"change": finite(changes.summary())}
+        return finite(self.fit_alone.corrected.summary()) | change
 
 
 def _calibration(raw: Scores, corrected: Scores) -> tuple[NDArray[np.float64], ...]:

@@ -48,6 +48,7 @@ def judge(result: DenseReplay) -> Verdict:
     why = [
         *labels,
         result.worst.in_words(),
+        *_fit_alone(result),
         *reasons,
         *sets_in_words(result.sets),
         *worse_in_words(result.alarm, dates=result.dates),
@@ -125,6 +126,27 @@ def _labels_of_few_values(result: DenseReplay) -> list[str]:
                 " other rows too, and may be wrong for them: take labels from every value."
             )
     return said
+
+
+def _fit_alone(result: DenseReplay) -> list[str]:
+    """What the fit to validation rows alone gives or costs, and what the labels add to it."""
+    alone = result.fit_alone
+    changes = None if alone is None else alone.changes()
+    if changes is None:
+        return []
+    effects, more = Effects.of(changes), result.changes(alone)
+    numbers = (
+        f"`fit` alone, without a label: {changes.in_words()} against the predictions as they came"
+    )
+    if more is not None and result.learned:
+        numbers += f"; the labels, against that: {more.in_words()}"
+    warning = (
+        " It costs more than it gives: the stream is not like the validation rows but for its class"
+        " mix. Newer validation rows, or none, are better."
+        if effects.worse and not effects.better
+        else ""
+    )
+    return [f"{numbers}.{warning}"]
 
 
 def _reasons(result: DenseReplay, *, good: bool, bad: bool) -> list[str]:

@@ -68,6 +68,9 @@ class Replay:
         """Scores with requested labels instead of random ones."""
         self.rate_changes: dict[tuple[float, bool], Changes] = {}
         """Changes at each rate of `rates`, and of `asked_rates` (True)."""
+        self.fit_alone: Any = None
+        """The same without any label, where the corrector was fitted to validation rows: what that
+        alone gives or costs; filled by :func:`replay`."""
         self.other_draws: list[Any] = []
         """The same with other labels drawn, where not all come; filled by :func:`replay`."""
         self.asked = {"random": 0, "margin": 0}

@@ -10,7 +10,7 @@ from stream_can.replay.result import Replay
 from stream_can.replay.steps import Step, check_arrival
 from stream_can.row_kinds import AnyCorrector, kind_of
 
-__all__ = ["number_of_replays", "replay"]
+__all__ = ["is_fitted", "number_of_replays", "replay"]
 
 DRAWS, RATE_DRAWS = 5, 3
 """How often labels are drawn where not all come, and for each other rate: by which of them come the
@@ -18,15 +18,23 @@ result differs, too."""
 
 
 def number_of_replays(
-    rates: Iterable[float], *, label_rate: float, ask: float | None, models: bool
-) -> int:
-    """How often :func:`replay` plays a recording."""
+    rates: Iterable[float], *, label_rate: float, ask: float | None, models: bool,
+    fitted: bool = False,
+) -> int:  # fmt: skip
+    """How often :func:`replay` plays a recording; ``fitted``: with a corrector that was."""
     asked = {rate for rate in rates if 0 < rate < 1 and rate != ask and not models}
     own = label_rate if ask is None else ask
     drawn = sum(RATE_DRAWS if 0 < rate < 1 else 1 for rate in {*rates} - {own})
+    alone = int(fitted and label_rate > 0)
     if ask is not None:
-        return 2 + drawn + len(asked)
-    return (DRAWS if 0 < label_rate < 1 else 1) + drawn + len(asked)
+        return 2 + drawn + len(asked) + alone
+    return (DRAWS if 0 < label_rate < 1 else 1) + drawn + len(asked) + alone
+
+
+def is_fitted(corrector: AnyCorrector) -> bool:
+    """Whether a corrector was fitted to validation rows and has learned no label since."""
+    fitted = getattr(corrector, "fit_report", None) is not None
+    return fitted and not getattr(corrector, "n_labels", 0)
 
 
 def replay(
@@ -99,7 +107,9 @@ def replay(
             "label_rate: labels are asked for; both say which arrive, give one of them"
         )
     rates = list(rates)
-    fresh = corrector.to_bytes() if rates or ask is not None or label_rate < 1 else b""
+    fitted = is_fitted(corrector) and label_rate > 0
+    again_too = rates or ask is not None or label_rate < 1 or fitted
+    fresh = corrector.to_bytes() if again_too else b""
     kind = kind_of(corrector)
     player = Player(
         recording, label_delay=label_delay, label_rate=label_rate, seed=seed, model=model,
@@ -118,6 +128,8 @@ def replay(
         return first
 
     result = player.play(corrector, ask=ask, explain=explain, each=each)
+    if fitted:
+        result.fit_alone = again(0.0)
     if ask is None:
         drawn(result, label_rate, DRAWS)
     elif result.coming:

@@ -9,6 +9,7 @@ from stream_can import Corrector
 from stream_can.dense.result import DenseReplay
 from stream_can.replay import Recording, Step, from_arrays, judge, replay, verdict
 from stream_can.replay.asking import asking_for
+from stream_can.replay.shown import shown
 from stream_can.replay.steps import learner_of
 from stream_can.scores import Scores
 from tests.replay.streams import ODD_NAMES, replay_of, replayed, stream
@@ -301,3 +302,30 @@ def test_it_names_the_class_that_gains_and_the_one_that_loses():
     assert f"Class 1 gains most: {result.made_right[1]:,} of its {rows[1]:,} rows" in found
     assert f"Class 2 loses most: 0 of its {rows[2]:,} rows made right" in found
     assert "No class gains or loses" in judge(result_of(cool)).gains
+
+
+def fitted_to(Q, z, P, y, folder, rate=1.0):
+    """A replay of P by a corrector that was fitted to Q."""
+    corrector = Corrector(4)
+    corrector.fit(Q, z)
+    np.savez(folder / "stream.npz", probs=P, label=y)
+    recording = Recording(folder / "stream.npz")
+    return replay(recording, corrector, label_delay=20, label_rate=rate)
+
+
+def test_what_fit_alone_gives_or_costs_stands_beside_the_whole(tmp_path):
+    P, y = stream(5000, sharpness=2.5)
+    fair = fitted_to(P[:1000], y[:1000], P[1000:], y[1000:], tmp_path)
+    expected = fitted_to(P[:1000], y[:1000], P[1000:], y[1000:], tmp_path, rate=0.0)
+    assert fair.fit_alone.corrected.summary() == expected.corrected.summary()
+    assert expected.fit_alone is None  # it is the replay itself
+    said = judge(fair)
+    (alone,) = [one for one in said.why if one.startswith("`fit` alone, without a label: ")]
+    assert "Newer validation rows" not in alone
+    assert "fit alone" in [row.name for row in shown(fair).table(fair).rows]
+    assert fair.to_dict()["fit_alone"]["change"]["nats"] < -0.01
+    # Validation rows of an unsure classifier; that of the stream is sure and right.
+    flat = P[:1000] ** 0.2 / (P[:1000] ** 0.2).sum(1, keepdims=True)
+    harmed = fitted_to(flat, y[:1000], cool(P[1000:], 0), y[1000:], tmp_path)
+    (alone,) = [one for one in judge(harmed).why if one.startswith("`fit` alone, without a label")]
+    assert "Newer validation rows, or none, are better" in alone
