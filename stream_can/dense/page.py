@@ -16,7 +16,7 @@ from stream_can.replay.verdict import errors
 from stream_can.report.course import Course
 from stream_can.report.curves import along, band, wide
 from stream_can.report.document import card, words
-from stream_can.report.figures import LABEL_RATES, rolling_accuracy, rolling_log_loss
+from stream_can.report.figures import CHANGE, LABEL_RATES, rolling_accuracy, rolling_log_loss
 from stream_can.report.glossary import GLOSSARY, OF_SETS
 from stream_can.report.origin import delay
 from stream_can.report.reliability import diagram
@@ -259,6 +259,7 @@ FIGURES: list[ShownPoints[Any]] = [
         "standard errors of each curve.",
         rolling_log_loss,
     ),
+    CHANGE,
     ShownPoints(
         "Class mix",
         "Wide: share of each class among the labels of a window of {window} rows, with two "

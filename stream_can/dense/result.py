@@ -13,7 +13,7 @@ from stream_can.dense.doubts import doubts
 from stream_can.learner import Learner
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.episodes import milliseconds
-from stream_can.replay.result import Replay, finite
+from stream_can.replay.result import Replay, differences, finite
 from stream_can.replay.steps import ModelColumns, Step
 from stream_can.replay.worst import WorstStretch
 from stream_can.scores import Scores
@@ -40,6 +40,8 @@ class Moment(NamedTuple):
     """Sums of their log losses: raw, corrected."""
     squares: tuple[float, float]
     """Sums of the squares of these, for standard errors."""
+    differences: tuple[float, float]
+    """Sums of the squared differences between before and after: of hits, of log losses."""
     squared: NDArray[np.float64]
     """Sums of their Brier scores: raw, corrected."""
     gaps: NDArray[np.float64]
@@ -143,6 +145,7 @@ class DenseReplay(Replay):
                 (float(was.sum()), float(now.sum())),
                 (float(before.losses.sum()), float(after.losses.sum())),
                 (float(before.losses @ before.losses), float(after.losses @ after.losses)),
+                differences(before, after),
                 squared,
                 gaps,
                 np.bincount(y, minlength=m),

@@ -15,7 +15,7 @@ from stream_can.replay.names import readable
 from stream_can.report.course import Course
 from stream_can.report.curves import along, wide
 from stream_can.report.document import card
-from stream_can.report.figures import LABEL_RATES, rolling_log_loss
+from stream_can.report.figures import CHANGE, LABEL_RATES, rolling_log_loss
 from stream_can.report.origin import delay
 from stream_can.report.reliability import diagram
 from stream_can.report.svg import AFTER, BEFORE, MUTED, SERIES, Key, ShownPoints
@@ -95,6 +95,7 @@ FIGURES: list[ShownPoints[Any]] = [
         " better.",
         by_label,
     ),
+    CHANGE,
     LABEL_RATES,
 ]
 LABELS_NOTE = (

@@ -29,6 +29,9 @@ class LabelMoment(NamedTuple):
     """Sums of their log losses over known labels: raw, corrected."""
     squares: tuple[float, float]
     """Sums of the squares of these."""
+    differences: tuple[float, float]
+    """Of hits, which are none here, and of log losses: the sum of the squared differences between
+    before and after."""
     there: int
     """Number of true labels."""
     said: tuple[int, ...]
@@ -78,6 +81,7 @@ class MultiLabelReplay(Replay):
                 len(losses[0]),
                 (float(losses[0].sum()), float(losses[1].sum())),
                 (float(losses[0] @ losses[0]), float(losses[1] @ losses[1])),
+                (0.0, float((losses[1] - losses[0]) @ (losses[1] - losses[0]))),
                 int(there.sum()),
                 tuple(int(one.sum()) for one in said),
                 tuple(int((one & there).sum()) for one in said),

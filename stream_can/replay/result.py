@@ -19,7 +19,7 @@ from stream_can.replay.sets import SetScores
 from stream_can.replay.steps import ModelColumns, Step
 from stream_can.trust.alarm import Alarm
 
-__all__ = ["Replay", "finite"]
+__all__ = ["Replay", "differences", "finite"]
 
 
 class Replay:
@@ -202,6 +202,13 @@ class Replay:
             name: [one.to_dict() for one in column.values()]
             for name, column in self.columns.items()
         }
+
+
+def differences(before: Any, after: Any) -> tuple[float, float]:
+    """Sums over rows of the squared differences of hits, and of log losses, from the scores of each
+    row before and after."""
+    gains = after.losses - before.losses
+    return float(np.count_nonzero(before.hits != after.hits)), float(gains @ gains)
 
 
 def finite(values: dict[str, Any]) -> dict[str, Any]:

@@ -64,6 +64,30 @@ class Course:
         mean, square = (sums[:, :2].T / n, sums[:, 2:4].T / n)
         return mean, np.sqrt(np.maximum(square - mean**2, 0) / n)
 
+    def changes(self, what: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean change per labelled row, after minus before, and its standard error.
+
+        Parameters
+        ----------
+        what
+            "hits" or "losses", attributes of moments.
+
+        Returns
+        -------
+        Two arrays of shape (points,), nan where the window has no label. Standard errors are of the
+        rows' differences, and treat rows as independent.
+        """
+        k = ("hits", "losses").index(what)
+        sums = self.sums(
+            [
+                (getattr(m, what)[1] - getattr(m, what)[0], m.differences[k], m.labelled)
+                for m in self.moments
+            ]
+        )
+        n = np.where(sums[:, 2] > 0, sums[:, 2], np.nan)
+        mean, square = sums[:, :2].T / n
+        return mean, np.sqrt(np.maximum(square - mean**2, 0) / n)
+
     def values(self, values: NDArray[Any] | list[float]) -> NDArray[np.float64]:
         """A number of each moment, at each point."""
         return np.asarray(np.interp(self.at, self._rows, values))

@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from stream_can.replay.effect import NATS, POINTS
 from stream_can.replay.result import Replay
 from stream_can.report.course import Course
-from stream_can.report.curves import before_and_after
+from stream_can.report.curves import along, band, before_and_after
 from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, Key, ShownPoints
 
-__all__ = ["LABEL_RATES", "rolling_accuracy", "rolling_log_loss"]
+__all__ = ["CHANGE", "LABEL_RATES", "rolling_accuracy", "rolling_log_loss"]
 
 
 def rolling_accuracy(result: Replay, figure: Figure) -> list[Key]:
@@ -29,6 +29,23 @@ def rolling_log_loss(result: Replay, figure: Figure) -> list[Key]:
     return before_and_after(axes, course, means, errors)
 
 
+def change_over_time(result: Replay, figure: Figure) -> list[Key]:
+    course = Course(result)
+    panels = [("losses", "log loss, nats", 1), ("hits", "accuracy, points", 100)]
+    panels = panels if hasattr(result.moments[0], "hits") else panels[:1]
+    all_axes = figure.subplots(len(panels), squeeze=False, sharex=True).ravel()
+    for axes, (what, name, scale) in zip(all_axes, panels, strict=True):
+        mean, error = course.changes(what)
+        band(axes, course, scale * mean, scale * error, AFTER)
+        axes.axhline(0, color=MUTED, linewidth=1)
+        axes.plot(course.x, scale * mean, color=AFTER, label=" change")
+        axes.set_ylabel(name)
+        along(axes, result)
+    for axes in all_axes[:-1]:
+        axes.set_xlabel("")
+    return []
+
+
 def label_rates(result: Replay, figure: Figure) -> list[Key]:
     rates = sorted({*result.rates, *result.asked_rates})
     kinds = [("at random", result.rates, BEFORE), ("asked for", result.asked_rates, AFTER)]
@@ -41,6 +58,13 @@ def label_rates(result: Replay, figure: Figure) -> list[Key]:
     ]
     panels = [panel for panel in panels if hasattr(raw, panel[1])]  # several labels: log loss
     deep = len(panels) if len(kinds) > 1 else 1
+
+    def reach(rate: float, asked: bool, score: str, scale: float) -> float:
+        """Two standard errors of a change, 0 where they are not known."""
+        found = result.rate_changes.get((rate, asked))
+        error = 0.0 if found is None else 2 * scale * float(getattr(found, score).error)
+        return error if error == error else 0.0
+
     all_axes = figure.subplots(deep, len(panels) // deep, squeeze=False).ravel()
     for axes, (title, score, scale, form, least) in zip(all_axes, panels, strict=True):
         low = high = 0.0
@@ -51,14 +75,17 @@ def label_rates(result: Replay, figure: Figure) -> list[Key]:
             both = [rates[k] in result.rates and rates[k] in result.asked_rates for k in at]
             aside = (i - 0.5) * width
             x = [k + aside * beside for k, beside in zip(at, both, strict=True)]
+            asked = scores is result.asked_rates
+            reaches = [reach(rates[k], asked, score, scale) for k in at]
             axes.bar_label(
-                axes.bar(x, values, width=0.92 * width, color=color),
+                axes.bar(x, values, width=0.92 * width, color=color, ecolor=MUTED, yerr=reaches),
                 [(form % value).replace("-", "\N{MINUS SIGN}") for value in values],
                 padding=3,
                 fontsize=10 - len(kinds),
                 color=INK,
             )
-            low, high = min(low, *values), max(high, *values)
+            far = max(reaches, default=0.0)
+            low, high = min(low, *values) - far, max(high, *values) + far
         axes.set_xticks(range(len(rates)), [f"{100 * rate:g} %" for rate in rates])
         axes.axhline(0, color=MUTED, linewidth=1)
         axes.set_title(title, color=INK, fontsize=10.5)
@@ -71,10 +98,17 @@ def label_rates(result: Replay, figure: Figure) -> list[Key]:
     return [Key(name, color, "area") for name, _, color in kinds] if len(kinds) > 1 else []
 
 
+CHANGE: ShownPoints[Replay] = ShownPoints(
+    "What it changes",
+    "After minus before, of the same labelled rows of a window of {window} rows; of log loss, below"
+    " 0 is better. Bands: two standard errors of the change.",
+    change_over_time,
+)
 LABEL_RATES: ShownPoints[Replay] = ShownPoints(
     "What labels buy",
     "After minus before, by the share of the labels that arrives: at random, or asked for, half of"
-    " them at random and half where the corrected row is torn between two classes.",
+    " them at random and half where the corrected row is torn between two classes. Lines: two"
+    " standard errors, also over which labels were drawn.",
     label_rates,
     lambda result: bool(result.rates or result.asked_rates),
 )

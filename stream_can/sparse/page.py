@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stream_can.report.figures import LABEL_RATES, rolling_accuracy, rolling_log_loss
+from stream_can.report.figures import CHANGE, LABEL_RATES, rolling_accuracy, rolling_log_loss
 from stream_can.report.origin import delay
 from stream_can.report.svg import ShownPoints
 from stream_can.report.tables import tiles_of
@@ -26,6 +26,7 @@ FIGURES: list[ShownPoints[Any]] = [
         "Mean log loss in a window of {window} rows, with two standard errors.",
         rolling_log_loss,
     ),
+    CHANGE,
     LABEL_RATES,
 ]
 GLOSSARY = {

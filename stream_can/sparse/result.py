@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_can.learner import Learner
 from stream_can.replay.episodes import milliseconds
-from stream_can.replay.result import Replay
+from stream_can.replay.result import Replay, differences
 from stream_can.replay.steps import ModelColumns, Step
 from stream_can.sparse.scores import SparseScores
 
@@ -30,6 +30,8 @@ class SparseMoment(NamedTuple):
     """Sums of their log losses: raw, corrected."""
     squares: tuple[float, float]
     """Sums of the squares of these."""
+    differences: tuple[float, float]
+    """Sums of the squared differences between before and after: of hits, of log losses."""
 
 
 class SparseReplay(Replay):
@@ -69,6 +71,7 @@ class SparseReplay(Replay):
                 (float(before.hits.sum()), float(after.hits.sum())),
                 (float(before.losses.sum()), float(after.losses.sum())),
                 (float(before.losses @ before.losses), float(after.losses @ after.losses)),
+                differences(before, after),
             )
         )
 

@@ -84,7 +84,7 @@ def test_the_page_is_whole_and_loads_nothing(file, tmp_path):
     for title in ("Log loss", "Micro F1", "Reliability", "Change by label", "What labels buy"):
         assert title in found.texts["h2"]
     assert "a<b>, c" in found.texts["bdi"]  # as text
-    assert found.tags.count("svg") == 5
+    assert found.tags.count("svg") == 6
 
 
 def test_a_stream_without_labels_has_no_page(tmp_path):

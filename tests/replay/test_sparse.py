@@ -141,7 +141,7 @@ def test_the_command_line_says_whether_it_helps_and_goes_on_in_the_pipe(tmp_path
     assert "Use it" in out
     assert "among the first five" in out
     page = report.read_text()
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 4
     assert ">listed<" in page
     found = json.loads(stream_can("replay", *options, "--json")[0])
     assert found["corrected"]["log_loss"] < found["raw"]["log_loss"]

@@ -7,17 +7,25 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from matplotlib.container import BarContainer
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
 from stream_can import Corrector
 from stream_can.dense.page import final_weights, reliability, temperature
 from stream_can.dense.result import DenseReplay
-from stream_can.replay import from_arrays, steps
+from stream_can.replay import Recording, from_arrays, replay, steps
 from stream_can.replay.steps import learner_of
 from stream_can.report import report, write_report
-from stream_can.report.figures import label_rates, rolling_accuracy, rolling_log_loss
+from stream_can.report.course import Course
+from stream_can.report.figures import (
+    change_over_time,
+    label_rates,
+    rolling_accuracy,
+    rolling_log_loss,
+)
 from stream_can.report.origin import delay
+from stream_can.scores import log_losses
 from stream_can.trust.alarm import Alarm
 from stream_can.version import __version__
 from tests.replay.streams import ODD_NAMES, replayed, stream
@@ -37,7 +45,7 @@ def test_the_page_is_whole_and_loads_nothing(m, n, settings):
     assert len(ids) == len(set(ids))
     assert page.loads == []
     assert "url(http" not in text
-    assert page.tags.count("svg") == 8
+    assert page.tags.count("svg") == 9
     assert not re.search(r"#0[1-5]0[1-5]0[1-5]|#0\d0a0b", text), "a color that is not the page's"
     used = set(re.findall(r"var\((--[a-z0-9-]+)\)", text))
     defined = set(re.findall(r"(--[a-z0-9-]+):", text))
@@ -58,7 +66,7 @@ def test_names_are_text():
         assert sorted(page.texts["bdi"][-len(names) :]) == sorted(
             name if len(name) < 50 else "x" * 60 + "…" + "x" * 59 for name in names
         )
-        assert page.tags.count("svg") == 8
+        assert page.tags.count("svg") == 9
         assert "<b>title" not in report(replayed(P, y, names), "<b>title</b>")
 
 
@@ -254,7 +262,12 @@ def test_what_goes_out_and_both_temperatures_are_drawn():
     page = report(result, "both")
     assert "What goes out" in page
     alone = Page(report(replayed(P, y, paths=["vector"]), "one path is what goes out"))
-    assert alone.tags.count("svg") == 6
+    assert alone.tags.count("svg") == 7
+
+
+def bars_of(axes):
+    """The bars without the lines of their errors."""
+    return [one for one in axes.containers if isinstance(one, BarContainer)]
 
 
 @pytest.mark.fast
@@ -266,13 +279,13 @@ def test_random_and_asked_labels_stand_side_by_side():
     result.asked_rates = {0.05: result.corrected, 0.1: result.raw}
     (points, nats) = drawn(label_rates, result).axes
     assert [text.get_text() for text in points.get_xticklabels()] == ["5 %", "10 %", "100 %"]
-    at_random, asked = points.containers
+    at_random, asked = bars_of(points)
     middle = [[bar.get_x() + bar.get_width() / 2 for bar in bars] for bars in (at_random, asked)]
     assert middle[0][0] < 0 < middle[1][0]
     assert middle[0][1] == pytest.approx(2)  # every label: there is nothing to ask for
     assert middle[1][1] == pytest.approx(1)
     gain = result.corrected.log_loss - result.raw.log_loss
-    assert [bar.get_height() for bar in nats.containers[1]] == pytest.approx([gain, 0])
+    assert [bar.get_height() for bar in bars_of(nats)[1]] == pytest.approx([gain, 0])
     page = Page(report(result, "both"))
     assert {"at random", "asked for"} <= set(page.texts["bdi"])
 
@@ -397,3 +410,46 @@ def test_values_of_columns_have_a_table_and_a_figure(count):
     plain = report(replayed(P, y), "values")
     assert "calibration</dt>" not in plain
     assert "Each value" not in plain
+
+
+@pytest.mark.fast
+def test_what_it_changes_is_drawn_with_the_error_of_the_difference():
+    """Of the last window, row by row: far surer than either curve, as both are of the same rows."""
+    P, y = stream(4096)
+    result = replayed(P, y)
+    figure = drawn(change_over_time, result)
+    sent = np.concatenate([
+        step.corrected for step in steps(from_arrays(P, y), Corrector(4), label_delay=20)
+    ])  # fmt: skip
+    rows = np.arange(4096 - 512, 4096)  # whole steps
+    gains = log_losses(sent[rows, y[rows]]) - log_losses(P[rows, y[rows]])
+    course = Course(result)
+    course.window, course.at = 512, np.array([4096.0])
+    (mean,), (error,) = course.changes("losses")
+    assert mean == pytest.approx(gains.mean())
+    assert error == pytest.approx(gains.std() / np.sqrt(512))
+    hits = sent[rows].argmax(1) == y[rows]
+    (mean,), (error,) = course.changes("hits")
+    differs = hits.astype(float) - (P[rows].argmax(1) == y[rows])
+    assert (mean, error) == pytest.approx((differs.mean(), differs.std() / np.sqrt(512)))
+    assert [axes.get_ylabel() for axes in figure.axes] == ["log loss, nats", "accuracy, points"]
+    for axes in figure.axes:
+        assert any(not np.any(line.get_ydata()) for line in axes.lines)
+
+
+@pytest.mark.fast
+def test_what_labels_buy_has_its_errors(tmp_path):
+    P, y = stream(3000)
+    np.savez(tmp_path / "stream.npz", probs=P, label=y)
+    recording = Recording(tmp_path / "stream.npz")
+    result = replay(recording, Corrector(4), label_delay=10, rates=[0.1, 1])
+    reaches = [
+        (segment[1][1] - segment[0][1]) / 2
+        for axes in drawn(label_rates, result).axes
+        for lines in axes.collections
+        for segment in lines.get_segments()
+    ]
+    changes = [result.rate_changes[at] for at in ((0.1, False), (1, False), (0.1, True))]
+    expected = [200 * one.accuracy.error for one in changes]
+    expected += [2 * one.log_loss.error for one in changes]
+    assert sorted(reaches) == pytest.approx(sorted(expected))
