@@ -166,9 +166,11 @@ class Handing:
         if not self._begun:
             self._begin(f"a backlog goes on, {self.waiting:,} records")
         now = time.monotonic()
+        if not self._until.keys() <= self._ends.keys():  # after a take-over
+            return
         if self._course and now - self._course[-1][0] < 1.0:
             return
-        ends = sum(self._ends.get(p, 0) for p in self._until)
+        ends = sum(self._ends[p] for p in self._until)
         self._course.append((now, sum(done.values()), ends))
         while now - self._course[0][0] > COURSE_SECONDS:
             self._course.popleft()

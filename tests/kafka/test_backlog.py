@@ -532,3 +532,22 @@ def test_a_worker_knows_how_fast_the_learner_is(
     one.look({0: end[0], 1: end[0]})
     assert one.backlog is None
     assert "the backlog is done" in caplog.records[-1].getMessage()
+
+
+@pytest.mark.fast
+def test_what_lay_there_before_a_takeover_did_not_come_since(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before, of a backlog at which nothing came it was said that the learner cannot keep up."""
+    now = [1000.0]
+    monkeypatch.setattr(handing.time, "monotonic", lambda: now[0])
+    one = Handing()
+    one.take_over({0: 50_000, 1: 50_000}, {0: 10_000, 1: 10_000}, ())
+    for second in range(30):
+        now[0] += 1
+        p, answered = second % 2, dict.fromkeys((0, 1), 100 * second)
+        assert one.way(p, Unread(50_000, [1.0, 2.0], 60_000), answered, now[0]) == "hand over"
+        one.hand_over(p, 10_000, 60_000)
+    assert one.backlog is not None
+    assert (one.backlog.corrected, one.backlog.came) == (200, 0)
+    assert not one.backlog.grows
