@@ -66,7 +66,7 @@ class Replay:
         """Scores at other label rates; filled by :func:`replay`."""
         self.asked_rates: dict[float, Any] = {}
         """Scores with requested labels instead of random ones."""
-        self.rate_changes: dict[tuple[float, bool], Changes] = {}
+        self.rate_changes: dict[tuple[float, bool], Any] = {}
         """Changes at each rate of `rates`, and of `asked_rates` (True)."""
         self.fit_alone: Any = None
         """The same without any label, where the corrector was fitted to validation rows: what that
