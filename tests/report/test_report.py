@@ -375,7 +375,7 @@ def test_readable_in_a_browser(browser, tmp_path, width, dark, names):
     seen = look(browser, tmp_path, text, width, dark)
     assert seen["wide"] <= width
     assert seen["table"] <= 0
-    assert seen["figures"] == 8
+    assert seen["figures"] == 9
     assert seen["outside"] == []
     assert seen["wide_names"] == []
     assert {name[:39] for name in names} <= {name[:39] for name in seen["names"]}
