@@ -17,10 +17,9 @@ from stream_can.calibration.scaling import MatrixScaling, TemperatureScaling, Ve
 from stream_can.calibration.structured import StructuredMatrixScaling, StructuredVectorScaling
 from stream_can.compare.kalman import MOST_CLASSES, kalman
 from stream_can.compare.online import BLOCK, online_platt
-from stream_can.compare.stream import Stream
+from stream_can.compare.stream import RECENT, Stream, known_before
 from stream_can.compare.usual import (
     MOST_REGRESSED,
-    RECENT,
     label_shift,
     logistic,
     online_logistic,
@@ -31,7 +30,7 @@ from stream_can.method.batch import batch_can
 from stream_can.method.prior import laplace
 from stream_can.replay.steps import steps
 
-__all__ = ["BOTH", "OURS", "RAW", "RECENT", "Rival", "key_of", "rivals"]
+__all__ = ["BOTH", "OURS", "RAW", "Rival", "key_of", "rivals"]
 
 OURS = "stream_can"
 RAW, BOTH = "raw", f"{OURS}: fit, labels"
@@ -192,13 +191,9 @@ def _again(method: Callable[[], Calibration], every: int) -> Callable[[Stream], 
 
     def play(stream: Stream) -> Iterator[Array]:
         calibration = method()
-        P, y = stream.validation
-        which, due = stream.arrivals
+        arrivals = stream.arrivals
         for first in range(0, len(stream.P), every):
-            known = which[: np.searchsorted(due, first, "right")][-RECENT:]
-            calibration.fit(
-                np.concatenate([P, stream.P[known]]), np.concatenate([y, stream.y[known]])
-            )
+            calibration.fit(*known_before(first, stream, arrivals))
             yield calibration.transform(stream.P[first : first + every])
 
     return play

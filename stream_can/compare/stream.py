@@ -12,7 +12,10 @@ from stream_can.recording.recording import CHUNK, Chunk, Recording
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay.steps import check_arrival
 
-__all__ = ["Stream", "load"]
+__all__ = ["RECENT", "Stream", "known_before", "load"]
+
+RECENT = 5000
+"""Number of latest labels of a refit, beside the validation rows."""
 
 Array = NDArray[np.float64]
 
@@ -61,6 +64,17 @@ class Stream(NamedTuple):
         due = self.due[which]
         order = np.argsort(due, kind="stable")
         return which[order], due[order]
+
+
+def known_before(
+    row: int, stream: Stream, arrivals: tuple[NDArray[np.intp], NDArray[np.int64]]
+) -> tuple[Array, NDArray[np.int64]]:
+    """The validation rows and the latest rows whose labels have arrived before a row, with their
+    labels; ``arrivals`` are those of the stream."""
+    which, due = arrivals
+    recent = which[: np.searchsorted(due, row, "right")][-RECENT:]
+    P, y = stream.validation
+    return np.concatenate([P, stream.P[recent]]), np.concatenate([y, stream.y[recent]])
 
 
 def load(

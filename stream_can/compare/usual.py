@@ -11,19 +11,17 @@ from numpy.typing import NDArray
 
 from stream_can.calibration.scaling import MatrixScaling, VectorScaling
 from stream_can.compare.online import BLOCK
-from stream_can.compare.stream import Stream
+from stream_can.compare.stream import RECENT, Stream, known_before
 from stream_can.errors import StreamCANError
 from stream_can.method.prior import laplace
 from stream_can.scores import FLOOR, log_loss
 
 __all__ = [
-    "MOST_REGRESSED", "RECENT", "label_shift", "logistic", "online_logistic", "shifted_mix",
+    "MOST_REGRESSED", "label_shift", "logistic", "online_logistic", "shifted_mix",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
 
-RECENT = 5000
-"""Number of latest labels, or rows, of a fit."""
 FEWEST = 100
 """Labels below which nothing is fitted."""
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
@@ -43,13 +41,11 @@ def logistic(every: int) -> Callable[[Stream], Iterator[Array]]:
     """
 
     def play(stream: Stream) -> Iterator[Array]:
-        which, due = stream.arrivals
+        arrivals = stream.arrivals
         l2, chosen_at = PENALTIES[-1], 0
         for first in range(0, len(stream.P), every):
-            rows, known = stream.P[first : first + every], np.searchsorted(due, first, "right")
-            recent = which[:known][-RECENT:]
-            P, y = stream.validation
-            P, y = np.concatenate([P, stream.P[recent]]), np.concatenate([y, stream.y[recent]])
+            rows = stream.P[first : first + every]
+            P, y = known_before(first, stream, arrivals)
             if len(y) < FEWEST:
                 yield rows
                 continue

@@ -440,7 +440,7 @@ class Learns:
         for record in readers.read_spans(s.sent_topic, to_read):
             if header_of(record.headers, DEFERRED_HEADER) is None:
                 ours = header_of(record.headers, MARK_HEADER) == stored.index.mark
-                batch = self._batch(record) if ours else None
+                batch = self._batch(record, deferred=False) if ours else None
                 if batch is not None:
                     batches[record.partition].append(SentRecord(record.offset, batch))
         played = self._played(memory, first)
@@ -543,10 +543,11 @@ class Learns:
             learning.begun[0] = kept[0].played[0][1]
         self._write(learning, None)
 
-    def _batch(self, record: Any, times_of: TimesOf = times_of) -> SentBatch | DeferredBatch | None:
+    def _batch(
+        self, record: Any, times_of: TimesOf = times_of, *, deferred: bool
+    ) -> SentBatch | DeferredBatch | None:
         """Decode a sent or deferred batch, its times capped at the record's; None where it is
         none. What was played already has no rows."""
-        deferred = header_of(record.headers, DEFERRED_HEADER) is not None
         if header_of(record.headers, PLAYED_HEADER) is not None:
             return NO_ROWS
         batch: SentBatch | DeferredBatch
@@ -747,7 +748,7 @@ class Learns:
                 if not deferred and header_of(record.headers, MARK_HEADER) != learning.mark:
                     others.append(record)
                     continue
-                batch = self._batch(record, learning.record_times.of)
+                batch = self._batch(record, learning.record_times.of, deferred=deferred)
                 if batch is None:
                     self.foreign += 1
                     continue

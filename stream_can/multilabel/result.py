@@ -73,6 +73,7 @@ class MultiLabelReplay(Replay):
         for scores, best, rows in zip(self.own, self.best, (P, corrected), strict=True):
             scores.add_checked(rows, Y, rows >= best.value)
             best.add(rows, Y)
+        gains = losses[1] - losses[0]
         said = [one & known for one in (P >= 0.5, corrected >= 0.5, decided)]
         self.moments.append(
             LabelMoment(
@@ -81,7 +82,7 @@ class MultiLabelReplay(Replay):
                 len(losses[0]),
                 (float(losses[0].sum()), float(losses[1].sum())),
                 (float(losses[0] @ losses[0]), float(losses[1] @ losses[1])),
-                (0.0, float((losses[1] - losses[0]) @ (losses[1] - losses[0]))),
+                (0.0, float(gains @ gains)),
                 int(there.sum()),
                 tuple(int(one.sum()) for one in said),
                 tuple(int((one & there).sum()) for one in said),

@@ -60,9 +60,7 @@ class Course:
         sums = self.sums(
             [(*getattr(m, what), *getattr(m, squares), m.labelled) for m in self.moments]
         )
-        n = np.where(sums[:, 4] > 0, sums[:, 4], np.nan)
-        mean, square = (sums[:, :2].T / n, sums[:, 2:4].T / n)
-        return mean, np.sqrt(np.maximum(square - mean**2, 0) / n)
+        return _with_errors(sums[:, :2].T, sums[:, 2:4].T, sums[:, 4])
 
     def changes(self, what: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean change per labelled row, after minus before, and its standard error.
@@ -84,9 +82,7 @@ class Course:
                 for m in self.moments
             ]
         )
-        n = np.where(sums[:, 2] > 0, sums[:, 2], np.nan)
-        mean, square = sums[:, :2].T / n
-        return mean, np.sqrt(np.maximum(square - mean**2, 0) / n)
+        return _with_errors(*sums.T)
 
     def values(self, values: NDArray[Any] | list[float]) -> NDArray[np.float64]:
         """A number of each moment, at each point."""
@@ -113,3 +109,13 @@ class Course:
             return self.at
         times = np.array([moment.time for moment in self.moments]).astype("datetime64[us]")
         return self.values(times.astype(np.int64)).astype(np.int64).astype("datetime64[us]")
+
+
+def _with_errors(
+    sums: NDArray[np.float64], squares: NDArray[np.float64], rows: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means and their standard errors from sums, sums of squares and numbers of rows; nan where
+    there is no row."""
+    n = np.where(rows > 0, rows, np.nan)
+    mean, square = sums / n, squares / n
+    return mean, np.sqrt(np.maximum(square - mean**2, 0) / n)

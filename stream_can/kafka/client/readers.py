@@ -112,9 +112,7 @@ class Readers:
             tps = [TopicPartition(topic, number) for number in numbers]
             if not tps:
                 raise DeniedError(f"topic {topic!r} does not exist, or may not be read")
-            begins = _offsets(reader.beginning_offsets, tps)
-            ends = _offsets(reader.end_offsets, tps)
-        return {tp.partition: (begins[tp], ends[tp]) for tp in tps}
+            return {tp.partition: span for tp, span in _spans(reader, tps).items()}
 
     def ends(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
         """Next offsets to be read, with one request per broker."""
@@ -148,10 +146,7 @@ class Readers:
         """First available and next offset of an existing partition."""
         reader, tp = self._reader("read_committed"), TopicPartition(topic, partition)
         with errors_as(RetryError):
-            return (
-                _offsets(reader.beginning_offsets, [tp])[tp],
-                _offsets(reader.end_offsets, [tp])[tp],
-            )
+            return _spans(reader, [tp])[tp]
 
     def newest(self, topic: str) -> None:
         """Fetch and unpack the newest batch of every partition."""
@@ -182,11 +177,9 @@ class Readers:
             return
         with errors_as(RebuildError):
             _assign(reader, list(left))
-            begins = _offsets(reader.beginning_offsets, list(left))
-            ends = _offsets(reader.end_offsets, list(left))
-            for tp, begin in begins.items():
+            for tp, (begin, end) in _spans(reader, list(left)).items():
                 reader.seek(tp, max(spans[tp.partition][0], begin))
-                left[tp] = min(left[tp], ends[tp])
+                left[tp] = min(left[tp], end)
             deadline = time.monotonic() + STILL_SECONDS
             while True:
                 done = [tp for tp in left if reader.position(tp, timeout_ms=5_000) >= left[tp]]
@@ -209,6 +202,12 @@ def _assign(reader: Any, tps: list[TopicPartition]) -> None:
     """Have a consumer read these partitions, also those that it paused before."""
     reader.assign(tps)
     reader.resume(*tps)
+
+
+def _spans(reader: Any, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    """First available and next offset of existing partitions."""
+    begins, ends = _offsets(reader.beginning_offsets, tps), _offsets(reader.end_offsets, tps)
+    return {tp: (begins[tp], ends[tp]) for tp in tps}
 
 
 def _offsets(
