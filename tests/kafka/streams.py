@@ -15,7 +15,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import OffsetSpec
 from kafka.errors import KafkaTimeoutError, RetriableError
+from kafka.protocol.consumer.offsets import IsolationLevel
 
 from stream_can import Corrector, Learner
 from stream_can.kafka import Settings, Worker
@@ -265,13 +267,14 @@ class App:
             ids = {one["name"]: str(one["topic_id"]) for one in admin.describe_topics(topics)}
             state = newest_state(readers, f"{self.id}-state")
             # Last: what came after that state is not in it.
-            ends = {
-                TopicPartition(topic, p): consumer.end_offsets([TopicPartition(topic, p)])[
-                    TopicPartition(topic, p)
-                ]
-                for topic, numbers in counts.items()
-                for p in numbers
-            }
+            asked = dict.fromkeys(
+                (TopicPartition(topic, p) for topic, numbers in counts.items() for p in numbers),
+                OffsetSpec.LATEST,
+            )
+            committed, ends = (
+                {tp: at.offset for tp, at in admin.list_partition_offsets(asked, level).items()}
+                for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+            )
         except (KafkaTimeoutError, RetriableError, ClientError):
             # No coordinator is known yet; or they go on asking one, or a leader, that is none.
             self.close()
@@ -282,6 +285,10 @@ class App:
         for tp, end in ends.items():
             if tp.topic == self.given["input"]:
                 lag += end - (found[tp].offset if tp in found else 0)
+                continue
+            if committed[tp] < end:
+                # The group's offsets may be committed a moment before what was sent with them.
+                lag += 1
                 continue
             labels = state.memory.labels.get(tp.topic, {})
             at = state.memory.sent if tp.topic == topics[0] else labels
