@@ -245,9 +245,12 @@ class App:
         kinds += ["label-requests"] if self.given.get("ask") else []
         return [*kinds, "in"]
 
-    def lag(self) -> int:
+    def lag(self, *, open_ones: bool = True) -> int:
         """How many records of input the group has not committed, and how many of labels and of what
-        was sent are in no state; all at first."""
+        was sent are in no state; all at first.
+
+        ``open_ones``: also count partitions with transactions that are still open.
+        """
         if self._asking is None:
             options = Options([self.servers.split(",")[0]], {})
             self._asking = (
@@ -286,7 +289,7 @@ class App:
             if tp.topic == self.given["input"]:
                 lag += end - (found[tp].offset if tp in found else 0)
                 continue
-            if committed[tp] < end:
+            if open_ones and committed[tp] < end:
                 # The group's offsets may be committed a moment before what was sent with them.
                 lag += 1
                 continue
@@ -297,8 +300,8 @@ class App:
                 lag += 1
                 continue
             # Behind the last record there may be the end of a transaction.
-            if at.get(tp.partition, 0) < end and any(
-                readers.read(tp.topic, tp.partition, at.get(tp.partition, 0), end)
+            if at.get(tp.partition, 0) < committed[tp] and any(
+                readers.read(tp.topic, tp.partition, at.get(tp.partition, 0), committed[tp])
             ):
                 lag += 1
         return lag
