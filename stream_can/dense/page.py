@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from stream_can.dense.result import DenseReplay
+from stream_can.dense.verdict import losing
 from stream_can.replay.names import readable
 from stream_can.replay.verdict import errors
 from stream_can.report.course import Course
@@ -29,7 +30,10 @@ __all__ = ["FIGURES", "NOTHING", "cards", "facts", "glossary", "sub", "tail", "t
 
 NOTHING = "report: no row has a label, so there is nothing to compare"
 SHOWN = 6
-"""Maximum number of classes and paths with colors of their own."""
+"""Maximum number of paths with colors of their own."""
+TOGETHER, PANELS = 4, (4, 3)
+"""Number of classes up to which one panel shows the class mix; rows and columns of panels, of a
+class each, above."""
 PATHS_NOTE = (
     "Accuracy and ECE in percent, log loss in nats; weight of the path in the mixture in percent, "
     "mean over the stream."
@@ -66,7 +70,9 @@ def tiles(result: DenseReplay) -> str:
 
 def cards(result: DenseReplay) -> list[str]:
     """Tables of classes and paths."""
-    note = f"{len(result.classes):,} classes, the commonest first. {CLASSES_NOTE}"
+    lost = len(losing(result))
+    first = f"the {lost:,} that lose right predictions beyond chance first, then " * bool(lost)
+    note = f"{len(result.classes):,} classes, {first}the commonest first. {CLASSES_NOTE}"
     return [
         card("Each class", classes(result), note),
         card("Before, after, and each path alone", paths(result), PATHS_NOTE),
@@ -131,12 +137,20 @@ def paths(result: DenseReplay) -> str:
 
 
 def classes(result: DenseReplay) -> str:
-    """Rows, recall and precision of each class, the most frequent first."""
-    found = sorted(result.per_class(), key=lambda one: -one["rows"])
+    """Rows, recall and precision of each class: first those that lose right predictions beyond
+    chance, the one that loses most first; then the most frequent."""
+    found, change = result.per_class(), result.made_right - result.made_wrong
+    loses = set(losing(result).tolist())
+    order = sorted(
+        range(len(found)),
+        key=lambda k: (k not in loses, change[k] * (k in loses), -found[k]["rows"]),
+    )
     body = "".join(
-        f"<tr><td class=name><bdi>{html.escape(readable(one['class'], 120))}</bdi></td>"
+        f"<tr{' class=loses' if k in loses else ''}>"
+        f"<td class=name><bdi>{html.escape(readable(one['class'], 120))}</bdi></td>"
         f"<td>{one['rows']:,}</td>{percentages(one['recall'])}{percentages(one['precision'])}</tr>"
-        for one in found
+        for k in order
+        for one in (found[k],)
     )
     head = (
         "<tr><th></th><th></th><th colspan=2>recall</th><th colspan=2>precision</th></tr>"
@@ -150,7 +164,6 @@ def classes(result: DenseReplay) -> str:
 
 
 def class_mix(result: DenseReplay, figure: Figure) -> list[Key]:
-    axes = figure.subplots()
     course = Course(result)
     counts = np.array([moment.counts for moment in result.moments])
     seen = course.sums(counts)
@@ -158,18 +171,32 @@ def class_mix(result: DenseReplay, figure: Figure) -> list[Key]:
     truth = seen / n
     error = np.sqrt(truth * (1 - truth) / n)
     prior = np.array([moment.prior for moment in result.moments])
+    commonest = np.argsort(-counts.sum(axis=0), kind="stable")
+    if alone := len(commonest) > TOGETHER:
+        commonest = commonest[: PANELS[0] * PANELS[1]]
+        figure.set_figheight(4.4)
+    panels = figure.subplots(*(PANELS if alone else (1, 1)), squeeze=False, sharex=True).ravel()
     keys = []
-    commonest = np.argsort(-counts.sum(axis=0), kind="stable")[:SHOWN]
-    for color, k in zip(SERIES, commonest, strict=False):
+    for i, k in enumerate(commonest):
+        axes, color = (panels[i], AFTER) if alone else (panels[0], SERIES[i])
         band(axes, course, 100 * truth[:, k], 100 * error[:, k], color)
         name = readable(result.classes[k])
         wide(axes, course, 100 * truth[:, k], color, name)
         taken = 100 * course.values(prior[:, k])
         axes.plot(course.x, taken, color=color, linewidth=1.4, label=f" {name}, taken for")
-        keys.append(Key(name, color))
-    axes.set_ylabel("share, %")
-    axes.set_ylim(bottom=0)
-    along(axes, result)
+        if alone:
+            axes.set_title(readable(name, 14), fontsize=9)
+        else:
+            keys.append(Key(name, color))
+    for axes in panels[: len(commonest)]:
+        axes.set_ylim(bottom=0)
+        along(axes, result, ticks=2 if alone else 5)
+        if alone:
+            axes.tick_params(labelsize=9)
+            axes.set_xlabel("")
+    for axes in panels[len(commonest) :]:
+        axes.set_axis_off()
+    figure.supylabel("share, %", fontsize=10.5, color=MUTED)
     return keys
 
 
@@ -263,7 +290,8 @@ FIGURES: list[ShownPoints[Any]] = [
     ShownPoints(
         "Class mix",
         "Wide: share of each class among the labels of a window of {window} rows, with two "
-        "standard errors. Thin: what the corrector took it for. The commonest classes.",
+        "standard errors. Thin: what the corrector took it for. Of many classes the twelve "
+        "commonest, each on a scale of its own.",
         class_mix,
     ),
     ShownPoints(

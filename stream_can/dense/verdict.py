@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_can.dense.result import DenseReplay
 from stream_can.replay.asking import asked_labels
@@ -20,6 +21,8 @@ FAIR = 0.99
 """Coverage above which labels may be a random sample, given enough of them."""
 NAMED = 3
 """Maximum number of classes named; otherwise their number is given."""
+LOSING = 8
+"""Maximum number of further classes named that lose."""
 FEWEST = 20
 """Rows of a class whose share found is said."""
 SIGMAS = 3
@@ -219,13 +222,22 @@ def _mix_change(result: DenseReplay) -> tuple[float, float]:
     return 0.5 * float(np.abs(last / N - first / n).sum()), float(chance)
 
 
+def losing(result: DenseReplay) -> NDArray[np.intp]:
+    """Indices of the classes of which more rows were made wrong than right, beyond chance."""
+    return _changed(result, -1)
+
+
+def _changed(result: DenseReplay, sign: int) -> NDArray[np.intp]:
+    right, wrong = result.made_right, result.made_wrong
+    return np.flatnonzero(sign * (right - wrong) > SIGMAS * np.sqrt(right + wrong))
+
+
 def gains(result: DenseReplay) -> str:
-    """One line: the class that gains most and the one that loses most."""
+    """One line: the class that gains most, and those that lose."""
     said = []
     right, wrong = result.made_right, result.made_wrong
     change = right - wrong
-    sure = np.abs(change) > SIGMAS * np.sqrt(right + wrong)
-    up, down = np.flatnonzero(sure & (change > 0)), np.flatnonzero(sure & (change < 0))
+    up, down = _changed(result, 1), losing(result)
     if not len(up) and not len(down):
         return "No class gains or loses right predictions beyond chance."
     for which, verb, order in ((up, "gains", 1), (down, "loses", -1)):
@@ -236,6 +248,10 @@ def gains(result: DenseReplay) -> str:
         name = readable(result.classes[k], 40)
         rest = len(which) - 1
         more = f"; {rest:,} more {verb if rest == 1 else verb[:-1]}" if rest else ""
+        if rest and order < 0:
+            others = sorted(set(which.tolist()) - {k}, key=lambda one: change[one])
+            more += f": {', '.join(readable(result.classes[one], 40) for one in others[:LOSING])}"
+            more += f" and {rest - LOSING:,} others" if rest > LOSING else ""
         said.append(
             f"Class {name} {verb} most: {right[k]:,} of its {result.raw_classes.rows[k]:,} rows"
             f" made right, {wrong[k]:,} made wrong{more}."

@@ -61,17 +61,17 @@ def wide(axes: Axes, course: Course, values: NDArray[np.float64], color: str, na
     axes.plot(course.x, values, color=color, linewidth=4.5, alpha=0.45, label=f" {name}")
 
 
-def along(axes: Axes, result: Replay) -> None:
-    """Set up the x axis: dates, else rows."""
+def along(axes: Axes, result: Replay, ticks: int = 5) -> None:
+    """Set up the x axis: dates, else rows; ``ticks`` is the maximum number of intervals."""
     axes.margins(x=0.01)
     if result.dates:
-        locator = dates.AutoDateLocator(maxticks=6)
+        locator = dates.AutoDateLocator(minticks=2, maxticks=ticks + 1)
         axes.xaxis.set_major_locator(locator)
         short = dates.ConciseDateFormatter(locator)
         axes.xaxis.set_major_formatter(short)
         return
     axes.set_xlabel("rows")
-    axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(5, steps=[1, 2, 5, 10]))
+    axes.xaxis.set_major_locator(matplotlib.ticker.MaxNLocator(ticks, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(lambda value, _: _rows(value))
 
 

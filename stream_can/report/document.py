@@ -7,17 +7,44 @@ from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 
+from stream_can.replay.names import readable
 from stream_can.report.tables import facts
 
-__all__ = ["also", "card", "document", "words", "write"]
+__all__ = ["also", "card", "command", "document", "words", "write"]
+
+SHOWN_OF_COMMAND = 240
+"""Longer commands are folded to so many characters."""
+COPY = """\
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button.copy");
+  if (!button) return;
+  const pre = button.parentElement.querySelector("pre");
+  try {
+    await navigator.clipboard.writeText(pre.textContent);
+    button.textContent = "copied";
+  } catch {
+    pre.closest("details")?.setAttribute("open", "");
+    getSelection().selectAllChildren(pre);
+    button.textContent = "selected";
+  }
+  setTimeout(() => { button.textContent = "copy"; }, 2000);
+});"""
+"""Copies the command beside a button; where a browser denies that, selects it."""
 
 
 def document(
-    title: str, about: str, *, sub: str, verdict: Sequence[str], body: str, more_style: str = ""
+    title: str,
+    about: str,
+    *,
+    sub: str,
+    verdict: Sequence[str],
+    body: str,
+    step: str = "",
+    more_style: str = "",
 ) -> str:
-    """An HTML document; ``sub`` and ``body`` are HTML, the rest is plain text.
+    """An HTML document; ``sub``, ``step`` and ``body`` are HTML, the rest is plain text.
 
-    ``verdict`` comes first; its lines are kept.
+    ``verdict`` comes first; its lines are kept, and ``step`` follows.
     """
     style = resources.files("stream_can.report").joinpath("page.css").read_text("utf-8")
     lines = "".join(f"<p>{html.escape(line)}</p>" for line in verdict)
@@ -33,9 +60,9 @@ def document(
 <main>
 <h1>{html.escape(title)}</h1>
 <p class="sub">{sub}</p>
-<div class="verdict">{lines}</div>
+<div class="verdict">{lines}{step}</div>
 {body}
-</main>
+</main>{f"<script>{COPY}</script>" if "class=copy" in step + body else ""}
 </body>
 </html>
 """
@@ -47,6 +74,15 @@ def card(title: str, content: str, note: str, kind: str = "card") -> str:
         f'<section class="{kind}"><h2>{html.escape(title)}</h2>{content}'
         f'<p class="note">{html.escape(note)}</p></section>\n'
     )
+
+
+def command(text: str) -> str:
+    """A command to copy; of a long one the middle is folded."""
+    whole = f"<pre>{html.escape(text)}</pre>"
+    if len(text) > SHOWN_OF_COMMAND and "\n" not in text:
+        part = html.escape(readable(text, SHOWN_OF_COMMAND))
+        whole = f"<details><summary><code>{part}</code></summary>{whole}</details>"
+    return f'<div class="command">{whole}<button class=copy type=button>copy</button></div>'
 
 
 def words(title: str, pairs: Iterable[tuple[str, str]]) -> str:

@@ -15,7 +15,7 @@ from stream_can.replay.result import Replay
 from stream_can.replay.shown import judge
 from stream_can.report import tables
 from stream_can.report.course import Course
-from stream_can.report.document import also, card, document, words, write
+from stream_can.report.document import also, card, command, document, words, write
 from stream_can.report.glossary import OF_VALUES, OF_WORSE
 from stream_can.report.origin import made_by
 from stream_can.report.svg import ShownPoints, draw
@@ -129,7 +129,7 @@ def report(
         cards += [card(*figure) for figure in one.figures]
     found = judge(result)
     commands = deploy if deploy and found.deploy else {}
-    steps = [f"Next: {commands['next']}"] if "next" in commands else []
+    step = f"<p>Next:</p>{command(commands['next'])}" if "next" in commands else ""
     glossary = {**page.glossary(result)} | (OF_VALUES if result.columns else {})
     if result.alarm is not None and result.alarm.episodes:
         glossary |= OF_WORSE
@@ -140,8 +140,9 @@ def report(
         title,
         "replay",
         sub=html.escape(page.sub(result)),
-        verdict=[line for line in (found.use, found.gains) if line] + steps,
-        body=f"""<div class="tiles">{page.tiles(result)}</div>
+        verdict=[line for line in (found.use, found.gains) if line],
+        step=step,
+        body=f"""{page.tiles(result)}
 {also(found.why)}
 <div class="grid">
 {"".join(cards)}
@@ -154,7 +155,7 @@ def report(
 def _commands(commands: Mapping[str, str]) -> str:
     """Commands for all ways to deploy."""
     blocks = "".join(
-        f"<h3>{name}</h3><pre>{html.escape(commands[key])}</pre>"
+        f"<h3>{name}</h3>{command(commands[key])}"
         for key, name in DEPLOYED.items()
         if key in commands
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
+import warnings
 from collections.abc import Callable
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -80,7 +81,9 @@ class ShownPoints(NamedTuple, Generic[Data]):
 
 def draw(title: str, plot: Callable[[Data, Figure], list[Key]], data: Data) -> str:
     """A figure as `<svg>` without ids that might clash on the page, and its legend."""
-    with matplotlib.rc_context(STYLE | {"svg.hashsalt": plot.__name__}):
+    style = STYLE | {"svg.hashsalt": plot.__name__}
+    with matplotlib.rc_context(style), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a browser has it
         figure = Figure(figsize=(4.9, 2.9), layout="constrained")
         keys = plot(data, figure)
         round_ticks(figure)

@@ -34,7 +34,7 @@ def tiles_of(
         tiles.append(
             f'<div class="tile"><span>{name}</span><b>{change}</b><span>{both}</span></div>'
         )
-    return "".join(tiles)
+    return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
 def values(column: ColumnScores) -> str:

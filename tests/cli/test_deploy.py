@@ -133,7 +133,8 @@ def test_a_replay_says_how_to_go_on(tmp_path, monkeypatch):
     assert "stream-can run --bootstrap-servers localhost:9092" in more
     assert "corrector = Corrector(['cat', 'dog', 'eel'], half_life=300.0)" in more
     page = Path("page.html").read_text()
-    assert "Next: stream-can pipe --classes cat,dog,eel --half-life 300" in page
+    assert "<p>Next:</p>" in page
+    assert "<pre>stream-can pipe --classes cat,dog,eel --half-life 300" in page
     assert "process_one(p, receipt=True)" in page
 
 

@@ -1,5 +1,6 @@
 """The report: one page, self-contained, readable in a real browser, and a verdict that is true."""
 
+import html
 import re
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from stream_can import Corrector
 from stream_can.dense.page import final_weights, reliability, temperature
 from stream_can.dense.result import DenseReplay
 from stream_can.replay import Recording, from_arrays, replay, steps
+from stream_can.replay.names import readable
+from stream_can.replay.shown import judge
 from stream_can.replay.steps import learner_of
 from stream_can.report import report, write_report
 from stream_can.report.course import Course
@@ -56,18 +59,37 @@ def test_the_page_is_whole_and_loads_nothing(m, n, settings):
 @pytest.mark.fast
 def test_names_are_text():
     P, y = stream(1500, len(ODD_NAMES))
-    for rolled in (0, 6):  # six classes have a line of their own
-        names = [*ODD_NAMES[rolled:], *ODD_NAMES[:rolled]]
-        y = np.argsort(np.argsort(-np.bincount(y)))[y]  # the first classes are the commonest
-        page = Page(report(replayed(P, y, names), "<b>title</b>"))
+    page = Page(report(replayed(P, y, ODD_NAMES), "<b>title</b>"))
+    commonest = [ODD_NAMES[k] for k in np.argsort(-np.bincount(y), kind="stable")[:12]]
+    assert {readable(name, 14) for name in commonest} <= set(page.texts["text"])
+    assert sorted(page.texts["bdi"][-len(ODD_NAMES) :]) == sorted(
+        name if len(name) < 50 else "x" * 60 + "…" + "x" * 59 for name in ODD_NAMES
+    )
+    assert page.tags.count("svg") == 9
+    assert "<b>title" not in report(replayed(P, y, ODD_NAMES), "<b>title</b>")
+
+
+@pytest.mark.fast
+def test_few_classes_share_a_panel_and_its_legend():
+    P, y = stream(1500, 4)
+    for at in range(0, len(ODD_NAMES) - 3, 4):
+        names = ODD_NAMES[at : at + 4]
+        page = Page(report(replayed(P, y, names), "few"))
         shown = [name if len(name) < 50 else "x" * 40 + "…" + "x" * 39 for name in names]
-        legend = page.texts["bdi"][4:10]  # behind two pairs of before and after
-        assert sorted(legend) == sorted(shown[:6])
-        assert sorted(page.texts["bdi"][-len(names) :]) == sorted(
-            name if len(name) < 50 else "x" * 60 + "…" + "x" * 59 for name in names
-        )
-        assert page.tags.count("svg") == 9
-        assert "<b>title" not in report(replayed(P, y, names), "<b>title</b>")
+        assert sorted(page.texts["bdi"][4:8]) == sorted(shown)  # behind before and after, twice
+
+
+@pytest.mark.fast
+def test_a_long_command_is_folded_and_whole():
+    P, y = stream(1500, 4)
+    long = "stream-can serve --classes " + ",".join(f"class {i} <&>" for i in range(60))
+    with_next = {"next": long, "run": "short", "python": "a\n" * 300}
+    result = replayed(P**3 / (P**3).sum(1, keepdims=True), y)
+    assert judge(result).deploy
+    page = report(result, "commands", deploy=with_next)
+    assert f"<pre>{html.escape(long)}</pre>" in page
+    assert page.count("<details>") == 1
+    assert page.count("class=copy") == 3
 
 
 @pytest.mark.fast
