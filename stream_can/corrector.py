@@ -1008,12 +1008,26 @@ class Corrector:
         label; otherwise the row that would be sent then. NaN before the first label with its
         prediction.
         """
-        raw, corrected, weight = self._copy("recent").tolist()
+        raw, corrected, weight, _ = self._copy("recent").tolist()
         return (
             {"raw": raw / weight, "corrected": corrected / weight}
             if weight
             else {"raw": math.nan, "corrected": math.nan}
         )
+
+    @property
+    def fitted_log_loss(self) -> float | None:
+        """Decayed mean log loss (nats) over the labels, of the row that :meth:`fit` made.
+
+        What does `fit` alone give or cost? To compare with :attr:`recent_log_loss`, of the same
+        labels. None without `fit`, with a single path, and before the first label with its
+        prediction.
+        """
+        content, state, *_ = self._kernel.copied(("recent",))
+        _, _, weight, fitted = state["recent"].tolist()
+        if content.fit_report is None or len(content.paths) == 1 or not weight:
+            return None
+        return float(fitted / weight)
 
     @property
     def fit_report(self) -> dict[str, Any] | None:

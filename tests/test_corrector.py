@@ -17,6 +17,7 @@ from stream_can import (
     UnknownClass,
     snapshot,
 )
+from stream_can.replay import Recording, replay
 from tests.correctors import GOOD, lived_in
 
 pytestmark = pytest.mark.fast
@@ -215,6 +216,31 @@ def test_temperature_undoes_overconfidence():
     corrector.learn_many(loud, y)
     assert corrector.temperature == pytest.approx(3, rel=0.1)
     assert corrector.recent_log_loss["corrected"] < corrector.recent_log_loss["raw"]
+
+
+def test_what_fit_alone_gives(tmp_path):
+    """To be seen after deployment as a replay without a label shows it."""
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.full(3, 0.6), 5000)
+    y = (rng.random((5000, 1)) < P.cumsum(1)).argmax(1)
+    P = P**1.5 * [1.6, 1, 1]
+    P /= P.sum(1, keepdims=True)
+    corrector = Corrector(["a", "b", "c"], half_life=math.inf)
+    assert corrector.fitted_log_loss is None
+    names = np.array(corrector.classes)
+    corrector.fit(P[:1000], names[y[:1000]])
+    assert corrector.fitted_log_loss is None
+    file = tmp_path / "stream.npz"
+    np.savez(file, P=P[1000:], y=names[y[1000:]])
+    recording = Recording(file, classes=["a", "b", "c"], label="y", probs="P")
+    played = replay(recording, corrector, label_delay=0)
+    assert played.fit_alone is not None
+    recent = corrector.recent_log_loss
+    alone = recent["raw"] - played.raw.log_loss + played.fit_alone.corrected.log_loss
+    assert corrector.fitted_log_loss == pytest.approx(alone, abs=2e-4)
+    assert corrector.fitted_log_loss < recent["raw"] - 0.01
+    again = Corrector.from_bytes(corrector.to_bytes())
+    assert again.fitted_log_loss == corrector.fitted_log_loss
 
 
 def test_what_it_shows():

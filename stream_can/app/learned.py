@@ -23,5 +23,7 @@ class Knowledge(NamedTuple):
     log_loss_before: float | None = None
     """Of the last labels, in nats."""
     log_loss_after: float | None = None
+    log_loss_fitted: float | None = None
+    """Of what `fit` alone would have sent."""
     last_temperature: float = 1.0
     coverage: float = 1.0

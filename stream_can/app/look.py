@@ -313,6 +313,7 @@ def _learned(known: Known, corrector: Any, now: float, lane: LaneName = UNNAMED)
         age=None if known.newest is None else age(known.newest, now),
         log_loss_before=found.log_loss_before,
         log_loss_after=found.log_loss_after,
+        log_loss_fitted=found.log_loss_fitted,
         weights=corrector.weights,
         final_weights=corrector.final_weights,
         last_temperature=found.last_temperature,

@@ -180,6 +180,9 @@ function learned(s) {
       + `${number(one.effective_sample_size)} or so` : null],
     ["recent log loss", one.log_loss_before === null || one.log_loss_after === null ? null
       : `${one.log_loss_before.toFixed(4)} before, ${one.log_loss_after.toFixed(4)} after`],
+    ["what fit alone gives", one.log_loss_fitted === null || one.log_loss_before === null ? null
+      : `log loss ${one.log_loss_fitted.toFixed(4)}` + (one.log_loss_fitted > one.log_loss_before
+        ? ": worse than the predictions as they come; newer validation rows, or none, are better" : "")],
     ["what goes out", shares(one.final_weights)],
     ["paths", shares(one.weights)],
     ["last temperature", one.last_temperature.toFixed(3)],

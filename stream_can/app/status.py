@@ -101,6 +101,8 @@ class LearnedStatus(Struct):
     log_loss_before: float | None
     log_loss_after: float | None
     """Decayed mean log loss of all labels."""
+    log_loss_fitted: float | None
+    """The same of what `fit` alone would have sent; null without it."""
     weights: dict[str, float]
     """Weights of the paths in the mixture."""
     final_weights: dict[str, float]

@@ -94,7 +94,8 @@ def backfill(
     if snapshot is not None:
         save(found.corrector.to_bytes(), snapshot)
     says = found.to_dict()
-    print(json.dumps({"verdict": judge_changes(found.changes, says["scored"]), **says}, indent=1))
+    verdict = judge_changes(found.changes, says["scored"], found.commonest)
+    print(json.dumps({"verdict": verdict, **says}, indent=1))
     return 0
 
 

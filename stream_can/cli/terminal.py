@@ -70,6 +70,9 @@ def show_inspection(found: dict[str, Any]) -> None:
     if recent["raw"] is not None:
         helps = f"{recent['raw']:.4f} before, {recent['corrected']:.4f} after"
         facts.append(("recent log loss", helps + " (of what was sent, where that is known)"))
+        if (fitted := found.get("fitted_log_loss")) is not None:
+            costs = ": worse than as they came" if fitted > recent["raw"] else ""
+            facts.append(("", f"{fitted:.4f} by `fit` alone{costs}"))
     sent = ", ".join(f"{name} {100 * w:.0f} %" for name, w in found["final_weights"].items())
     if "last_temperature" in found:
         sent += f"; last temperature {found['last_temperature']:.3f}"

@@ -19,6 +19,7 @@ def describe(corrector: Corrector) -> dict[str, Any]:
         "labels": corrector.n_labels,
         "effective_sample_size": corrector.effective_sample_size,
         "recent_log_loss": recent,
+        "fitted_log_loss": corrector.fitted_log_loss,
         "temperature": corrector.temperature,
         "prior": corrector.prior.tolist(),
         "weights": corrector.weights,
@@ -47,6 +48,7 @@ def learned(corrector: Corrector, most: int) -> Knowledge:
         silent=corrector.silent_classes,
         log_loss_before=_or_none(recent["raw"]),
         log_loss_after=_or_none(recent["corrected"]),
+        log_loss_fitted=corrector.fitted_log_loss,
         last_temperature=corrector.last_temperature,
         coverage=corrector.coverage,
     )

@@ -13,7 +13,15 @@ from stream_can.replay.effect import NATS, POINTS, Effects
 from stream_can.replay.episodes import worse_in_words
 from stream_can.replay.names import readable
 from stream_can.replay.sets import sets_in_words
-from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, in_numbers, late_labels
+from stream_can.replay.verdict import (
+    FEW,
+    Verdict,
+    beside_commonest,
+    conclusion,
+    few_labels,
+    in_numbers,
+    late_labels,
+)
 
 __all__ = ["judge"]
 
@@ -40,8 +48,8 @@ def judge(result: DenseReplay) -> Verdict:
     assert changes is not None, "a replay of too few labels has no verdict"
     effects = Effects.of(changes)
     beside = _beside_commonest(result)
-    if beside and effects.points is not None and effects.points.up:
-        effects = effects._replace(points=None)
+    if beside:
+        effects = effects.without_gain_of_accuracy()
     good, bad = effects.better, effects.worse
     numbers = in_numbers(changes, log_loss_first=bool(beside))
     first = " ".join(filter(None, [conclusion(*effects, numbers), beside]))
@@ -82,20 +90,17 @@ def _beside_commonest(result: DenseReplay) -> str:
     what is sent is right no more often than that; empty elsewhere."""
     rows, n = result.raw_classes.rows, result.raw.n
     most = int(rows.argmax())
-    share = rows[most] / n
-    if len(rows) < 2 or result.corrected.accuracy - share >= POINTS / 100:
+    first = beside_commonest(result.corrected.accuracy, result.classes[most], rows[most] / n)
+    if len(rows) < 2 or not first:
         return ""
-    name, said = readable(result.classes[most], 40), []
+    said = []
     before, after = result.raw_classes.recall, result.corrected_classes.recall
     others = [int(k) for k in np.argsort(-rows, kind="stable") if k != most and rows[k] >= FEWEST]
     for k in others[:NAMED]:
         found = f"{100 * before[k]:.0f} % before and {100 * after[k]:.0f} % after"
         said.append(f"class {readable(result.classes[k], 40)} {found}")
     found = f" Of the rows of other classes were found: {', '.join(said)}." if said else ""
-    return (
-        f"Always saying {name} is right in {100 * share:.2f} %, so accuracy is no measure here:"
-        f" log loss is.{found}"
-    )
+    return first + found
 
 
 def _one_sided_labels(result: DenseReplay) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -56,6 +57,9 @@ class Backfill(NamedTuple):
     """Next offset of each partition of the input and of the topics of labels."""
     changes: Changes | None
     """What the correction changed; None without scored labels."""
+    commonest: tuple[Any, float] | None
+    """The class with most labels, and its share of them; None of several labels a row, of several
+    models, and without labels."""
 
     @property
     def corrector(self) -> DeclaredCorrector:
@@ -143,7 +147,7 @@ def _backfill(
         learns.begin_with(learning, played.played)
         offsets = {(settings.input, p): end for p, end in ends[settings.input].items()}
         work.client.set_offsets(offsets)
-    return Backfill(learning, played.tally, ends, played.changes)
+    return Backfill(learning, played.tally, ends, played.changes, played.commonest)
 
 
 class _History:
@@ -158,6 +162,8 @@ class _History:
         )  # fmt: skip
         self.played: dict[int, SentBatch] = {}
         """The rows of the plays that still have some that wait for labels, by number."""
+        self._classes = Counter[int]()
+        """Labels that found their prediction, by index of the class, of a single corrector."""
         self._sums: list[list[float]] = [[0.0] * 5]
         """After each play the number of scored labels; hits before and after; log losses."""
 
@@ -181,6 +187,15 @@ class _History:
         rows, *sums = np.diff(self._sums, axis=0).T
         return Changes.of_sums(rows, sums[::2], sums[1::2])
 
+    @property
+    def commonest(self) -> tuple[Any, float] | None:
+        """The class with most labels, and its share of them, if known."""
+        if not self._classes:
+            return None
+        (y, n), *_ = self._classes.most_common(1)
+        classes = self._learning.learner.live[ONLY].corrector.classes
+        return classes[y], n / self._classes.total()
+
     def _play(self, records: list[Any]) -> None:
         learning, tally = self._learning, self.tally
         places: dict[LabelPlace, list[Any]] = {}
@@ -198,6 +213,9 @@ class _History:
         if self._fail:
             self._require_read(found)
         tally.labelled(found.found.outcomes, found.found.taught, learning.learner.held)
+        if ONLY in learning.learner.live:
+            known = (one.prediction.known for one in found.found.taught)
+            self._classes.update(y for y in known if isinstance(y, int))
         tally.not_learned(*found.not_learned)
         tally.refuse(len(found.bad), labels=True)
         done = tally.committed()

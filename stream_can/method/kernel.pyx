@@ -177,7 +177,7 @@ cdef struct Second:     # the second mixture: what is sent is mixed from these
     double *masked      # and room for it without the silent classes
     double *guarded[2]  # mixture and tempered, as they are sent where the mix is stale
     double fresh        # f: how far what labels taught of the mix is believed in
-    double *recent      # decayed log loss before and after, and their weight
+    double *recent      # decayed log loss before and after, their weight, that of the anchor's row
 
 
 cdef struct Moving:     # the class mix without labels: behind the fitted base, or the anchor
@@ -389,7 +389,7 @@ cdef class Model:
         self.prior.labels = pointer(state["labels"], m)
         self.prior.train = pointer(train, m)
         self.prior.q = pointer(prior, m)
-        self.second.recent = pointer(state["recent"], 3)
+        self.second.recent = pointer(state["recent"], 4)
         self.counts = integers(state["counts"], 3)
         self.mean = pointer(state["mean"], m + 1)
         self.guards.predicted = pointer(state["predicted"], m)
@@ -1201,7 +1201,7 @@ cdef class Model:
         sent = (1 - of.final[last]) * sent + of.final[last] * known[last]
         if by < 1:
             sent = by * sent + (1 - by) * self.fallback()[y]
-        self.note_loss(sent, y)
+        self.note_loss(sent, known[0], y)
         for i in range(1, self.n_sent):
             gained = log(self.likelihood(known[i]) / self.likelihood(known[0]))
             of.odds[i][0] = self.g * of.odds[i][0] + gained
@@ -1233,11 +1233,12 @@ cdef class Model:
         given[last] = self.top.v if y == self.top.best else self.row.residual[y] * self.top.rest
         given[last + 1] = self.top.top if y == self.top.best else -self.top.top
 
-    cdef void note_loss(self, double sent, Py_ssize_t y) noexcept nogil:
+    cdef void note_loss(self, double sent, double anchor, Py_ssize_t y) noexcept nogil:
         cdef double *recent = self.second.recent
         recent[0] = self.g * recent[0] - log(max(self.row.p[y], LIKELIHOOD_FLOOR))
         recent[1] = self.g * recent[1] - log(max(sent, LIKELIHOOD_FLOOR))
         recent[2] = self.g * recent[2] + 1
+        recent[3] = self.g * recent[3] - log(max(anchor, LIKELIHOOD_FLOOR))
 
     cdef void learn_label(self, Py_ssize_t y) noexcept nogil:
         """Share of the prior in a label."""
@@ -1368,13 +1369,15 @@ cdef class Model:
         `known` is what the sent rows gave it and their top, NULL if unknown.
         """
         cdef Py_ssize_t i
+        cdef double sent
         cdef Mixture *mixture = &self.second.of[0]
         self.forward(p, slots)
         if self.guarded:
             self.judge(y, known)
         else:
             self.mix(mixture.weights, mixture.mixed)
-            self.note_loss(mixture.mixed[y] if known == NULL else known[0], y)
+            sent = mixture.mixed[y] if known == NULL else known[0]
+            self.note_loss(sent, sent, y)
         self.counts[2] += 1
         for i in range(self.second.n):
             self.reweigh(self.second.of[i].weights, self.second.of[i].start, y)

@@ -76,8 +76,8 @@ class Spec(NamedTuple):
 ARRAYS = {
     "weights": Spec("f8", ("paths",), 0, 1.001),
     "labels": Spec("f8", ("m",)),  # L, decayed counts
-    # decayed log loss before and after (rounding takes it below 0), and their weight
-    "recent": Spec("f8", (3,), (-1, -1, 0)),
+    # decayed log loss before and after (rounding takes it below 0), their weight, the anchor's
+    "recent": Spec("f8", (4,), (-1, -1, 0, -1)),
     "counts": Spec("i8", (3,), 0, MOST_EVENTS),  # predictions, labels, those with their prediction
     "mean": Spec("f8", ("m+1",)),  # M, decayed sum of the predictions, then their number N
     "predicted": Spec("f8", ("m",)),  # N_j, decayed counts of rows predicted as j

@@ -50,6 +50,11 @@ class Effects(NamedTuple):
         """Effects of changes."""
         return cls(Effect(changes.accuracy, POINTS / 100), Effect(changes.log_loss, NATS))
 
+    def without_gain_of_accuracy(self) -> Effects:
+        """These, with no gain in accuracy: where always saying one class is right as often, that
+        says nothing."""
+        return self._replace(points=None) if self.points is not None and self.points.up else self
+
     @property
     def better(self) -> bool:
         """Whether one score improved."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stream_can.change import Change, Changes
-from stream_can.replay.effect import Effect, Effects
+from stream_can.replay.effect import POINTS, Effect, Effects
+from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 
 __all__ = [
     "FEW",
     "Verdict",
+    "beside_commonest",
     "conclusion",
     "errors",
     "few_labels",
@@ -63,11 +65,30 @@ def in_numbers(changes: Changes, *, log_loss_first: bool = False) -> str:
     return ", ".join(both[::-1] if log_loss_first else both)
 
 
-def judge_changes(changes: Changes | None, n: int) -> str:
-    """Advice by the changes of n labelled rows alone."""
+def beside_commonest(accuracy: float, name: Any, share: float) -> str:
+    """What always saying the commonest class would give, where that is right at least as often as
+    what is sent; empty elsewhere."""
+    if accuracy - share >= POINTS / 100:
+        return ""
+    return (
+        f"Always saying {readable(name, 40)} is right in {100 * share:.2f} %, so accuracy is no"
+        " measure here: log loss is."
+    )
+
+
+def judge_changes(
+    changes: Changes | None, n: int, commonest: tuple[Any, float] | None = None
+) -> str:
+    """Advice by the changes of n labelled rows alone; ``commonest`` is the class with most labels
+    and its share of them."""
     if changes is None or n < FEW:
         return few_labels(f"{n:,} rows have one").use
-    return conclusion(*Effects.of(changes), in_numbers(changes))
+    effects = Effects.of(changes)
+    beside = "" if commonest is None else beside_commonest(changes.accuracy.after, *commonest)
+    if beside:
+        effects = effects.without_gain_of_accuracy()
+    numbers = in_numbers(changes, log_loss_first=bool(beside))
+    return " ".join(filter(None, [conclusion(*effects, numbers), beside]))
 
 
 def conclusion(points: Effect | None, nats: Effect, numbers: str) -> str:

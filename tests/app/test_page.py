@@ -253,7 +253,7 @@ def test_each_figure_is_the_documents(page: Page) -> None:
     (learned,) = status.learned
     learned.age, learned.labels, learned.effective_sample_size = 3.0, 5000, 1999.7
     learned.coverage, learned.silent, learned.n_silent = 0.5, ["a", "<b>"], 23
-    learned.log_loss_before, learned.log_loss_after = 1.0, 0.9
+    learned.log_loss_before, learned.log_loss_after, learned.log_loss_fitted = 1.0, 0.9, 1.1
     page.show(status)
     assert page.rows("tiles") == [
         ["50.0 → 52.0", "accuracy %, last hour"], ["1.000 → 0.910", "log loss, last hour"],
@@ -282,6 +282,7 @@ def test_each_figure_is_the_documents(page: Page) -> None:
     facts = page.facts()
     assert facts["labels"] == "5,000; it rests on the last 2,000 or so"
     assert facts["recent log loss"] == "1.0000 before, 0.9000 after"
+    assert facts["what fit alone gives"].startswith("log loss 1.1000: worse than the predictions")
     assert facts["fair labels"] == "no: 50 % of the correction goes out"
     assert facts["silent classes"] == (
         "no label of a, <b> and 21 more has come: left out of learning"

@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,13 @@ def test_the_command_gives_a_verdict(broker: Broker, tmp_path: Path) -> None:
     assert found["verdict"].startswith("Use it")
     assert f"log loss {found['before']['log_loss']:.4f} before" in found["verdict"]
     assert Corrector.from_bytes((tmp_path / "warm.bin").read_bytes()).n_labels == 1200
+    labels = Counter(
+        json.loads(one.value)["label"]
+        for p in (0, 1)
+        for one in read(app.servers, app.given["labels"], p)
+    )
+    (name, n), *_ = labels.most_common(1)
+    assert backfill(app.settings()).commonest == (name, n / 1200)
 
 
 def test_a_history_that_cannot_be_read_is_counted_or_stops(broker: Broker) -> None:

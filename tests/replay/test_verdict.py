@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector
+from stream_can.change import Changes
 from stream_can.dense.result import DenseReplay
 from stream_can.replay import Recording, Step, from_arrays, judge, replay, verdict
 from stream_can.replay.asking import asking_for
 from stream_can.replay.shown import shown
 from stream_can.replay.steps import learner_of
+from stream_can.replay.verdict import judge_changes
 from stream_can.scores import Scores
 from tests.replay.streams import ODD_NAMES, replay_of, replayed, stream
 
@@ -329,3 +331,17 @@ def test_what_fit_alone_gives_or_costs_stands_beside_the_whole(tmp_path):
     harmed = fitted_to(flat, y[:1000], cool(P[1000:], 0), y[1000:], tmp_path)
     (alone,) = [one for one in judge(harmed).why if one.startswith("`fit` alone, without a label")]
     assert "Newer validation rows, or none, are better" in alone
+
+
+def test_advice_by_changes_alone_knows_the_commonest_class():
+    """A corrector that says more often what is nearly always so is right more often, and no use."""
+    rng = np.random.default_rng(0)
+    rows = np.full(30, 100)
+    before, after = rng.normal(90, 1, 30), rng.normal(96, 1, 30)
+    losses = [rng.normal(20, 0.5, 30), rng.normal(20, 0.5, 30)]
+    changes = Changes.of_sums(rows, [before, losses[0]], [after, losses[1]])
+    assert judge_changes(changes, 3000).startswith("Use it: more predictions are right")
+    assert judge_changes(changes, 3000, ("b", 0.5)).startswith("Use it: more predictions are right")
+    text = judge_changes(changes, 3000, ("dry", 0.97))
+    assert not text.startswith("Use it")
+    assert "Always saying dry is right in 97.00 %" in text
