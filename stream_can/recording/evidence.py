@@ -66,14 +66,36 @@ def around(columns: Sequence[str]) -> tuple[str, str]:
 
 
 def as_labels(names: list[str], rows: Sequence[dict[str, Any]], label: str) -> list[str]:
-    """Names without their common prefix and suffix, where the labels of rows are without them."""
-    prefix, suffix = around(names)
-    inner = [name[len(prefix) : len(name) - len(suffix)] for name in names]
-    labels = {_text(row[label]).strip().casefold() for row in rows if row.get(label) is not None}
-    if len({*inner}) < len(names) or "" in inner:
-        return names
-    known = [labels & {name.casefold() for name in spelled} for spelled in (names, inner)]
-    return inner if known[1] and not known[0] else names
+    """Names without what is common to all before or behind, where the labels of rows are."""
+    return spelled(names, [_text(row[label]) for row in rows if row.get(label) is not None])[0]
+
+
+def spelled(names: Sequence[str], labels: Sequence[str]) -> tuple[list[str], float]:
+    """Names of classes as the labels write them: as they are, or without what is common to all
+    names before, behind, or both; and the share of the labels that they name.
+
+    What is common may be a part of the names: of p_Married and p_Widowed it is p_ and d.
+    """
+    before, behind = map(len, around(names))
+    inner = [name[before : len(name) - behind] for name in names]
+    ways = [
+        [*names],
+        [name[before:] for name in names],
+        inner,
+        [name.lstrip(SEPARATORS) for name in inner],
+        [name[: len(name) - behind] for name in names],
+    ]
+    folded = [label.strip().casefold() for label in labels]
+    found = [
+        (
+            sum(map({name.casefold() for name in way}.__contains__, folded)) / max(len(labels), 1),
+            way,
+        )
+        for way in ways
+        if len({*way}) == len(names) and "" not in way
+    ]
+    share, way = max(found, key=lambda pair: pair[0])  # of equals the first
+    return way, share
 
 
 def _common(texts: Sequence[str]) -> str:
@@ -176,15 +198,8 @@ def _judged(
     known = ~np.isnan(X).any(axis=1)
     near = near_total(X.sum(axis=1), total, len(columns))
     sums = float((near & known).sum() / max(known.sum(), 1))
-    prefix, suffix = around(columns)
-    inner = [name[len(prefix) : len(name) - len(suffix)] for name in columns]
-    spelled = [columns, inner, [name.lstrip(SEPARATORS) for name in inner]]
-    unique = [names for names in spelled if len({*names}) == len(columns) and "" not in names]
-    folded = [label.casefold() for label in labels]
-    known_names = [{name.casefold() for name in names} for names in unique]
-    named = [sum(map(names.__contains__, folded)) / max(len(labels), 1) for names in known_names]
-    best = max(range(len(unique)), key=lambda k: (named[k], -k))
-    return ColumnGroup(columns, unique[best], sums, named[best])
+    names, named = spelled(columns, labels)
+    return ColumnGroup(columns, names, sums, named)
 
 
 def _text(label: Any) -> str:

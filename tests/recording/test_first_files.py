@@ -45,6 +45,12 @@ TEN = ",".join(f"p_{k}" for k in (0, 1, 10, *range(2, 10)))
 FOUND = [
     ("what stands around a label", "a.csv", "x,P (kind=a),P (kind=b),kind\n.2,.4,.6,a\n",
      {"label": "kind"}, ["a", "b"], None),
+    ("names that end alike", "a.csv", "p_Wed,p_Divorced,p_Not yet wed,label\n.2,.6,.2,Divorced\n",
+     {}, ["Wed", "Divorced", "Not yet wed"], None),
+    ("names that begin alike", "a.csv", "class 1 p,class 2 p,label\n.4,.6,class 2\n", {},
+     ["class 1", "class 2"], None),
+    ("a prefix that is given, and names that end alike", "a.csv",
+     "probs_p_Wed,probs_p_Divorced,label\n.4,.6,Wed\n", {}, ["Wed", "Divorced"], None),
     ("a pattern beside a number", "a.csv", "P(a),P(b),x,label\n.4,.6,.2,a\n", {}, ["a", "b"], None),
     ("a flag beside columns", "a.csv", "p_a,p_b,flag,label\n.4,.6,1,a\n", {}, ["a", "b"], None),
     ("a class that is 0 at first", "a.csv", "predict,p0,p1,label\n0,.9,.1,0\n1,.2,.8,1\n", {},
