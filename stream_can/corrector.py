@@ -398,7 +398,8 @@ class Corrector:
         receipt_rows.require_row(receipt, p, one=True)
         known = None
         if receipt is not None:
-            known = self._known(receipt, np.array([index]), one=True)[0]
+            m, n_sent, sets = len(self.classes), self._kernel.n_sent, self.sets is not None
+            known = receipt_rows.brought_one(receipt, index, m, self._fewest, n_sent, sets=sets)
         texts = None if segments is None else self._texts(segments, many=False)
         self._kernel.learn_one(p, index, known, texts)
 
@@ -420,12 +421,10 @@ class Corrector:
         known = None if receipts is None else self._known(receipts, indices)
         self._kernel.learn_many(P, indices, known, self._texts(segments))
 
-    def _known(
-        self, brought: ArrayLike, ys: NDArray[np.int64], *, one: bool = False
-    ) -> NDArray[np.float32]:
+    def _known(self, brought: ArrayLike, ys: NDArray[np.int64]) -> NDArray[np.float32]:
         """Probabilities that receipts gave their labels, shape (n, R + 1)."""
         m, n_sent, sets = len(self.classes), self._kernel.n_sent, self.sets is not None
-        return receipt_rows.brought(brought, ys, m, self._fewest, n_sent, sets=sets, one=one)
+        return receipt_rows.brought(brought, ys, m, self._fewest, n_sent, sets=sets)
 
     def play(
         self,

@@ -422,6 +422,34 @@ def given_by_each(const float[:, ::1] receipts, const long long[::1] ys, Py_ssiz
     return known.base
 
 
+def given_by_own(receipt, Py_ssize_t y, Py_ssize_t m, Py_ssize_t rows, bint sets, double most):
+    """The same for a receipt of m classes, as float32 of shape (rows + 1,), with sets 4 more; None
+    where it is no such array of single numbers, or gave the label what is no probability up to
+    `most`, nor NaN."""
+    cdef Py_buffer view
+    cdef Py_ssize_t i, n = rows * m + 1 + (m + TAIL if sets else 0)
+    cdef float[::1] known
+    if rows + 1 + OF_SET > MOST_KNOWN or not 0 <= y < m:
+        raise ValueError(f"class {y} of {m}, {rows} rows")
+    try:
+        PyObject_GetBuffer(receipt, &view, PyBUF_FORMAT | PyBUF_ND | PyBUF_C_CONTIGUOUS)
+    except (TypeError, ValueError, BufferError):
+        return None
+    try:
+        if view.ndim != 1 or view.shape[0] != n or view.format != b"f":
+            return None
+        known = np.empty(rows + 1 + (OF_SET if sets else 0), np.float32)
+        given_to(<const float *>view.buf, y, rows, m, &known[0])
+        if sets:
+            set_given_to(<const float *>view.buf, y, rows, m, &known[0])
+        for i in range(rows + 2 if sets else rows + 1):
+            if fabs(known[i]) > most or (known[i] < 0 and i != rows):
+                return None
+        return known.base
+    finally:
+        PyBuffer_Release(&view)
+
+
 def given_by_one(bytes receipt, Py_ssize_t y, Py_ssize_t rows):
     """The same for a receipt stored as bytes, as bytes."""
     cdef Py_ssize_t n = len(receipt) // sizeof(float), m = (n - 1) // rows

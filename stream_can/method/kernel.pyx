@@ -7,11 +7,11 @@ docs/method.md has the formulas and their sources; the state arrays belong to th
 
 cimport cython
 from cpython.buffer cimport (
-    PyBUF_C_CONTIGUOUS, Py_buffer, PyBuffer_Release, PyObject_GetBuffer,
+    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_ND, Py_buffer, PyBuffer_Release, PyObject_GetBuffer,
 )
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, NAN, exp, floor, isinf, log, signbit, sqrt
+from libc.math cimport INFINITY, NAN, exp, fabs, floor, isinf, log, signbit, sqrt
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 

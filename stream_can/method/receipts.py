@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction
-from stream_can.method.kernel import given_by_each, given_by_one
+from stream_can.method.kernel import given_by_each, given_by_one, given_by_own
 from stream_can.method.rows import TOLERANCE
 
 __all__ = [
-    "ROWS", "as_array", "blank", "brought", "checked", "gave", "gave_all", "gave_row", "joined",
-    "kept", "none_known", "number", "require_probabilities", "require_row", "require_size",
-    "size",
+    "ROWS", "as_array", "blank", "brought", "brought_one", "checked", "gave", "gave_all", "gave_row",
+    "joined", "kept", "none_known", "number", "require_probabilities", "require_row",
+    "require_size", "size",
 ]  # fmt: skip
 
 Receipts = NDArray[np.float32]
@@ -251,6 +251,16 @@ def brought(
         ):  # fmt: skip
             return known
     require_size(array, (n, size(m, rows, sets=sets)), one=one)
+    return known
+
+
+def brought_one(
+    receipt: ArrayLike, y: int, m: int, fewest: int = 1, rows: int = ROWS, *, sets: bool = False
+) -> NDArray[np.float32]:
+    """:func:`brought` for a single label: shape (rows + 1,), with sets 4 more."""
+    known: NDArray[np.float32] | None = given_by_own(receipt, y, m, rows, sets, 1 + TOLERANCE)
+    if known is None:
+        (known,) = brought(receipt, np.array([y]), m, fewest, rows, sets=sets, one=True)
     return known
 
 

@@ -149,3 +149,26 @@ def test_what_is_no_receipt_is_refused(shape):
     with pytest.raises(InvalidPrediction, match="receipt is int64"):
         corrector.learn_one([0.2, 0.3, 0.5], 0, receipt=np.zeros(16, np.int64))
     assert corrector.to_bytes() == before
+
+
+@pytest.mark.parametrize("sets", [None, 0.9])
+@pytest.mark.parametrize("m", [2, 5])
+def test_what_one_receipt_gave_takes_a_shorter_way_to_the_same(m, sets):
+    rng = np.random.default_rng(m)
+    P, corrector = rng.dirichlet(np.ones(m), 60), Corrector(m, sets=sets)
+    corrector.process_many(P[:30])
+    corrector.learn_many(P[:30], rng.integers(m, size=30))
+    _, *_, receipts = corrector.process_many(P, receipt=True)
+    ys = rng.integers(m, size=60)
+    receipts[5] = np.nan
+    many = room.brought(receipts, ys, m, rows=room.ROWS, sets=sets is not None)
+    for i, y in enumerate(ys):
+        one = room.brought_one(receipts[i], int(y), m, sets=sets is not None)
+        as_list = room.brought_one(
+            receipts[i].astype(float).tolist(), int(y), m, sets=sets is not None
+        )
+        assert one.tobytes() == many[i].tobytes() == as_list.tobytes()
+    wrong = receipts[0].copy()
+    wrong[ys[0]] = 1.5
+    with pytest.raises(InvalidPrediction, match=r"receipt: 1\.5, expected probabilities"):
+        room.brought_one(wrong, int(ys[0]), m, sets=sets is not None)
