@@ -1233,12 +1233,12 @@ cdef class Model:
         given[last] = self.top.v if y == self.top.best else self.row.residual[y] * self.top.rest
         given[last + 1] = self.top.top if y == self.top.best else -self.top.top
 
-    cdef void note_loss(self, double sent, double anchor, Py_ssize_t y) noexcept nogil:
+    cdef void note_loss(self, double sent, double by_anchor, Py_ssize_t y) noexcept nogil:
         cdef double *recent = self.second.recent
         recent[0] = self.g * recent[0] - log(max(self.row.p[y], LIKELIHOOD_FLOOR))
         recent[1] = self.g * recent[1] - log(max(sent, LIKELIHOOD_FLOOR))
         recent[2] = self.g * recent[2] + 1
-        recent[3] = self.g * recent[3] - log(max(anchor, LIKELIHOOD_FLOOR))
+        recent[3] = self.g * recent[3] - log(max(by_anchor, LIKELIHOOD_FLOOR))
 
     cdef void learn_label(self, Py_ssize_t y) noexcept nogil:
         """Share of the prior in a label."""

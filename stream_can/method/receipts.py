@@ -28,8 +28,8 @@ from stream_can.method.kernel import given_by_each, given_by_one, given_by_own
 from stream_can.method.rows import TOLERANCE
 
 __all__ = [
-    "ROWS", "as_array", "blank", "brought", "brought_one", "checked", "gave", "gave_all", "gave_row",
-    "joined", "kept", "none_known", "number", "require_probabilities", "require_row",
+    "ROWS", "as_array", "blank", "brought", "brought_one", "checked", "gave", "gave_all",
+    "gave_row", "joined", "kept", "none_known", "number", "require_probabilities", "require_row",
     "require_size", "size",
 ]  # fmt: skip
 

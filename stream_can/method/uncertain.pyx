@@ -72,7 +72,10 @@ cdef double uncertainty_of(const double *p, Py_ssize_t m, int kind, Py_ssize_t k
         return unit(u)
     if kind == ENTROPY or k > m:
         k = m
-    largest(p, m, k, top)
+    if k == m > FEW:  # of all classes no order is needed
+        top = <double *>p
+    else:
+        largest(p, m, k, top)
     for i in range(k):
         total += top[i]
         h += plogp(top[i])
