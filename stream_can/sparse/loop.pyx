@@ -207,6 +207,7 @@ cdef struct Row:
     const int *ids
     double p[WIDTH]     # behind the k classes comes the rest, in all of these
     double x[WIDTH]
+    double x_rest       # of the rest as one entry; in x it is that of each of its classes
     double y[WIDTH]     # x - f2
     double f1[WIDTH]    # f1 - f2 of the method
     double f2[WIDTH]
@@ -393,6 +394,7 @@ cdef class Model:
         row.p[k] = e / row.n_rest if row.n_rest > 0 else 0.0
         log_clipped(row.p, self.floor, row.x, k + 1)
         row.p[k] = e
+        row.x_rest = log(e if e > self.floor else self.floor)
         for i in range(k):
             cell = row.cells[i]
             by = (learned - cell.stamp) * self.rate
@@ -425,7 +427,7 @@ cdef class Model:
         cdef double log_rest = log(<double>row.n_rest) if row.n_rest > 0 else 0.0, w
         cdef int i, j, s, n = row.width, k = row.k
         times(row.x, exp(of.temperature[0]), row.r[0], n)
-        row.r[0][k] += log_rest
+        row.r[0][k] = exp(of.temperature[0]) * row.x_rest
         for i in range(n):
             row.y[i] = row.x[i] - row.f2[i]
         row.c[0][k], row.c[1][k] = of.vector[3] + log_rest, of.matrix[3] + log_rest
@@ -733,6 +735,8 @@ cdef class Model:
         cdef int n = row.width
         if n_u == 1:
             times(row.x, exp(u[0]), row.F, n)
+            if n > row.k:
+                row.F[row.k] = exp(u[0]) * row.x_rest
         else:
             times(row.y, exp(u[0]), row.F, n)
             memcpy(row.F + n, row.f1, n * sizeof(double))

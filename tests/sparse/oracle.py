@@ -118,14 +118,20 @@ class OracleSparse:
         f2 = np.append(np.log(m * self.q_train[ids]), 0.0)
         return np.array([x, f1 - f2, f2, np.append(np.zeros(len(ids)), 1.0)])
 
+    def whole(self, p, R):
+        """Logarithms of the listed entries, and of the rest as a whole."""
+        return np.log(np.maximum(np.append(p, R), 0.01 / self.m))
+
     def base(self, name, ids, p, R):
-        """softmax(b x + ..., b x_R + log n_r + ...)."""
+        """softmax(b x + ..., b x_R + log n_r + ...); of temperature the rest is one entry."""
         u, n_rest = getattr(self, name).u, self.m - len(ids)
         F = self.features(ids, p, R)
-        z = math.exp(u[0]) * F[0]
-        if name != "temperature":
-            z = F[2] + math.exp(u[0]) * (F[0] - F[2]) + u[1:] @ F[1:]
-            z[:-1] += np.where(self.silent(ids), 0.0, self.c[name][ids])
+        if name == "temperature":
+            z = math.exp(u[0]) * self.whole(p, R)
+            z[-1] = z[-1] if n_rest else -np.inf
+            return softmax(z)
+        z = F[2] + math.exp(u[0]) * (F[0] - F[2]) + u[1:] @ F[1:]
+        z[:-1] += np.where(self.silent(ids), 0.0, self.c[name][ids])
         if name == "matrix":
             for j, w in self.speakers(ids, p):
                 if j in self.blocks:
@@ -285,7 +291,9 @@ class OracleSparse:
             (self.matrix, paths[2]),
         ):
             mine = F[: len(base.u)].copy()
-            mine[0] -= F[2] if len(mine) > 1 else 0  # temperature is not centred
+            mine[0] -= F[2]
+            if len(mine) == 1:  # temperature is not centred, and knows one rest
+                mine[0] = self.whole(p, R)
             mine[0] *= math.exp(base.u[0])
             base.learn(mine, r, entry)
         for name, r in (("vector", paths[1]), ("matrix", paths[2])):

@@ -596,3 +596,21 @@ def test_ctrl_c_ends_a_long_call_between_two_rows(verb):
     )
     assert done.returncode == 0, done.stderr
     assert "interrupted" in done.stdout
+
+
+@pytest.mark.parametrize("most", ["any", 5000])
+def test_one_label_that_no_row_listed_takes_little_from_those_listed(most):
+    """Before, of a million classes the rest took .96 of each row, and one of its classes was on
+    top."""
+    rng = np.random.default_rng(0)
+    corrector = SparseCorrector(most) if most == "any" else SparseCorrector("any", max_classes=most)
+    rows = []
+    for _ in range(300):
+        names = [f"item {k}" for k in rng.permutation(1000)[:10]]
+        rows.append(dict(zip(names, (0.95 * rng.dirichlet(np.ones(10))).tolist(), strict=True)))
+    sent = [corrector.process_one(row, receipt=True) for row in rows[:200]]
+    corrector.learn_one(rows[0], "item 5000", receipt=sent[0][1])
+    for row in rows[200:]:
+        better = corrector.correct_one(row)
+        assert max(better.probabilities, key=better.probabilities.get) == max(row, key=row.get)
+        assert better.rest < 0.35
