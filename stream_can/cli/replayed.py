@@ -54,7 +54,7 @@ def show_replay(
         # Not wrapped, so that the command can be copied.
         console.print(f"Next: {deploy['next']}", soft_wrap=True)
     elif found.gains:
-        console.print("Next: nothing to deploy here.")
+        console.print(f"Next: {found.instead or 'nothing to deploy here.'}")
     console.print()
     console.print(_scores(kind.table(result, verbose=verbose)))
     for line in kind.notes(result):

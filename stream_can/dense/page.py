@@ -290,8 +290,8 @@ FIGURES: list[ShownPoints[Any]] = [
     ShownPoints(
         "Class mix",
         "Wide: share of each class among the labels of a window of {window} rows, with two "
-        "standard errors. Thin: what the corrector took it for. Of many classes the twelve "
-        "commonest, each on a scale of its own.",
+        "standard errors. Thin: what the corrector took it for. Of more than four classes the "
+        "twelve commonest, each on a scale of its own.",
         class_mix,
     ),
     ShownPoints(

@@ -230,8 +230,16 @@ class DenseReplay(Replay):
             "silent_classes": list(corrector.silent_classes),
             "per_class": self.per_class(),
             "worst": self.worst.to_dict(),
+            "calibration_change": self._calibration_change(),
             **({} if self.fit_alone is None else {"fit_alone": self._fit_alone()}),
         }
+
+    def _calibration_change(self) -> dict[str, float | None] | None:
+        """Standard errors of the changes of Brier score and ECE; None for a single stretch."""
+        if (found := self.calibration_changes()) is None:
+            return None
+        brier, ece = found
+        return finite({"brier_error": brier.error, "ece_error": ece.error})
 
     def _fit_alone(self) -> dict[str, Any]:
         """Scores of what was fitted, without a label, and their change."""

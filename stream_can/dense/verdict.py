@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.change import change
 from stream_can.dense.result import DenseReplay
 from stream_can.replay.asking import asked_labels
 from stream_can.replay.effect import NATS, POINTS, Effects
@@ -52,19 +53,22 @@ def judge(result: DenseReplay) -> Verdict:
         effects = effects.without_gain_of_accuracy()
     good, bad = effects.better, effects.worse
     numbers = in_numbers(changes, log_loss_first=bool(beside))
-    first = " ".join(filter(None, [conclusion(*effects, numbers), beside]))
+    alone, harm = _fit_alone(result)
+    first = " ".join(filter(None, [harm, conclusion(*effects, numbers), beside]))
+    instead = "replay without --validation, or with other validation rows." if harm else ""
     labels = [*asked_labels(result), *late_labels(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
     reasons = _reasons(result, good=good and not bad, bad=bad)
     why = [
         *labels,
         result.worst.in_words(),
-        *_fit_alone(result),
+        alone,
         *reasons,
         *sets_in_words(result.sets),
         *worse_in_words(result.alarm, dates=result.dates),
     ]
-    return Verdict(first, gains(result), tuple(filter(None, why)), good)
+    deploys = good and not harm
+    return Verdict(first, gains(result), tuple(filter(None, why)), deploys, instead)
 
 
 def _wrong_labels(result: DenseReplay) -> str:
@@ -87,12 +91,15 @@ def _wrong_labels(result: DenseReplay) -> str:
 
 def _beside_commonest(result: DenseReplay) -> str:
     """What always saying the commonest class would give, and how much is found of the others, where
-    what is sent is right no more often than that; empty elsewhere."""
+    what is sent is not right more often than that, beyond chance; empty elsewhere."""
     rows, n = result.raw_classes.rows, result.raw.n
     most = int(rows.argmax())
-    first = beside_commonest(result.corrected.accuracy, result.classes[most], rows[most] / n)
-    if len(rows) < 2 or not first:
+    counts = np.array([moment.counts[most] for moment in result.moments], np.float64)
+    more = change(result.labelled, counts, result.sums(1)[0])
+    sure = more is not None and more.rose and more.value >= POINTS / 100
+    if len(rows) < 2 or sure:
         return ""
+    first = beside_commonest(result.classes[most], rows[most] / n)
     said = []
     before, after = result.raw_classes.recall, result.corrected_classes.recall
     others = [int(k) for k in np.argsort(-rows, kind="stable") if k != most and rows[k] >= FEWEST]
@@ -136,25 +143,26 @@ def _labels_of_few_values(result: DenseReplay) -> list[str]:
     return said
 
 
-def _fit_alone(result: DenseReplay) -> list[str]:
-    """What the fit to validation rows alone gives or costs, and what the labels add to it."""
+def _fit_alone(result: DenseReplay) -> tuple[str, str]:
+    """What the fit to validation rows alone gives or costs, and what the labels add to it; and a
+    warning where it costs beyond chance. Empty where nothing was fitted."""
     alone = result.fit_alone
     changes = None if alone is None else alone.changes()
     if changes is None:
-        return []
+        return "", ""
     effects, more = Effects.of(changes), result.changes(alone)
     numbers = (
         f"`fit` alone, without a label: {changes.in_words()} against the predictions as they came"
     )
     if more is not None and result.learned:
         numbers += f"; the labels, against that: {more.in_words()}"
-    warning = (
-        " It costs more than it gives: the stream is not like the validation rows but for its class"
-        " mix. Newer validation rows, or none, are better."
+    harm = (
+        f"The validation rows do harm here: `fit` alone changes it by {changes.in_words()}. They"
+        " are too few, or differ from the stream in more than the class mix. With them:"
         if effects.worse and not effects.better
         else ""
     )
-    return [f"{numbers}.{warning}"]
+    return f"{numbers}.", harm
 
 
 def _reasons(result: DenseReplay, *, good: bool, bad: bool) -> list[str]:
@@ -185,11 +193,12 @@ def _reasons(result: DenseReplay, *, good: bool, bad: bool) -> list[str]:
             " of late rows; the rest stays as it was fitted."
         )
     few, asked = result.rates.get(0.05), result.asked_rates.get(0.05)
-    gain = result.raw.log_loss - result.corrected.log_loss
+    every = result.rates.get(1.0, result.corrected)
+    gain = result.raw.log_loss - every.log_loss
     if few is not None and result.learner.ask is None and good and gain > NATS:
         kept = result.raw.log_loss - few.log_loss
         of_it = 0.0 if asked is None else result.raw.log_loss - asked.log_loss
-        right = result.corrected.accuracy - result.raw.accuracy
+        right = every.accuracy - result.raw.accuracy
         of_right = ""
         if right > POINTS / 100:
             share = max(0.0, few.accuracy - result.raw.accuracy) / right

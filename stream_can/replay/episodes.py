@@ -61,4 +61,7 @@ def _said(one: Episode, dates: bool) -> str:
     held = ""
     if one.side == 0 and one.holds is not None:
         held = f"; the correction holds {100 * min(max(one.holds, 0), 1):.0f} % of that"
-    return f"{who} was worse from {where}{until}: right in {accuracy}, log loss {loss}{held}."
+    return (
+        f"{who} was worse than it used to be from {where}{until}: right in {accuracy}, log loss"
+        f" {loss}{held}."
+    )

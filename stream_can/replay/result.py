@@ -173,6 +173,7 @@ class Replay:
             "label_delay": self.delay,
             "raw": finite(self.raw.summary()),
             "corrected": finite(self.corrected.summary()),
+            **({} if (found := self.changes()) is None else {"change": finite(found.summary())}),
             "delays": {
                 "coming": self.coming,
                 "rows": self.delay_rows.summary(),

@@ -37,6 +37,8 @@ class Verdict(NamedTuple):
     """Further notes, a sentence or two each, those on labels first."""
     deploy: bool
     """Whether there is something to deploy."""
+    instead: str = ""
+    """What to do where there is not, if that is known."""
 
     @property
     def text(self) -> str:
@@ -65,11 +67,8 @@ def in_numbers(changes: Changes, *, log_loss_first: bool = False) -> str:
     return ", ".join(both[::-1] if log_loss_first else both)
 
 
-def beside_commonest(accuracy: float, name: Any, share: float) -> str:
-    """What always saying the commonest class would give, where that is right at least as often as
-    what is sent; empty elsewhere."""
-    if accuracy - share >= POINTS / 100:
-        return ""
+def beside_commonest(name: Any, share: float) -> str:
+    """What always saying the commonest class would give."""
     return (
         f"Always saying {readable(name, 40)} is right in {100 * share:.2f} %, so accuracy is no"
         " measure here: log loss is."
@@ -84,7 +83,12 @@ def judge_changes(
     if changes is None or n < FEW:
         return few_labels(f"{n:,} rows have one").use
     effects = Effects.of(changes)
-    beside = "" if commonest is None else beside_commonest(changes.accuracy.after, *commonest)
+    beside = ""
+    if commonest is not None:
+        name, share = commonest
+        least = max(POINTS / 100, 2 * math.sqrt(share * (1 - share) / n))
+        if changes.accuracy.after - share < least:
+            beside = beside_commonest(name, share)
     if beside:
         effects = effects.without_gain_of_accuracy()
     numbers = in_numbers(changes, log_loss_first=bool(beside))

@@ -106,9 +106,8 @@ CHANGE: ShownPoints[Replay] = ShownPoints(
 )
 LABEL_RATES: ShownPoints[Replay] = ShownPoints(
     "What labels buy",
-    "After minus before, by the share of the labels that arrives: at random, or asked for, half of"
-    " them at random and half where the corrected row is torn between two classes. Lines: two"
-    " standard errors, also over which labels were drawn.",
+    "After minus before, by the share of the labels that arrives: at random, or asked for, as --ask"
+    " does. Lines, where there are some: two standard errors, also over which labels were drawn.",
     label_rates,
     lambda result: bool(result.rates or result.asked_rates),
 )

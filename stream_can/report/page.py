@@ -130,6 +130,8 @@ def report(
     found = judge(result)
     commands = deploy if deploy and found.deploy else {}
     step = f"<p>Next:</p>{command(commands['next'])}" if "next" in commands else ""
+    if not found.deploy and found.gains:
+        step = f"<p>Next: {html.escape(found.instead or 'nothing to deploy here.')}</p>"
     glossary = {**page.glossary(result)} | (OF_VALUES if result.columns else {})
     if result.alarm is not None and result.alarm.episodes:
         glossary |= OF_WORSE

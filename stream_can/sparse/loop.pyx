@@ -62,6 +62,7 @@ cdef double LARGEST_C = MOST_C
 cdef double TRAINED = 10.0              # labels that the training set weighs in the third tail
 cdef double NOTHING = 1e-30             # a sum that has decayed so far is 0
 cdef double most_sum = 1 + TOLERANCE
+cdef double MOST_OF_REST = 50   # so many classes the rest is to temperature, at most
 cdef double[4] PRECISIONS = [10.0, 3.0, 3.0, 1.0]   # Lambda of log b, t1, t2, e
 cdef double[4] LIMITS = [MOST_LOG_B, MOST_T, MOST_T, 8.0]
 cdef double[2] LAST_PRECISIONS = [10.0, 1.0]        # of log b and e
@@ -207,7 +208,8 @@ cdef struct Row:
     const int *ids
     double p[WIDTH]     # behind the k classes comes the rest, in all of these
     double x[WIDTH]
-    double x_rest       # of the rest as one entry; in x it is that of each of its classes
+    double x_rest       # x of the rest as temperature takes it: of at most MOST_OF_REST classes
+    double log_few      # logarithm of their number
     double y[WIDTH]     # x - f2
     double f1[WIDTH]    # f1 - f2 of the method
     double f2[WIDTH]
@@ -367,7 +369,7 @@ cdef class Model:
         cdef Numbers *of = &self.of
         cdef Cell *cell
         cdef int i, k = row.k, b
-        cdef double per = 1 / of.scale, e, by, H
+        cdef double per = 1 / of.scale, e, by, H, few
         cdef bint aged = False
         row.any_silent = False
         for i in range(k):
@@ -394,7 +396,9 @@ cdef class Model:
         row.p[k] = e / row.n_rest if row.n_rest > 0 else 0.0
         log_clipped(row.p, self.floor, row.x, k + 1)
         row.p[k] = e
-        row.x_rest = log(e if e > self.floor else self.floor)
+        few = row.n_rest if row.n_rest < MOST_OF_REST else MOST_OF_REST
+        row.log_few = log(few) if few > 0 else 0.0
+        row.x_rest = log(max(e / few, self.floor)) if few > 0 else 0.0
         for i in range(k):
             cell = row.cells[i]
             by = (learned - cell.stamp) * self.rate
@@ -427,7 +431,7 @@ cdef class Model:
         cdef double log_rest = log(<double>row.n_rest) if row.n_rest > 0 else 0.0, w
         cdef int i, j, s, n = row.width, k = row.k
         times(row.x, exp(of.temperature[0]), row.r[0], n)
-        row.r[0][k] = exp(of.temperature[0]) * row.x_rest
+        row.r[0][k] = exp(of.temperature[0]) * row.x_rest + row.log_few
         for i in range(n):
             row.y[i] = row.x[i] - row.f2[i]
         row.c[0][k], row.c[1][k] = of.vector[3] + log_rest, of.matrix[3] + log_rest

@@ -100,7 +100,7 @@ def judge(result: SparseReplay) -> Verdict:
         f" {100 * after.listed:.1f} % as they were sent; among the first five it is in"
         f" {100 * raw.top5:.1f} % and {100 * after.top5:.1f} %."
     )
-    deploys = effects.better and not effects.worse
+    deploys = effects.better
     why = [*asked_labels(result), *late_labels(result)]
     why += worse_in_words(result.alarm, dates=result.dates)
     return Verdict(conclusion(*effects, numbers), lists, tuple(why), deploys)

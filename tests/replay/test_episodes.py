@@ -48,7 +48,7 @@ def test_the_verdict_says_since_when_and_how_much_is_held(broken):
     path, _, labels = broken
     out, _ = stream_can("replay", str(path), "--time", "time", "--label-time", "told")
     said = " ".join(out.split())
-    assert "The classifier itself was worse from 2026-01-01T00:33" in said
+    assert "The classifier itself was worse than it used to be from 2026-01-01T00:33" in said
     assert "right in 3" in said
     assert "instead of 9" in said
     assert "the correction holds" in said

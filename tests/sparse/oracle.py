@@ -118,17 +118,18 @@ class OracleSparse:
         f2 = np.append(np.log(m * self.q_train[ids]), 0.0)
         return np.array([x, f1 - f2, f2, np.append(np.zeros(len(ids)), 1.0)])
 
-    def whole(self, p, R):
-        """Logarithms of the listed entries, and of the rest as a whole."""
-        return np.log(np.maximum(np.append(p, R), 0.01 / self.m))
+    def few(self, p, R):
+        """Logarithms of the listed entries, and of one of at most 50 classes of the rest."""
+        n = min(self.m - len(p), 50)
+        return np.log(np.maximum(np.append(p, R / n if n else 1.0), 0.01 / self.m))
 
     def base(self, name, ids, p, R):
-        """softmax(b x + ..., b x_R + log n_r + ...); of temperature the rest is one entry."""
+        """softmax(b x + ..., b x_R + log n_r + ...); of temperature at most 50 are n_r."""
         u, n_rest = getattr(self, name).u, self.m - len(ids)
         F = self.features(ids, p, R)
         if name == "temperature":
-            z = math.exp(u[0]) * self.whole(p, R)
-            z[-1] = z[-1] if n_rest else -np.inf
+            z = math.exp(u[0]) * self.few(p, R)
+            z[-1] = z[-1] + math.log(min(n_rest, 50)) if n_rest else -np.inf
             return softmax(z)
         z = F[2] + math.exp(u[0]) * (F[0] - F[2]) + u[1:] @ F[1:]
         z[:-1] += np.where(self.silent(ids), 0.0, self.c[name][ids])
@@ -292,8 +293,8 @@ class OracleSparse:
         ):
             mine = F[: len(base.u)].copy()
             mine[0] -= F[2]
-            if len(mine) == 1:  # temperature is not centred, and knows one rest
-                mine[0] = self.whole(p, R)
+            if len(mine) == 1:  # temperature is not centred, and its rest is of few classes
+                mine[0] = self.few(p, R)
             mine[0] *= math.exp(base.u[0])
             base.learn(mine, r, entry)
         for name, r in (("vector", paths[1]), ("matrix", paths[2])):
