@@ -32,6 +32,8 @@ NAMED = 3
 """Maximum number of classes named; otherwise their number is given."""
 LOSING = 8
 """Maximum number of further classes named that lose."""
+NEARLY_ALL = 0.8
+"""Share of the commonest class from which on a gain over it must be beyond chance."""
 FEWEST = 20
 """Rows of a class whose share found is said."""
 SIGMAS = 3
@@ -91,15 +93,17 @@ def _wrong_labels(result: DenseReplay) -> str:
 
 def _beside_commonest(result: DenseReplay) -> str:
     """What always saying the commonest class would give, and how much is found of the others, where
-    what is sent is not right more often than that, beyond chance; empty elsewhere."""
+    what is sent is not right more often than that, and where one class is nearly all not beyond
+    chance; empty elsewhere."""
     rows, n = result.raw_classes.rows, result.raw.n
     most = int(rows.argmax())
     counts = np.array([moment.counts[most] for moment in result.moments], np.float64)
     more = change(result.labelled, counts, result.sums(1)[0])
-    sure = more is not None and more.rose and more.value >= POINTS / 100
+    share = rows[most] / n
+    sure = more is not None and (more.rose or share < NEARLY_ALL) and more.value >= POINTS / 100
     if len(rows) < 2 or sure:
         return ""
-    first = beside_commonest(result.classes[most], rows[most] / n)
+    first = beside_commonest(result.classes[most], share)
     said = []
     before, after = result.raw_classes.recall, result.corrected_classes.recall
     others = [int(k) for k in np.argsort(-rows, kind="stable") if k != most and rows[k] >= FEWEST]

@@ -58,8 +58,8 @@ class Backfill(NamedTuple):
     changes: Changes | None
     """What the correction changed; None without scored labels."""
     commonest: tuple[Any, float] | None
-    """The class with most labels, and its share of them; None of several labels a row, of several
-    models, and without labels."""
+    """The class with most labels, and its share of them; None of other rows than dense ones, of
+    several models, and without labels."""
 
     @property
     def corrector(self) -> DeclaredCorrector:
@@ -193,8 +193,8 @@ class _History:
         if not self._classes:
             return None
         (y, n), *_ = self._classes.most_common(1)
-        classes = self._learning.learner.live[ONLY].corrector.classes
-        return classes[y], n / self._classes.total()
+        classes = getattr(self._learning.learner.live[ONLY].corrector, "classes", None)
+        return None if classes is None else (classes[y], n / self._classes.total())
 
     def _play(self, records: list[Any]) -> None:
         learning, tally = self._learning, self.tally

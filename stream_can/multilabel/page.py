@@ -18,7 +18,7 @@ from stream_can.report.document import card
 from stream_can.report.figures import CHANGE, LABEL_RATES, rolling_log_loss
 from stream_can.report.origin import delay
 from stream_can.report.reliability import diagram
-from stream_can.report.svg import AFTER, BEFORE, MUTED, SERIES, Key, ShownPoints
+from stream_can.report.svg import AFTER, BEFORE, MUTED, Key, ShownPoints
 from stream_can.report.tables import before_and_after, percentages, tiles_of
 from stream_can.scores import Reliability
 
@@ -32,15 +32,15 @@ def rolling_f1(result: MultiLabelReplay, figure: Figure) -> list[Key]:
     sums = course.sums([(*m.said, *m.right, m.there) for m in result.moments])
     all_of = sums[:, :3] + sums[:, 6:]
     f1 = 200 * sums[:, 3:6] / np.where(all_of > 0, all_of, np.nan)
-    wide(axes, course, f1[:, 0], BEFORE, "before")
-    axes.plot(course.x, f1[:, 1], color=AFTER, linewidth=1.5, label=" after, from 0.5 on")
-    axes.plot(course.x, f1[:, 2], color=SERIES[2], label=" after, from the threshold on")
+    wide(axes, course, f1[:, 1], BEFORE, "before, from its best threshold on")
+    axes.plot(course.x, f1[:, 2], color=AFTER, linewidth=1.5, label=" after, as decided")
+    axes.plot(course.x, f1[:, 0], color=MUTED, label=" before, from 0.5 on")
     axes.set_ylabel("micro F1, %")
     along(axes, result)
     return [
-        Key("before", BEFORE, "wide"),
-        Key("after, from 0.5 on", AFTER),
-        Key("after, from the threshold on", SERIES[2]),
+        Key("before, from its best threshold on", BEFORE, "wide"),
+        Key("after, as decided", AFTER),
+        Key("before, from 0.5 on", MUTED),
     ]
 
 
@@ -79,8 +79,9 @@ FIGURES: list[ShownPoints[Any]] = [
     ),
     ShownPoints(
         "Micro F1",
-        "F1 over all labels of a window of {window} rows, with a yes from 0.5 on, and from the"
-        " threshold on that the corrected rows themselves say.",
+        "F1 over all labels of a window of {window} rows: before, with a yes from the threshold on"
+        " that was best so far, and from 0.5 on; after, from the threshold on that the corrected"
+        " rows themselves say.",
         rolling_f1,
     ),
     ShownPoints(
@@ -99,9 +100,9 @@ FIGURES: list[ShownPoints[Any]] = [
     LABEL_RATES,
 ]
 LABELS_NOTE = (
-    "Over the rows of which the label is known; F1 in percent: before and after with a yes from 0.5"
-    " on, and after from the threshold on, a dash where the label was neither there nor said. Log"
-    " loss in nats."
+    "Over the rows of which the label is known; F1 in percent: before with a yes from 0.5 on and"
+    " from the threshold on that was best so far, and after as decided; a dash where the label was"
+    " neither there nor said. Log loss in nats."
 )
 GLOSSARY = {
     "log loss": "Of a row the sum, over its known labels, of the negative logarithm of the"
@@ -133,7 +134,6 @@ def tiles(result: MultiLabelReplay) -> str:
     points = ("points", "%")
     return tiles_of([
         ("log loss", raw.log_loss, after.log_loss, error, ".4f", ("", "nats")),
-        ("micro F1 from 0.5 on", 100 * raw.micro_f1, 100 * after.micro_f1, None, ".2f", points),
         ("micro F1, each at its best threshold", 100 * own_raw.micro_f1, 100 * own_after.micro_f1,
          None, ".2f", points),
         ("macro F1 there", 100 * own_raw.macro_f1, 100 * own_after.macro_f1, None, ".2f", points),
@@ -147,15 +147,15 @@ def labels_table(result: MultiLabelReplay) -> str:
     body = "".join(
         f"<tr><td class=name><bdi>{html.escape(readable(one['label'], 120))}</bdi></td>"
         f"<td>{one['known']:,}</td><td>{one['there']:,}</td>"
-        + percentages(one["f1"])
+        + percentages({side: one["f1"][side] for side in ("raw", "raw_best", "decided")})
         + before_and_after(one["log_loss"].values() if one["known"] else (nan, nan), 1, 4)
         + "</tr>"
         for one in found
     )
     head = (
         "<tr><th></th><th></th><th></th><th colspan=3>F1</th><th colspan=2>log loss</th></tr>"
-        "<tr><th>label</th><th>known</th><th>there</th><th>before</th><th>after</th>"
-        "<th>at threshold</th><th>before</th><th>after</th></tr>"
+        "<tr><th>label</th><th>known</th><th>there</th><th>before, 0.5</th>"
+        "<th>before</th><th>after</th><th>before</th><th>after</th></tr>"
     )
     return f'<div class="scroll tall"><table><thead>{head}</thead>{body}</table></div>'
 

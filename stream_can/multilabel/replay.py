@@ -134,10 +134,11 @@ def _decisions(result: MultiLabelReplay) -> str:
         100 * (before.micro_f1 - raw.micro_f1),
         100 * (after.micro_f1 - before.micro_f1),
     )
+    gain = f"{abs(correction):.2f} points {'more' if correction > 0 else 'less'}"
     text = (
         f"Micro F1 is {100 * raw.micro_f1:.2f} % before with a yes from 0.5 on. A threshold alone"
         f" ({at:.3f} at the end) gives {threshold:+.2f} points, {100 * before.micro_f1:.2f} %; the"
-        f" correction, at a threshold found the same way, {correction:+.2f} points more,"
+        f" correction, at a threshold found the same way, {gain},"
         f" {100 * after.micro_f1:.2f} %. What is decided here, from"
         f" {result.corrector.threshold:.3f} on at the end, has {100 * decided.micro_f1:.2f} %."
     )

@@ -35,7 +35,8 @@ class LabelMoment(NamedTuple):
     there: int
     """Number of true labels."""
     said: tuple[int, ...]
-    """Number of labels decided for: raw and corrected at 0.5, corrected at the threshold."""
+    """Number of labels decided for: raw at 0.5, raw at its best threshold so far, corrected at the
+    threshold."""
     right: tuple[int, ...]
     """Number of these that are true."""
 
@@ -70,11 +71,11 @@ class MultiLabelReplay(Replay):
         known, there = Y >= 0, Y == 1
         losses = self.raw.add_checked(P, Y), self.corrected.add_checked(corrected, Y)
         self.decided.add_checked(corrected, Y, decided)
+        said = [one & known for one in (P >= 0.5, self.best[0].value <= P, decided)]
         for scores, best, rows in zip(self.own, self.best, (P, corrected), strict=True):
             scores.add_checked(rows, Y, rows >= best.value)
             best.add(rows, Y)
         gains = losses[1] - losses[0]
-        said = [one & known for one in (P >= 0.5, corrected >= 0.5, decided)]
         self.moments.append(
             LabelMoment(
                 self.rows,
@@ -94,11 +95,11 @@ class MultiLabelReplay(Replay):
         return None
 
     def per_label(self) -> list[dict[str, Any]]:
-        """Scores of each label: how often known and true, F1, and log loss per row, before ("raw"),
-        after ("corrected"), and F1 after at the threshold ("decided"); None where it was never true
-        or decided for."""
+        """Scores of each label: how often known and true, F1, and log loss per row, before ("raw")
+        and after ("corrected"), and F1 before at its best threshold ("raw_best") and after at the
+        threshold ("decided"); None where it was never true or decided for."""
         known, there, *_ = self.raw.of_labels
-        f1 = [s.f1 for s in (self.raw, self.corrected, self.decided)]
+        f1 = [s.f1 for s in (self.raw, self.own[0], self.corrected, self.decided)]
         loss = [s.of_labels[2] / np.maximum(known, 1) for s in (self.raw, self.corrected)]
         return [
             {
@@ -107,7 +108,9 @@ class MultiLabelReplay(Replay):
                 "there": int(there[k]),
                 "f1": {
                     side: None if np.isnan(one[k]) else float(one[k])
-                    for side, one in zip(("raw", "corrected", "decided"), f1, strict=True)
+                    for side, one in zip(
+                        ("raw", "raw_best", "corrected", "decided"), f1, strict=True
+                    )
                 },
                 "log_loss": {"raw": float(loss[0][k]), "corrected": float(loss[1][k])},
             }
