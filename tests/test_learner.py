@@ -563,7 +563,7 @@ def test_models_of_other_classes_learn_as_if_alone(data):
         elif kind == "label":  # of all that predicted the id and have the class
             holds = [
                 (model, one) for model, one in alone.items()
-                if any(ids[0] in lane.recent for lane in one._memory.lanes.by_name.values())
+                if one.models_of(ids[0])
             ]  # fmt: skip
             knows = [one for model, one in holds if y in classes[model]]
             if knows:
@@ -740,8 +740,9 @@ def test_very_many_models_leave_a_state_small():
     state = learner.state(without=learner.models)
     assert len(zlib.compress(state.memory, 1)) < 600 * 300  # of 2 kB and more
     assert sum(len(lane.pending) for lane in learner._memory.lanes.by_name.values()) == 0
+    scores = learner.scores
     for name, both in other.scores.items():
-        for mine, its in zip(learner.scores[name], both, strict=True):
+        for mine, its in zip(scores[name], both, strict=True):
             assert (mine.n, mine.accuracy) == (its.n, its.accuracy)
             assert mine.log_loss == pytest.approx(its.log_loss)
 
@@ -760,3 +761,51 @@ def test_labels_by_index_equal_labels_by_name():
     for label in (3, -1):
         with pytest.raises(UnknownClass, match=f"label of 7: no class {label}"):
             by_index.play([], None, [LateLabel(7, label)], indexed=True)
+
+
+def test_an_id_of_many_models():
+    """A label finds its predictions by id, whatever models made them, also once some are gone."""
+    learner = Learner(Corrector(2), max_lanes=3, recent_mb=1)
+    for model in "abc":
+        learner.process("x", [0.3, 0.7], model=model)
+        learner.process(model, [0.6, 0.4], model=model)
+    assert learner.waiting == 6
+    learner.process("x", [0.9, 0.1], model="b")  # in place of the earlier one of b
+    assert (learner.waiting, learner.models_of("x")) == (6, [(m, None) for m in "abc"])
+    learner.process("x", [0.2, 0.8], model="d")  # a goes, its last row is the oldest
+    assert (learner.waiting, learner.models_of("x")) == (5, [(m, None) for m in "bcd"])
+    assert (learner.models_of("a"), learner.label("a", 0, model="a")) == ([], "unknown")
+    played = learner.play([], None, [LateLabel("x", 1)])
+    assert [each.name[0] for each in played.taught] == ["b", "c", "d"]
+    assert [learner.label("x", 1, model=m) for m in "bcd"] == ["repeated"] * 3
+    again = Learner.from_bytes(learner.to_bytes())
+    assert (again.waiting, again.models_of("x")) == (5, learner.models_of("x"))
+    learner.forget_before(learner.next_number)
+    assert (learner.waiting, learner.bytes_kept, learner.models_of("x")) == (0, 0, [])
+
+
+@pytest.mark.parametrize("ask", [None, 0.3])
+@pytest.mark.parametrize("wait", [0, 50])
+def test_alone_or_in_calls(ask, wait):
+    """Rows and labels one by one are those of calls, to the bit, and so are their events."""
+    rng = np.random.default_rng(4)
+    P, labels = rng.dirichlet(np.ones(4), 300), rng.integers(4, size=300).tolist()
+    options = {"ask": ask, "label_wait": wait, "recent_mb": 0.05}
+    alone, calls = (Learner(Corrector(4, sets=0.9), **options) for _ in range(2))
+    for learner in (alone, calls):
+        learner.process("first", P[0])
+        learner.start_events()
+    copy = Learner.from_bytes(alone.to_bytes())
+    for i, p in enumerate(P):
+        id = None if i % 7 == 0 else i % 150
+        row = alone.process(id, p, time=float(i))
+        made = calls.process_many([id], [p], times=[float(i)])
+        assert row.tobytes() == made.rows[0].tobytes()
+        late = i - 40 if i % 3 else i + 1
+        said = alone.label(late % 150, labels[i], time=float(i))
+        assert [said] == calls.label_many([late % 150], [labels[i]], times=[float(i)])
+    assert alone.to_bytes() == calls.to_bytes()
+    events, same = alone.take_events(), calls.take_events()
+    assert (events.sent.to_bytes(), events.labels) == (same.sent.to_bytes(), same.labels)
+    copy.play_events(events)
+    assert copy.to_bytes() == alone.to_bytes()

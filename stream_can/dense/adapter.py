@@ -95,6 +95,7 @@ class Dense(DeclaredClasses):
 
     random_requests = 0.5
     passes = False
+    corrects_alone = True
 
     described = "rows of one label"
     has_models = True
@@ -121,6 +122,8 @@ class Dense(DeclaredClasses):
     def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> DenseRows:
         """Check the n rows of a call and their column values; P may be None."""
         m = len(self.classes)
+        if P is None and n == 0 and segments is None:
+            return DenseRows(np.empty((0, m)), None)
         raw = np.empty((0, m)) if P is None else as_float64(P, self.corrector._index)
         texts = None if segments is None else self.corrector._texts(segments)
         fits = raw.ndim == 2 and raw.shape[1] == m and not bad_rows(raw)
@@ -208,6 +211,14 @@ class Dense(DeclaredClasses):
             return None
         inside = self.corrector.sets_of(sent, receipts)
         return names_in_sets(inside, sent.astype(np.float32), self.classes)
+
+    def process_one(self, p: Any) -> tuple[Array, bytes]:
+        """Check and correct a row without segments: the row that is sent, and its blob."""
+        raw = as_float64(p, self.corrector._index)
+        sent, receipt = self.corrector.process_one(raw, receipt=True)
+        if self.passes:
+            sent = raw.copy()
+        return sent, raw.tobytes() + sent.tobytes() + receipt.tobytes()
 
     def run(self, rows: DenseRows, labels: Sequence[JoinedLabel], explain: object = None) -> Made:
         """Correct rows and learn labels, in stream order. Explained are the rows of each path,
@@ -359,7 +370,7 @@ class Dense(DeclaredClasses):
     def copied(self, judged: Judged) -> Judged:
         """An independent copy."""
         raw, sent, alarm = judged
-        return Judged(raw + Scores(), sent + Scores(), Alarm.from_bytes(alarm.to_bytes()))
+        return Judged(raw + Scores(), sent + Scores(), alarm.copy())
 
     # ---- what a snapshot holds
 

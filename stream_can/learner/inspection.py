@@ -91,9 +91,7 @@ class Inspection(Locked):
     def models_of(self, id: Id, model: str | None = None, version: str | None = None) -> list[Name]:
         """(model, version) of each corrector that keeps a prediction of an id; of this model and
         version, where given."""
-        return [
-            lane.name for lane in self._memory.lanes.matching((model, version)) if id in lane.recent
-        ]
+        return [lane.name for lane, _ in self._memory.lanes.keeping(id, (model, version))]
 
     @property
     @one_at_a_time
@@ -154,7 +152,7 @@ class Inspection(Locked):
     def requested(self) -> set[int]:
         """Numbers of the predictions with open label requests."""
         lanes = self._memory.lanes.by_name.values()
-        return {lane.recent[id].number for lane in lanes for id in lane.requests}
+        return {entry.number for lane in lanes for entry in lane.requested}
 
     @property
     @one_at_a_time
@@ -162,7 +160,7 @@ class Inspection(Locked):
         """Number of open label requests, and the time of the oldest prediction among them, in
         seconds."""
         lanes = self._memory.lanes.by_name.values()
-        times = [lane.recent[id].time for lane in lanes for id in lane.requests]
+        times = [entry.time for lane in lanes for entry in lane.requested]
         return len(times), min((time for time in times if not math.isnan(time)), default=None)
 
     @property
@@ -206,7 +204,7 @@ class Inspection(Locked):
     @one_at_a_time
     def waiting(self) -> int:
         """Number of predictions that a label can still find."""
-        return sum(len(lane.recent) for lane in self._memory.lanes.by_name.values())
+        return len(self._memory.lanes.recent)
 
     @property
     @one_at_a_time

@@ -74,7 +74,7 @@ class LabelJoining:
         the models it can belong to, one that has its class."""
         name = (late.model, late.version)
         lanes = self.lanes.matching(name)
-        kinds = [lane.kind for lane in lanes if late.id in lane.recent]
+        kinds = [lane.kind for lane, _ in self.lanes.keeping(late.id, name)]
         if n or not kinds:  # rows of the call may have other classes
             kinds += [self.lanes.kind_of(name), *[lane.kind for lane in lanes]]
             kinds += [kind for of, kind in self.lanes.starts.items() if is_of(of, name)]
@@ -95,12 +95,7 @@ class LabelJoining:
         if late.of is not None:
             own = rows[late.of]
             return self._join_one(label, self.lanes.by_serial.get(own.lane), own, k, call)
-        kept = [
-            (lane, entry)
-            for lane in self.lanes.matching(name)
-            if (entry := lane.recent.get(id)) is not None
-        ]
-        if kept:
+        if kept := self.lanes.keeping(id, name):
             taught = False
             for lane, entry in kept:
                 taught |= self._join_one(label, lane, entry, k, call) == "learned"

@@ -108,6 +108,8 @@ class Kind(Protocol):
     """Coverage that prediction sets promise."""
     passes: bool
     """Whether rows are sent as they came; what is learned is the same."""
+    corrects_alone: bool
+    """Whether :meth:`process_one` corrects a row without a call's effort."""
     makes_sets: bool
     """Whether every row gets names: its prediction set or its decided labels."""
     random_requests: float
@@ -179,6 +181,10 @@ class Kind(Protocol):
 
     def news(self, known: Any, y: Any) -> News:
         """Compare a label with what is known of its prediction."""
+
+    def process_one(self, p: Any) -> tuple[Any, bytes]:
+        """Check and correct a row without segments: the row that is sent, and its blob; where
+        :attr:`corrects_alone`."""
 
     def run(self, rows: Any, labels: Sequence[JoinedLabel], explain: Any = None) -> Made:
         """Correct rows and learn labels, in stream order; ``explain`` as :meth:`Learner.play` was

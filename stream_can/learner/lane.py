@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.learner.kinds import Given, Id, JoinedLabel, Judged, Kind, Reason, Unscored
-from stream_can.learner.recent import Recent, forget, keep, settle
+from stream_can.learner.recent import Recent, RecentIndex, settle, unscored
 from stream_can.method.asking import LabelRequests
 from stream_can.method.receipts import TAIL
 
@@ -121,7 +120,8 @@ class Lane:
         """Version of the same model from which this one was started."""
         self.begun, self.last = begun, last
         """Numbers of the first row that can belong to it and of its last row."""
-        self.recent: dict[Id, Recent] = {}
+        self.recent = RecentIndex()
+        """The predictions of all lanes by their ids, assigned by the learner."""
         self.requests: dict[Id, Reason] = {}
         """Ids with open label requests, and the reasons."""
         self.judged: Judged = kind.new_judged()
@@ -138,6 +138,12 @@ class Lane:
         run."""
         return self.kind.sets is not None and self.asks is not None
 
+    @property
+    def requested(self) -> list[Recent]:
+        """The predictions whose labels are requested."""
+        kept = (self.recent.latest(id, self.serial) for id in self.requests)
+        return [entry for entry in kept if entry is not None]
+
     # ---- collect
 
     @property
@@ -150,7 +156,7 @@ class Lane:
         self.last = entries[-1].number
         self._numbers += numbers
         self._entries += entries
-        keep(self.recent, self.requests, entries)
+        self.recent.keep(entries, self.requests)
 
     def raw_of(self, entry: Recent, call: Call) -> bytes:
         """Return a kept row, uncorrected."""
@@ -188,9 +194,7 @@ class Lane:
         if self.asks is not None:
             self._ask(self.asks, sent, call.asked)
         if self.scores:
-            for one in labels:
-                if one.entry is not None and one.entry.fair:
-                    self._score(one.entry, one)
+            self._score(labels)
         self._numbers, self._entries = [], []
         labels.clear()
 
@@ -198,7 +202,7 @@ class Lane:
         """Discard the run; return its predictions, which have no results."""
         left = [entry for entry in self._entries if entry.at >= 0]
         for entry in left:
-            forget(self.recent, self.requests, entry)
+            self.recent.forget(entry, self.requests)
         self._numbers, self._entries = [], []
         self.joined.clear()
         return left
@@ -218,18 +222,18 @@ class Lane:
             entry = entries[i]
             asked[self._numbers[i]] = entry.asked = one.reason
             entry.fair = one.reason == "random"
-            if entry.known is None and self.recent.get(entry.id) is entry:  # type: ignore[arg-type]
-                self.requests[entry.id] = one.reason  # type: ignore[index]
+            assert entry.id is not None
+            if entry.known is None and self.recent.latest(entry.id, entry.lane) is entry:
+                self.requests[entry.id] = one.reason
 
     # ---- scores
 
-    def _score(self, entry: Recent, label: JoinedLabel) -> None:
-        """Queue a labelled prediction; queues are scored at fixed lengths."""
-        time = None if math.isnan(entry.time) else entry.time
-        both = entry.scored or entry.blob[: self.kind.both]
-        self.pending.append(Unscored(both, label.y, time))
-        if len(self.pending) == TOGETHER:
-            self.judge()
+    def _score(self, labels: list[JoinedLabel]) -> None:
+        """Queue labelled predictions; queues are scored at fixed lengths."""
+        self.pending += unscored(labels, self.kind.both, Unscored)
+        while len(self.pending) >= TOGETHER:
+            together, self.pending = self.pending[:TOGETHER], self.pending[TOGETHER:]
+            self.kind.judge(self.judged, together)
 
     def judge(self) -> None:
         """Score the queued predictions."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from stream_can.learner import saved
-from stream_can.learner.kinds import Kind
+from stream_can.learner.kinds import Id, Kind
 from stream_can.learner.lane import ONLY, Lane, Name, most_bytes, predecessor
+from stream_can.learner.recent import Recent, RecentIndex
 from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.row_kinds import AnyCorrector, kind_of
 
@@ -54,6 +55,10 @@ class Lanes:
         """Lanes by serial number, by which predictions refer to them: numbers, because the garbage
         collector visits every reference repeatedly."""
         self._of_model: dict[str | None, list[Lane]] = {}
+        self.recent = RecentIndex()
+        """The kept predictions."""
+        self._size = 0
+        """Bytes of the correctors."""
         self._newest = -1
         """Serial number of the newest lane."""
         self.dropped = 0
@@ -71,6 +76,14 @@ class Lanes:
             return every
         of_model = every if name[0] is None else self._of_model.get(name[0], ())
         return [lane for lane in of_model if is_of(lane.name, name)]
+
+    def keeping(self, id: Id | None, name: Name) -> list[tuple[Lane, Recent]]:
+        """The kept predictions of an id to which a label for ``name`` can belong, and their
+        lanes."""
+        return [
+            (lane, entry) for entry in self.recent.of(id)
+            if is_of((lane := self.by_serial[entry.lane]).name, name)
+        ]  # fmt: skip
 
     def set_start(self, name: Name, kind: Kind) -> bool:
         """Set the adapter with which a model and version begins; return False where it has begun.
@@ -115,7 +128,8 @@ class Lanes:
     def add(self, lane: Lane) -> None:
         """Add a lane under the next serial number."""
         self._newest += 1
-        lane.scores, lane.serial = self.scores, self._newest
+        lane.scores, lane.serial, lane.recent = self.scores, self._newest, self.recent
+        self._size += lane.kind.nbytes
         lane.kind.passes = not self.switch.is_on(lane.name[0])
         self.by_name[lane.name] = self.by_serial[lane.serial] = lane
         self._of_model.setdefault(lane.name[0], []).append(lane)
@@ -134,11 +148,11 @@ class Lanes:
             oldest = min(others, key=lambda lane: lane.last)
             del self.by_name[oldest.name], self.by_serial[oldest.serial]
             self._of_model[oldest.name[0]].remove(oldest)
+            self._size -= oldest.kind.nbytes
             gone.append(oldest)
         self.dropped += len(gone)
         return gone
 
     def _fit(self) -> bool:
         """Whether so many models and versions may be kept."""
-        size = sum(lane.kind.nbytes for lane in self.by_name.values())
-        return len(self.by_name) <= self.max_lanes and size <= most_bytes(self.max_lanes)
+        return len(self.by_name) <= self.max_lanes and self._size <= most_bytes(self.max_lanes)

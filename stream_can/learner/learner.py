@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.learner.ids import plain_id, plain_ids
 from stream_can.learner.joining import LabelJoining, Outcome
-from stream_can.learner.kinds import Id, for_one_row
+from stream_can.learner.kinds import Id
 from stream_can.learner.lane import Lane, Name
 from stream_can.learner.lanes import Lanes, adapter_of
 from stream_can.learner.late import LateLabel
@@ -194,10 +194,7 @@ class Learner(Persistence):
         InvalidPrediction, ValueError, TypeError
             The row, the segments or the id are invalid; nothing has changed.
         """
-        name = (model, version)
-        rows = self._memory.lanes.kind_of(name).row(p)
-        played = self._playing.play([plain_id(id)], rows, (), for_one_row(segments), name, [time])
-        row: Array = played.rows[0]
+        row: Array = self._playing.process_one(plain_id(id), p, segments, (model, version), time)
         return row
 
     @one_at_a_time
@@ -261,7 +258,7 @@ class Learner(Persistence):
         late = LateLabel(
             plain_id(id), label, row=row, segments=given, model=model, version=version, time=time
         )  # fmt: skip
-        return self._playing.play([], None, [late]).outcomes[0]
+        return self._playing.label_one(late)
 
     @one_at_a_time
     def label_many(

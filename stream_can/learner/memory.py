@@ -6,9 +6,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from stream_can.learner.events import EventLog
+from stream_can.learner.kinds import Id
 from stream_can.learner.lane import Call, Lane, Name
 from stream_can.learner.lanes import Lanes, adapter_of
-from stream_can.learner.recent import Recent, forget_oldest
+from stream_can.learner.recent import Recent, forget_oldest, prediction_of
 from stream_can.row_kinds import AnyCorrector
 
 __all__ = ["LearnerMemory"]
@@ -54,6 +55,9 @@ class LearnerMemory:
         for gone in self.lanes.drop_excess(lane):
             if self.log is not None:
                 self.log.dropped[gone.serial] = gone
+            for entry in self.order:
+                if entry.lane == gone.serial:
+                    self.lanes.recent.forget(entry, gone.requests)
             self.keep_only(entry for entry in self.order if entry.lane != gone.serial)
         return lane
 
@@ -69,14 +73,30 @@ class LearnerMemory:
         if self.size > self.bound:
             self.drop_oldest()
 
+    def keep_one(self, lane: Lane, id: Id | None, blob: bytes, time: float) -> None:
+        """Keep the prediction of a row that was corrected alone."""
+        entry = prediction_of(id, self.number, None, blob, time, lane.serial)
+        lane.last = self.number
+        self.number += 1
+        if id is not None:
+            self.lanes.recent.keep([entry], lane.requests)
+            self.add((entry,), entry.size)
+        if self.log is not None:
+            self.log.rows.append(entry)
+
     def drop_oldest(self) -> None:
         """Drop the oldest predictions until the rest fits."""
-        size, bound = self.size, self.bound
-        self.size = forget_oldest(self.order, size, bound, self.number, self.lanes.by_serial)
+        self._forget(self.bound, self.number)
 
     def forget_before(self, number: int) -> None:
         """Drop the predictions that are numbered below."""
-        self.size = forget_oldest(self.order, self.size, 0, number, self.lanes.by_serial)
+        self._forget(0, number)
+
+    def _forget(self, bound: int, number: int) -> None:
+        lanes = self.lanes
+        self.size = forget_oldest(
+            lanes.recent, self.order, self.size, bound, number, lanes.by_serial
+        )
 
     def keep_only(self, entries: Iterable[Recent]) -> None:
         """Keep only these of the predictions."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stream_can.learner.events import portable
 from stream_can.learner.joining import LabelJoining, Outcome
-from stream_can.learner.kinds import Id, Reason
+from stream_can.learner.kinds import Id, Reason, for_one_row
 from stream_can.learner.lane import ONLY, Call, Lane, Name, Taught
 from stream_can.learner.late import CheckedLabel, LateLabel
 from stream_can.learner.memory import LearnerMemory
@@ -113,6 +113,58 @@ class Playing:
             raise
         return Corrected(call.sent, call.sets, call.asked, outcomes, call.taught, call.explained)
 
+    def process_one(
+        self,
+        id: Id | None,
+        p: Any,
+        segments: Mapping[str, Any] | None,
+        name: Name,
+        time: float | None,
+    ) -> Any:
+        """Correct a row and keep it: the same as :meth:`play` of it alone, in less time where
+        nothing but the row is to be done."""
+        lane, joining = self.lanes.by_name.get(name), self.joining
+        kind = self.lanes.kind_of(name) if lane is None else lane.kind
+        alone = lane is not None and lane.asks is None and not len(joining.held)
+        if lane is None or not alone or segments is not None or not kind.corrects_alone:
+            rows = kind.row(p)
+            return self.play([id], rows, (), for_one_row(segments), name, [time]).rows[0]
+        check_ids((id,))
+        check_times((time,))
+        sent, blob = kind.process_one(p)
+        try:
+            if time is not None and time > joining.clock:
+                joining.advance(time, None)
+            joining.lone.count_early((id,), 0, 1)
+            self.memory.keep_one(lane, id, blob, math.nan if time is None else time)
+        except BaseException:  # Ctrl-C: observed, but not kept
+            self.memory.log = None
+            raise
+        return sent
+
+    def label_one(self, late: LateLabel) -> Outcome:
+        """Learn a label: the same as :meth:`play` of it alone, in less time where one model keeps
+        its prediction."""
+        lanes = self.lanes
+        check_ids((late.id,))
+        kept = lanes.keeping(late.id, (late.model, late.version))
+        if len(kept) != 1 or late.row is not None or lanes.mixed:
+            return self.play([], None, [late]).outcomes[0]
+        ((lane, entry),) = kept
+        check_times((late.time,))
+        y = lane.kind.label(late.label, late.id)
+        label = CheckedLabel(late, y, None, None, lane.kind.held(y))
+        call = Call(0, None, None, None, [], {}, [], None, [])
+        try:
+            (outcome,) = self.joining.teach(lane, [label], [entry], call)
+            if (log := self.memory.log) is not None:
+                log.labels.append(portable(label, lanes, len(log.rows)))
+            lane.run(call)
+        except BaseException:  # Ctrl-C
+            self.memory.abandon(call)
+            raise
+        return outcome
+
     def _process(self, call: Call, rows: CallRows, labels: list[CheckedLabel]) -> list[Outcome]:
         """Process rows and labels of a call, in order."""
         outcomes = self._at_once(call, rows, labels)
@@ -139,7 +191,7 @@ class Playing:
         to be dropped. None where it does not.
         """
         lane = None if rows.names is not None else self.lanes.by_name.get(rows.name)
-        if lane is None or len(self.lanes.by_name) > 1 or call.n < 2 or not labels:
+        if lane is None or len(self.lanes.by_name) > 1 or call.n == 1 or not labels:
             return None
         if len(self.joining.held) or lane.tells or self.lanes.mixed:
             return None
@@ -149,7 +201,8 @@ class Playing:
         entries = predictions_of(labels, begun[0], lane.recent, lane.name)
         if entries is None:
             return None
-        self._keep(0, call.n, lane, call, rows, begun)
+        if call.n:
+            self._keep(0, call.n, lane, call, rows, begun)
         return self.joining.teach(lane, labels, entries, call, at_once=True)
 
     def _process_rows(self, first: int, last: int, call: Call, rows: CallRows) -> None:

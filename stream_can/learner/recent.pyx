@@ -8,7 +8,7 @@ them: there may be millions.
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from libc.math cimport INFINITY, NAN
+from libc.math cimport INFINITY, NAN, isnan
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
@@ -78,8 +78,8 @@ cdef Recent new(id, int64_t number, Py_ssize_t width, columns, bytes blob, doubl
     return one
 
 
-def recalled(id, number, columns, blob, time, lane):
-    """Create a prediction that a snapshot holds."""
+def prediction_of(id, number, columns, blob, time, lane):
+    """Create a prediction whose row has been corrected, or that a snapshot holds."""
     return new(id, number, len(blob), columns, blob, time, lane)
 
 
@@ -179,6 +179,90 @@ def begin(list ids, Py_ssize_t first, Py_ssize_t last, int64_t number, int at, i
     return entries, named, total, latest
 
 
+@cython.final
+cdef class RecentIndex:
+    """The kept predictions by their ids: of each id the latest of each lane.
+
+    An id leads to its prediction, or to a tuple of them in the order of their lanes: the garbage
+    collector visits neither, and a label needs not ask every lane.
+    """
+
+    cdef dict by_id
+    cdef readonly Py_ssize_t size
+
+    def __cinit__(self):
+        self.by_id = {}
+
+    def __len__(self):
+        return self.size
+
+    cpdef tuple of(self, id):
+        """The predictions of an id, in the order of their lanes."""
+        cdef PyObject *kept = PyDict_GetItemWithError(self.by_id, id)
+        if kept is NULL:
+            return ()
+        return (<object>kept,) if type(<object>kept) is Recent else <tuple>kept
+
+    cpdef Recent latest(self, id, int lane):
+        """The prediction of an id that a lane keeps, or None."""
+        cdef Recent entry
+        for entry in self.of(id):
+            if entry.lane == lane:
+                return entry
+
+    cpdef int keep(self, list entries, dict requests) except -1:
+        """Put predictions of a lane under their ids, in place of earlier ones and of requests for
+        their labels."""
+        cdef Recent entry
+        for entry in entries:
+            if entry.id is not None:
+                if requests:
+                    requests.pop(entry.id, None)
+                self.put(entry)
+        return 0
+
+    cdef int put(self, Recent entry) except -1:
+        cdef PyObject *kept = PyDict_GetItemWithError(self.by_id, entry.id)
+        cdef tuple others
+        if kept is NULL:
+            self.by_id[entry.id] = entry
+            self.size += 1
+        elif type(<object>kept) is Recent and (<Recent>kept).lane == entry.lane:
+            self.by_id[entry.id] = entry
+        else:
+            others = self.of(entry.id)
+            rest = [other for other in others if (<Recent>other).lane != entry.lane]
+            self.size += len(rest) + 1 - len(others)
+            rest.append(entry)
+            self.by_id[entry.id] = tuple(sorted(rest, key=lane_of))
+        return 0
+
+    cpdef int forget(self, Recent entry, dict requests) except -1:
+        """Remove a prediction, so that no label finds it."""
+        cdef PyObject *kept
+        if entry.id is None:
+            return 0
+        kept = PyDict_GetItemWithError(self.by_id, entry.id)
+        if kept is <PyObject *>entry:
+            del self.by_id[entry.id]
+        elif kept is NULL or type(<object>kept) is Recent:
+            return 0
+        else:
+            rest = tuple([other for other in <tuple>kept if other is not entry])
+            if len(rest) == len(<tuple>kept):
+                return 0
+            self.by_id[entry.id] = rest[0] if len(rest) == 1 else rest
+        self.size -= 1
+        if requests:
+            requests.pop(entry.id, None)
+        return 0
+
+
+def lane_of(Recent entry):
+    """Serial number of a prediction's lane."""
+    return entry.lane
+
+
 def first_counts(known, y):
     """Compare a class with the known one of its prediction: the first label counts. See
     `Kind.news`."""
@@ -187,7 +271,7 @@ def first_counts(known, y):
     return None, known, known != y
 
 
-def predictions_of(list labels, list entries, dict recent, tuple name):
+def predictions_of(list labels, list entries, RecentIndex recent, tuple name):
     """Find the prediction of each label of a call, all rows of which have begun.
 
     Parameters
@@ -197,9 +281,9 @@ def predictions_of(list labels, list entries, dict recent, tuple name):
     entries
         The predictions of the call, in order.
     recent
-        The earlier ones, by id.
+        The earlier ones, all of one lane.
     name
-        The model and version that the labels name, if any.
+        Its model and version.
 
     Returns
     -------
@@ -224,7 +308,7 @@ def predictions_of(list labels, list entries, dict recent, tuple name):
         else:
             kept = PyDict_GetItemWithError(own, late.id)
             if kept is NULL:
-                kept = PyDict_GetItemWithError(recent, late.id)
+                kept = PyDict_GetItemWithError(recent.by_id, late.id)
             if kept is NULL:
                 return None
             one = <Recent>kept
@@ -263,7 +347,8 @@ def teach(list labels, list entries, lane, call, Joined, Taught, int k, int n, b
     cdef Recent one
     cdef Py_ssize_t i
     cdef list outcomes = [], taught = call.taught, joined = lane.joined
-    cdef dict recent = lane.recent, requests = lane.requests
+    cdef RecentIndex recent = lane.recent
+    cdef dict requests = lane.requests
     cdef int changed = 0
     cdef bint tells = lane.tells
     name, news = lane.name, lane.kind.news
@@ -280,24 +365,13 @@ def teach(list labels, list entries, lane, call, Joined, Taught, int k, int n, b
         if tells and one.at >= 0:
             lane.run(call)
         one.known = known
-        if requests and recent.get(one.id) is one:
+        if requests and recent.latest(one.id, one.lane) is one:
             requests.pop(one.id, None)
         due = late.due if at_once else lane.collected
         joined.append(Joined(new, one, row, label.given, due))
         taught.append(Taught(k if k < 0 else k + i, name, one, late.time, n))
         outcomes.append("learned")
     return outcomes, changed
-
-
-def keep(dict recent, dict requests, list entries):
-    """Put predictions under their ids, in place of earlier ones and of requests for their
-    labels."""
-    cdef Recent one
-    for one in entries:
-        if one.id is not None:
-            if requests:
-                requests.pop(one.id, None)
-            recent[one.id] = one
 
 
 def settle(list entries, blobs):
@@ -318,6 +392,20 @@ def settle(list entries, blobs):
     for i in range(n):
         one = entries[i]
         one.blob, one.at = made[i], -1
+
+
+def unscored(list labels, Py_ssize_t width, Unscored):
+    """What is scored of joined labels whose rows are a fair sample: the beginning of their blobs,
+    of this many bytes, the label and the time."""
+    cdef Recent entry
+    cdef list queue = []
+    for label in labels:
+        entry = label.entry
+        if entry is not None and entry.fair:
+            queue.append(Unscored(
+                entry.scored or entry.blob[:width], label.y,
+                None if isnan(entry.time) else entry.time))
+    return queue
 
 
 cdef list _side_by_side(tuple arrays, Py_ssize_t n):
@@ -352,25 +440,14 @@ cdef list _side_by_side(tuple arrays, Py_ssize_t n):
     return found
 
 
-cpdef int forget(dict recent, dict requests, Recent entry) except -1:
-    """Remove a prediction, so that no label finds it."""
-    cdef PyObject *found
-    if entry.id is not None:
-        found = PyDict_GetItemWithError(recent, entry.id)
-        if found is <PyObject *>entry:
-            del recent[entry.id]
-            if requests:
-                requests.pop(entry.id, None)
-    return 0
-
-
-def forget_oldest(order, int64_t size, int64_t bound, int64_t number, dict lanes):
+def forget_oldest(RecentIndex recent, order, int64_t size, int64_t bound, int64_t number,
+                  dict lanes):
     """Remove the oldest predictions until the rest fits; return its size in bytes.
 
     Parameters
     ----------
-    order
-        A deque of the predictions, oldest first.
+    recent, order
+        The predictions by their ids, and a deque of them, oldest first.
     size, bound
         Bytes of all, and at most.
     number
@@ -379,7 +456,7 @@ def forget_oldest(order, int64_t size, int64_t bound, int64_t number, dict lanes
         Their lanes, by serial number.
     """
     cdef Recent entry
-    cdef dict recent = None, requests = None
+    cdef dict requests = None
     cdef int lane = -1
     while size > bound:
         entry = order[0]
@@ -387,10 +464,10 @@ def forget_oldest(order, int64_t size, int64_t bound, int64_t number, dict lanes
             break
         order.popleft()
         size -= entry.size
-        if recent is None or entry.lane != lane:
+        if requests is None or entry.lane != lane:
             lane = entry.lane
-            recent, requests = lanes[lane].recent, lanes[lane].requests
-        forget(recent, requests, entry)
+            requests = lanes[lane].requests
+        recent.forget(entry, requests)
     return size
 
 

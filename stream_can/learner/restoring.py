@@ -15,7 +15,7 @@ from stream_can.learner.kinds import Kind
 from stream_can.learner.lane import ONLY, Lane, Name
 from stream_can.learner.lanes import adapter_of
 from stream_can.learner.memory import LearnerMemory
-from stream_can.learner.recent import Recent, check_ids, keep, mark, marks, recalled
+from stream_can.learner.recent import Recent, check_ids, mark, marks, prediction_of
 from stream_can.learner.saved import State
 from stream_can.learner.sent import SentBatch
 
@@ -173,7 +173,7 @@ def _kept(
         given = None
         if batch.segments:
             given = tuple([None if values is None else values[i] for values in segments])
-        yield lane, recalled(id, number, given, blob, time, lane.serial)
+        yield lane, prediction_of(id, number, given, blob, time, lane.serial)
 
 
 def _mark(memory: LearnerMemory, lane: Lane, entry: Recent, flags: int, known: Any) -> None:
@@ -181,7 +181,7 @@ def _mark(memory: LearnerMemory, lane: Lane, entry: Recent, flags: int, known: A
     assert entry.id is not None
     mark(entry, flags)
     entry.known = lane.kind.load_known(known)
-    keep(lane.recent, lane.requests, [entry])
+    lane.recent.keep([entry], lane.requests)
     if entry.asked is not None and known is None and memory.lanes.ask is not None:
         lane.requests[entry.id] = entry.asked
     memory.order.append(entry)

@@ -43,7 +43,7 @@ class Several(DeclaredClasses):
     segments: tuple[str, ...] = ()
     sets: float | None = None
     makes_sets = True
-    passes = False
+    passes = corrects_alone = False
     random_requests = 1.0
 
     described = "rows of several labels"

@@ -139,7 +139,7 @@ class Sparse:
     classes: tuple[Any, ...] = ()
     segments: tuple[str, ...] = ()
     sets: float | None = None
-    makes_sets = passes = False
+    makes_sets = passes = corrects_alone = False
     random_requests = 0.5
     width = both = 0
     """0: rows differ in length."""
@@ -442,7 +442,7 @@ class Sparse:
         """An independent copy."""
         raw, sent, alarm = judged
         none = SparseScores()
-        return Judged(raw + none, sent + none, Alarm.from_bytes(alarm.to_bytes()))
+        return Judged(raw + none, sent + none, alarm.copy())
 
     # ---- what a snapshot holds
 

@@ -17,6 +17,7 @@ from stream_can.errors import InvalidPrediction, SnapshotMismatch
 from stream_can.method.checks import bad_rows
 from stream_can.method.rows import as_float64
 from stream_can.scores import RowScores, score_rows
+from stream_can.trust import evidence
 from stream_can.trust.locking import Locked, one_at_a_time
 
 __all__ = ["Alarm", "Episode"]
@@ -36,9 +37,6 @@ MOST_EPISODES = 20
 SIDES = ("raw", "sent")
 TESTS = tuple(f"{side} {score}" for side in SIDES for score in ("accuracy", "log loss"))
 SUMS = 4 + 2 * len(BETS)
-SMALL = 32
-_of_halves = np.array([math.inf, *(math.lgamma(k / 2) for k in range(1, 2 * SMALL))])
-"""Log of the gamma function of 0, 1/2, 1 and so on."""
 
 Array = NDArray[np.float64]
 
@@ -415,31 +413,14 @@ class Alarm(Locked):
 
     def _errors(self, side: int) -> tuple[float, int]:
         """Log of the e-value that errors of a side have increased, and the likeliest start."""
-        n, total = self.n - self._restarted, self._sums[side]
-        i, before = self._starts[1:], self._before[1:, side]
-        after = total - before
-        at = np.flatnonzero(after * i > before * (n - i))
-        if not len(at):
-            return -math.inf, 0
-        # log of the Krichevsky-Trofimov probabilities of the errors before and after a start
-        i, before, after = i[at], before[at], after[at]
-        x = np.array([before, i - before, after, n - i - after, i + 0.5, n - i + 0.5])
-        parts = _log_gamma(x + 0.5)
-        terms = parts[:4].sum(axis=0) - parts[4] - parts[5] - 2 * math.log(math.pi)
-        terms -= np.log(i * (i + 1.0)) + _best_constant(total, n)
-        return _log_sum(terms), 1 + int(at[terms.argmax()])
+        n = self.n - self._restarted
+        return evidence.more_errors(self._starts, self._before, side, self._sums[side], n)
 
     def _bets(self, k: int, first: int) -> tuple[float, int]:
         """Log of the e-value that the k-th tested number has exceeded its bound since some start,
         from ``first`` on, and the likeliest start."""
-        cut = int(np.searchsorted(self._starts, first))
-        if cut == len(self._starts):
-            return -math.inf, 0
-        part = slice(4 + k * len(BETS), 4 + (k + 1) * len(BETS))
-        wealth = self._sums[part] - self._before[cut:, part]
-        j = self._starts[cut:] - first + 1.0
-        terms = _log_sums(wealth) - math.log(len(BETS)) - np.log(j * (j + 1))
-        return _log_sum(terms), cut + int(terms.argmax())
+        column = 4 + k * len(BETS)
+        return evidence.wealth(self._starts, self._before, self._sums, column, len(BETS), first)
 
     # ---- snapshots
 
@@ -506,6 +487,17 @@ class Alarm(Locked):
             raise SnapshotMismatch("snapshot: more errors of an alarm than labels")
         return self
 
+    @one_at_a_time
+    def copy(self) -> Self:
+        """Create an independent copy."""
+        copied = type(self)(self.level)
+        copied.n, copied._restarted, copied._looked = self.n, self._restarted, self._looked
+        copied.episodes = [msgspec.structs.replace(episode) for episode in self.episodes]
+        for name, array in self._arrays().items():
+            setattr(copied, f"_{name}", array.copy())
+        copied._fresh = [*self._fresh]  # its arrays are never written again
+        return copied
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_bytes, (self.to_bytes(),)
 
@@ -514,32 +506,3 @@ def _means(sums: Array, n: float) -> list[float]:
     """Accuracy and log loss, raw and sent, from errors and losses."""
     wrong, also, loss, too = (sums / max(n, 1)).tolist()
     return [1 - wrong, loss, 1 - also, too]
-
-
-def _log_gamma(x: Array) -> Array:
-    """Log of the gamma function of multiples of 1/2: small ones from a table, others by Stirling's
-    series, exact to 1e-15 there."""
-    small = x < SMALL
-    y = np.maximum(x, SMALL)
-    z = 1 / (y * y)
-    found: Array = (y - 0.5) * np.log(y) - y + 0.5 * math.log(2 * math.pi)
-    found += (1 / 12 - z * (1 / 360 - z / 1260)) / y
-    found[small] = _of_halves[(2 * x[small]).astype(np.intp)]
-    return found
-
-
-def _best_constant(wrong: float, n: int) -> float:
-    """Log of the largest probability under a constant error rate."""
-    return sum(k * math.log(k / n) for k in (float(wrong), n - float(wrong)) if k > 0)
-
-
-def _log_sum(terms: Array) -> float:
-    top = float(terms.max())
-    return top if math.isinf(top) else top + math.log(float(np.exp(terms - top).sum()))
-
-
-def _log_sums(terms: Array) -> Array:
-    """Log of the sum of exponentials, row by row."""
-    top = terms.max(axis=1)
-    found: Array = top + np.log(np.exp(terms - top[:, None]).sum(axis=1))
-    return found

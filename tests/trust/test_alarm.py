@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stream_can import InvalidPrediction, SnapshotMismatch, snapshot
 from stream_can.trust import alarm as module
+from stream_can.trust import evidence
 from stream_can.trust.alarm import Alarm, Episode
 from tests.examples import examples
 from tests.trust.alarm_oracle import change_of_errors, rise_of_losses
@@ -250,6 +251,21 @@ def test_bad_input_changes_nothing(call, error, why):
         Alarm(1.0)
 
 
+def test_a_copy_is_its_own():
+    """A copy, also in an episode, learns on as the alarm does, and leaves it unchanged."""
+    rng = np.random.default_rng(1)
+    alarm = Alarm()
+    for accuracy in (0.9, 0.4, 0.9):
+        P, ys = stream(rng, 1503, accuracy)
+        copied, before = alarm.copy(), alarm.to_bytes()
+        assert copied.to_bytes() == before
+        copied.learn_many(P, P, ys)
+        assert alarm.to_bytes() == before
+        alarm.learn_many(P, P, ys)
+        assert copied.to_bytes() == alarm.to_bytes()
+    assert alarm.episodes
+
+
 def test_no_labels():
     alarm = Alarm()
     alarm.learn_many(np.empty((0, 3)), np.empty((0, 3)), np.empty(0, int))
@@ -321,8 +337,14 @@ def test_threads_share_one():
     assert Alarm.from_bytes(alarm.to_bytes()).to_bytes() == alarm.to_bytes()
 
 
-def test_log_gamma_of_halves():
-    x = np.array([0.5, 1, 1.5, 2, 40.5, 1e5, 131_071.5, 131_072, 1e6 + 0.5, 1e9])
-    for part in (x[:4], x[:6], x):  # the table grows, then ends
-        expected = [math.lgamma(one) for one in part.tolist()]
-        assert module._log_gamma(part) == pytest.approx(expected, rel=1e-14)
+def test_evidence_of_very_many_labels():
+    """The gamma function of small and of large numbers, against the standard library's."""
+    for n, i, before, wrong in [(12, 5, 1, 6), (5_000, 900, 80, 700), (10**9, 10**8, 10**6, 10**8)]:
+        later = wrong - before
+        x = [before, i - before, later, n - i - later]
+        expected = sum(math.lgamma(each + 0.5) for each in x) - 2 * math.log(math.pi)
+        expected -= math.lgamma(i + 1) + math.lgamma(n - i + 1) + math.log(i * (i + 1))
+        expected -= wrong * math.log(wrong / n) + (n - wrong) * math.log((n - wrong) / n)
+        starts, sums = np.array([0, i]), np.array([[0.0], [before]])
+        e, place = evidence.more_errors(starts, sums, 0, wrong, n)
+        assert (e, place) == (pytest.approx(expected, rel=1e-12, abs=1e-5 * (n > 10**6)), 1)
