@@ -8,11 +8,14 @@ little-endian; then the payload, MessagePack:
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import struct
 import zlib
+from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
@@ -37,6 +40,8 @@ class Payload(msgspec.Struct):
     head: dict[str, Any]
     arrays: dict[str, tuple[str, list[int], memoryview]]
     """Type, shape and bytes of each."""
+    pieces: list[memoryview] = []
+    """Further snapshots."""
 
 
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Payload)
@@ -58,6 +63,28 @@ def encode(head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
     little = {k: np.asarray(a, a.dtype.newbyteorder("<"), order="C") for k, a in arrays.items()}
     blocks = {k: (a.dtype.str, list(a.shape), a.data) for k, a in little.items()}
     return sealed(_encoder.encode({"head": head, "arrays": blocks}))  # a Payload
+
+
+def encode_pieces(head: dict[str, Any], pieces: Iterable[bytes], count: int) -> bytes:
+    """:func:`encode` of a head and so many snapshots that come one by one and are copied nowhere
+    else, for :func:`pieces_of`."""
+    empty = _encoder.encode({"head": head, "arrays": {}, "pieces": []})
+    counted = empty[:-1] + b"\xdd" + count.to_bytes(4, "big")  # for [] an array of 32 bits
+    lengths_and_pieces = ((b"\xc6" + len(piece).to_bytes(4, "big"), piece) for piece in pieces)
+    file, checksum = io.BytesIO(bytes(ENVELOPE.size)), 0
+    file.seek(ENVELOPE.size)
+    for part in chain([counted], chain.from_iterable(lengths_and_pieces)):
+        file.write(part)
+        checksum = zlib.crc32(part, checksum)
+    length = file.tell() - ENVELOPE.size
+    file.seek(0)
+    file.write(ENVELOPE.pack(MAGIC, VERSION, checksum, length))
+    return file.getvalue()
+
+
+def pieces_of(data: bytes) -> list[memoryview]:
+    """The pieces of a snapshot that :func:`decode` has read."""
+    return _decoder.decode(memoryview(data)[ENVELOPE.size :]).pieces
 
 
 def envelope(payload: bytes) -> bytes:

@@ -125,8 +125,13 @@ def fill(data: bytes, rng: random.Random) -> bytes:
 
 
 def inside(data: bytes, rng: random.Random) -> bytes:
-    """The corrector within a task or a learner is damaged, or the learner of a pipe."""
+    """The corrector within a task or a learner is damaged, or the learner of a pipe, or rows that a
+    learner keeps."""
     content = opened(data)
+    if (pieces := content.get("pieces")) and rng.random() < 0.5:
+        k = rng.randrange(len(pieces))
+        pieces[k] = rng.choice(MUTATIONS[:-1])(pieces[k], rng)
+        return snapshot.sealed(msgspec.msgpack.encode(content))
     where = rng.choice([content["head"], *content["head"].get("lanes", [])])
     where = where if isinstance(where, dict) else content["head"]
     held = [name for name in ("corrector", "start", "learner") if type(where.get(name)) is bytes]

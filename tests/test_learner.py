@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -22,6 +23,7 @@ from stream_can import (
     snapshot,
 )
 from stream_can.learner import LateLabel, read_labels, read_sent, write_labels
+from stream_can.learner.sent import SentBatch
 from stream_can.multilabel import MultiLabelCorrector
 from tests.examples import examples
 from tests.learner_oracle import OracleLearner
@@ -809,3 +811,32 @@ def test_alone_or_in_calls(ask, wait):
     assert (events.sent.to_bytes(), events.labels) == (same.sent.to_bytes(), same.labels)
     copy.play_events(events)
     assert copy.to_bytes() == alone.to_bytes()
+
+
+def test_saving_takes_little_memory_and_no_turn(monkeypatch):
+    """Kept predictions are encoded in pieces, while others go on: what is saved is the learner as
+    it was at the call."""
+    learner, n = Learner(Corrector(10), recent_mb=100), 40_000
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(10), 64)
+    learner.process_many(range(n), P[np.arange(n) % 64])
+    expected = learner.to_bytes()
+    encode, done = SentBatch.to_bytes, []
+
+    def encode_while_others_go_on(batch):
+        with ThreadPoolExecutor(1) as pool:
+            row = pool.submit(learner.process, f"other {len(done)}", P[0])
+            done.append(row.result(timeout=60))
+        return encode(batch)
+
+    monkeypatch.setattr(SentBatch, "to_bytes", encode_while_others_go_on)
+    assert learner.to_bytes() == expected
+    assert len(done) > 5
+    assert learner.waiting == n + len(done)
+    monkeypatch.undo()
+    tracemalloc.start()
+    learner.to_bytes()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1.8 * len(expected)
+    assert Learner.from_bytes(expected, recent_mb=100).to_bytes() == expected

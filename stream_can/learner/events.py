@@ -42,15 +42,23 @@ class EventLog(NamedTuple):
 
 
 def batch_of(
-    predictions: Collection[Recent], by_serial: Mapping[int, Lane], lanes: Lanes, named: int
+    predictions: Collection[Recent],
+    by_serial: Mapping[int, Lane],
+    lanes: Lanes,
+    named: int | None = None,
 ) -> SentBatch:
-    """A batch of kept predictions, with the names of classes numbered from ``named`` on."""
+    """A batch of kept predictions, with the names of classes numbered from ``named`` on, if any."""
     blobs: dict[int, list[bytes]] = {}
     for entry in predictions:
         blobs.setdefault(entry.lane, []).append(entry.blob)
     places = {serial: k for k, serial in enumerate(blobs)}
     sent_lanes = [
-        SentLane(lane.name, lane.kind.classes, _stacked(rows), lane.kind.names_from(named))
+        SentLane(
+            lane.name,
+            lane.kind.classes,
+            _stacked(rows),
+            () if named is None else lane.kind.names_from(named),
+        )
         for lane, rows in ((by_serial[serial], rows) for serial, rows in blobs.items())
     ]
     return SentBatch(

@@ -10,14 +10,20 @@ from stream_can.learner import saved
 from stream_can.learner.batches import play_batch, require_rows
 from stream_can.learner.events import EventLog, batch_of
 from stream_can.learner.inspection import Inspection
-from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.lane import ONLY, Lane, Name
 from stream_can.learner.playing import Corrected, Playing
+from stream_can.learner.recent import Recent
 from stream_can.learner.restoring import restore, state_of
 from stream_can.learner.saved import State
 from stream_can.learner.sent import Events, SentBatch, read_sent
 from stream_can.trust.locking import one_at_a_time
 
 __all__ = ["Persistence"]
+
+PIECE = 2 << 20
+"""Bytes of predictions that are encoded and decoded together."""
+LISTED = 512
+"""About as many bytes has a prediction of very many classes."""
 
 
 class Persistence(Inspection):
@@ -36,7 +42,8 @@ class Persistence(Inspection):
     def keep_events(self) -> SentBatch:
         """:meth:`start_events`; also return the recent predictions so far."""
         self._memory.log = EventLog.from_now(self._memory.lanes)
-        return self._recent()
+        memory = self._memory
+        return batch_of(memory.order, memory.lanes.by_serial, memory.lanes)
 
     @one_at_a_time
     def stop_events(self) -> None:
@@ -125,19 +132,26 @@ class Persistence(Inspection):
         """Drop the predictions that are numbered below: none of their labels will come."""
         self._memory.forget_before(number)
 
-    def _recent(self) -> SentBatch:
-        memory = self._memory
-        return batch_of(
-            memory.order, memory.lanes.by_serial, memory.lanes, memory.lanes.default.n_named
-        )
-
     # ---- the whole state
 
-    @one_at_a_time
     def to_bytes(self) -> bytes:
         """Serialise correctors, kept predictions, scores, requests and held labels, versioned and
-        checksummed."""
-        return saved.joined(self.state(), self._recent().to_bytes())
+        checksummed: as they are at the call, which others need not wait for."""
+        state, predictions, by_serial = self._whole()
+        lanes = self._memory.lanes
+        n = max(1, PIECE // (lanes.default.width or LISTED))
+        firsts = range(0, len(predictions), n)
+        batches = (
+            batch_of(predictions[first : first + n], by_serial, lanes).to_bytes()
+            for first in firsts
+        )
+        return saved.joined(state, batches, len(firsts))
+
+    @one_at_a_time
+    def _whole(self) -> tuple[State, list[Recent], dict[int, Lane]]:
+        """The state, the kept predictions, whose rows do not change, and their lanes."""
+        memory = self._memory
+        return self.state(), list(memory.order), dict(memory.lanes.by_serial)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_bytes, (self.to_bytes(),)
@@ -181,9 +195,8 @@ class Persistence(Inspection):
             classes or segments.
         """
         state, recent = saved.parts(data)
-        return cls.from_state(
-            state, [read_sent(recent)], classes, recent_mb=recent_mb, ask=ask, **settings
-        )
+        batches = (read_sent(bytes(batch)) for batch in recent)
+        return cls.from_state(state, batches, classes, recent_mb=recent_mb, ask=ask, **settings)
 
     @classmethod
     def from_state(

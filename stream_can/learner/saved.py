@@ -92,11 +92,10 @@ class SavedHead(msgspec.Struct):
 class _Whole(msgspec.Struct):
     """A learner in one piece."""
 
-    learner: Literal[2]
+    learner: Literal[3]
     start: bytes
     correctors: list[tuple[tuple[str | None, str | None], bytes]]
     memory: bytes
-    recent: bytes
 
 
 def memory(head: SavedHead, lanes: Iterable[Lane]) -> bytes:
@@ -125,18 +124,19 @@ def opened(data: bytes) -> tuple[SavedHead, dict[str, NDArray[Any]]]:
     return snapshot.of_kind(data, "memory", "memory of a learner", SavedHead)
 
 
-def joined(state: State, recent: bytes) -> bytes:
-    """Join a state and its sent batch."""
-    correctors = list(state.correctors.items())
-    head = _Whole(2, state.start, correctors, state.memory, recent)
-    return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), {})
+def joined(state: State, recent: Iterable[bytes], count: int) -> bytes:
+    """Join a state and its sent batches, so many."""
+    head = _Whole(3, state.start, list(state.correctors.items()), state.memory)
+    fields = msgspec.to_builtins(head, builtin_types=(bytes,))
+    return snapshot.encode_pieces(fields, recent, count)
 
 
-def parts(data: bytes) -> tuple[State, bytes]:
+def parts(data: bytes) -> tuple[State, list[memoryview]]:
     """Decode :func:`joined`; SnapshotMismatch where the bytes are invalid."""
     head, _ = read_snapshot(data, "learner", _Whole)
     correctors = dict(head.correctors)
-    return State(head.start, correctors, head.memory, list(correctors)), head.recent
+    state = State(head.start, correctors, head.memory, list(correctors))
+    return state, snapshot.pieces_of(data)
 
 
 @contextmanager
@@ -167,8 +167,8 @@ def corrector(
 
 def kind_in(data: bytes) -> RowKind:
     """The kind of rows of a corrector's or a learner's snapshot."""
-    whole = "learner" in snapshot.decode(data).head
-    return kind_of_snapshot(parts(data)[0].start if whole else data)
+    head = snapshot.decode(data).head
+    return kind_of_snapshot(head["start"] if "learner" in head else data)
 
 
 def pending(head: LaneHead, kind: Kind) -> list[Unscored]:

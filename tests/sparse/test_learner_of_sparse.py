@@ -153,15 +153,16 @@ def test_a_snapshot_that_was_changed_is_refused_or_goes_on(data):
     for i in range(6):
         learner.process(i, row_of(rng))
     learner.label(2, "class 1")
-    content, arrays = snapshot.decode(learner.to_bytes())
-    head, rows = snapshot.decode(content["recent"])
+    whole = learner.to_bytes()
+    (piece,) = snapshot.pieces_of(whole)
+    head, rows = snapshot.decode(piece)
     changed = rows["rows.0"].view(np.int32).copy()
     at = data.draw(st.integers(0, changed.size - 1))
     changed.reshape(-1)[at] = data.draw(st.sampled_from([-1, 0, 1, 2, 99, 2**30, 0x7FF00000]))
     rows["rows.0"] = changed.view(np.float32)
-    content["recent"] = snapshot.encode(head, rows)
+    content, piece = snapshot.decode(whole).head, snapshot.encode(head, rows)
     try:
-        again = Learner.from_bytes(snapshot.encode(content, arrays))
+        again = Learner.from_bytes(snapshot.encode_pieces(content, [piece], 1))
     except SnapshotMismatch:
         return
     for i in range(6):
