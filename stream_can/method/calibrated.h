@@ -16,13 +16,11 @@ typedef struct {
 /* The largest, ties to the lower index, and the second largest. */
 static len_t two_largest(const double *s, len_t m, double *second) {
     len_t best = 0;
-    double next = 0;
-    for (len_t i = 1; i < m; i++)
-        if (s[i] > s[best]) {
-            next = s[best];
-            best = i;
-        } else if (s[i] > next)
-            next = s[i];
+    double first = s[0], next = 0;
+    for (len_t i = 1; i < m; i++) {
+        best = s[i] > first ? i : best;
+        keep_larger(&next, keep_larger(&first, s[i]));
+    }
     *second = next;
     return best;
 }

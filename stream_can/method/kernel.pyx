@@ -29,7 +29,7 @@ from stream_can.method.newton cimport newton
 from stream_can.method.sets cimport (
     SET_BINS, Sets, set_count, set_learn, set_score, set_theta,
 )
-from stream_can.method.uncertain cimport FEW, uncertainty_of
+from stream_can.method.uncertain cimport FEW, Sure, find_sure_shares, uncertainty_of
 from stream_can.method.values cimport (
     Slots, Values, features_of, judge_values, smallest_odds, values_learn,
 )
@@ -242,6 +242,13 @@ cdef double *workspace(rows) except? NULL:
     return pointer(row, len(row))
 
 
+cdef object on_cache_lines(Py_ssize_t rows, Py_ssize_t width):
+    """Zeros of which each row begins a cache line: vectors of four then never lie across two, where
+    by chance of the allocation half of them would. `width` is a multiple of 8."""
+    room = np.zeros(rows * width + 7)
+    return room[-(room.ctypes.data // 8) % 8:][:rows * width].reshape(rows, width)
+
+
 cdef long long *integers(array, Py_ssize_t size) except? NULL:
     cdef long long[::1] view = array
     if view.shape[0] != size:
@@ -327,6 +334,7 @@ cdef class Model:
     cdef double threshold, pseudo_count, a, curvature_b, floor
     cdef double kept, wrong             # (1-eps) and eps/m: of a label, kept u + wrong
     cdef int kind
+    cdef Sure sure                      # where no logarithms are needed to tell certain rows
     cdef bint logs, tops, centred, shares, counts_best, guarded
     cdef object prior_row               # the array behind q
     cdef object keep                    # every array that a pointer goes into
@@ -344,6 +352,7 @@ cdef class Model:
         self.m, self.n_paths, self.n_bases = m, len(paths), len(names)
         self.g = 2.0 ** (-1.0 / half_life)
         self.kind, self.k, self.threshold = UNCERTAINTIES.index(uncertainty), k, threshold
+        find_sure_shares(&self.sure, m, self.kind, k, threshold)
         self.pseudo_count, self.prior.strength = pseudo_count, prior_strength
         self.a, self.curvature_b = precision, passes * CURVATURE_B
         self.floor = FLOOR_MASS / m
@@ -353,12 +362,12 @@ cdef class Model:
         self.bases = <Base *>calloc(self.n_bases, sizeof(Base))
         if self.bases == NULL:
             raise MemoryError
-        width = max(m, FEW)
+        width = (max(m, FEW) + 7) // 8 * 8
         self.values, self.n_columns = values, 0 if values is None else len(values.columns)
         self.slots = NULL if values is None else &values.slots
         self.second.n = 1 if values is None else 2
         n_features = max(4, 3 + 2 * self.n_columns)
-        work = np.zeros((19 + 3 * self.second.n + 2 * self.n_bases, width))
+        work = on_cache_lines(19 + 3 * self.second.n + 2 * self.n_bases, width)
         more = np.zeros((2 * n_features + 1) * m + n_features * (n_features + 1))
         prior, silent = np.empty(m), np.empty(m, np.int64)
         logs = np.log(np.maximum(train, 1e-300))
@@ -708,21 +717,7 @@ cdef class Model:
 
     cdef void find_speakers(self) noexcept nogil:
         """Find J: the largest entries of p, ties to the lower index."""
-        cdef Py_ssize_t i, j, k = self.row.n_top
-        cdef double v
-        cdef double best[TOP]
-        for j in range(k):
-            best[j] = -1.0
-        for i in range(self.m):
-            v = self.row.p[i]
-            if v > best[k - 1]:
-                j = k - 1
-                while j > 0 and best[j - 1] < v:
-                    best[j] = best[j - 1]
-                    self.row.speaker[j] = self.row.speaker[j - 1]
-                    j -= 1
-                best[j] = v
-                self.row.speaker[j] = i
+        five_largest(self.row.p, self.m, self.row.n_top, self.row.speaker)
 
     cdef void find_best(self) noexcept nogil:
         """Index of the likeliest class, the lowest of equals."""
@@ -860,7 +855,8 @@ cdef class Model:
         base.uncertain = False
         if base.can < 0:
             return
-        if uncertainty_of(base.r, self.m, self.kind, self.k, self.row.top) < self.threshold:
+        if uncertainty_of(base.r, self.m, self.kind, self.k, self.row.top,
+                          &self.sure) < self.threshold:
             return
         normalise_columns(base.r, self.prior.q, base.S, self.pseudo_count, base.normalised, self.m)
         total = sum_of(base.normalised, self.m)

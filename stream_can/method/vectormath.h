@@ -307,6 +307,40 @@ CLONES static double apart(const double *restrict A, const double *restrict B, c
     return (a[0] + a[1]) + (a[2] + a[3]);
 }
 
+/* The larger of both stays; the other goes on. Written so that neither is a branch: where rows differ, a branch is
+ * foretold wrongly, which takes longer than all else here. */
+static inline double keep_larger(double *kept, double v) {
+    double before = *kept;
+    *kept = v > before ? v : before;
+    return v < before ? v : before;
+}
+
+/* The three largest in descending order; -1 where there are fewer */
+static inline void three_largest(const double *restrict p, len_t m, double *restrict top) {
+    double first = -1, second = -1, third = -1;
+    for (len_t i = 0; i < m; i++) keep_larger(&third, keep_larger(&second, keep_larger(&first, p[i])));
+    top[0] = first;
+    top[1] = second;
+    top[2] = third;
+}
+
+/* Where the n <= 5 largest are, in descending order, ties to the lower index; p >= 0 */
+static void five_largest(const double *restrict p, len_t m, len_t n, len_t *restrict at) {
+    double top[5] = {-1, -1, -1, -1, -1};
+    len_t first[5] = {0};
+    for (len_t i = 0; i < m; i++) {
+        double v = p[i];
+        for (int j = 0; j < 5; j++) v = keep_larger(&top[j], v);
+    }
+    for (len_t i = m - 1; i >= 0; i--)
+        for (int j = 0; j < 5; j++) first[j] = p[i] == top[j] ? i : first[j];
+    for (len_t j = 0; j < n; j++) {
+        at[j] = first[j];
+        if (j > 0 && top[j] == top[j - 1])
+            for (at[j] = at[j - 1] + 1; at[j] < m - 1 && p[at[j]] != top[j];) at[j]++;
+    }
+}
+
 static inline double clipped(double v, double most) { return v < -most ? -most : v > most ? most : v; }
 
 /* One diagonal Newton step of the offsets c; d = r - [k = y] is passed in. */

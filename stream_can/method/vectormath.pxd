@@ -37,6 +37,8 @@ cdef extern from "vectormath.h" nogil:
                       double g, double a, double most, Py_ssize_t m)
     void step_row(float *A, float *G, const double *d, const double *r, double right, double w,
                   double g, double a, double most, Py_ssize_t m)
+    void three_largest(const double *p, Py_ssize_t m, double *top)
+    void five_largest(const double *p, Py_ssize_t m, Py_ssize_t n, Py_ssize_t *at)
     void count_squares(double *S, double g, const double *p, Py_ssize_t m)
     double apart(const double *A, const double *B, const double *V, const double *M, double floor,
                  Py_ssize_t m)

@@ -472,7 +472,7 @@ cdef class Model:
         if k == 1 or not total > 0:
             return
         divide(row.r[2], total, row.work, k)
-        if uncertainty_of(row.work, k, TOPK_ENTROPY, 3, top) < THRESHOLD:
+        if uncertainty_of(row.work, k, TOPK_ENTROPY, 3, top, NULL) < THRESHOLD:
             return
         row.uncertain = True
         for i in range(k):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_can import InvalidPrediction, any_topk_entropy, entropy, margin, topk_entropy
+from stream_can import Corrector, InvalidPrediction, any_topk_entropy, entropy, margin, topk_entropy
 from tests import oracle
 from tests.strategies import rows, sizes
 
@@ -43,3 +43,20 @@ def test_shapes_and_bad_input():
             margin(bad)
     with pytest.raises(ValueError, match="k: 1"):
         topk_entropy([0.5, 0.5], k=1)
+
+
+@pytest.mark.parametrize("threshold", [0, 1e-7, 0.5, 0.63093, 0.9, 1])
+@pytest.mark.parametrize(("uncertainty", "k"), [("topk_entropy", 2), ("topk_entropy", 3),
+                                                ("topk_entropy", 9), ("entropy", 3)])  # fmt: skip
+def test_rows_that_a_share_decides_are_those_below_the_threshold(threshold, uncertainty, k):
+    rng = np.random.default_rng(0)
+    share = np.concatenate([np.linspace(0, 1, 2001), 0.571 + rng.normal(0, 1e-5, 500)])
+    P = np.stack([share, (1 - share) / 2, (1 - share) / 2, np.full(len(share), 1e-9)], 1)
+    P = np.concatenate([P, rng.dirichlet(np.full(4, 0.5), 2000)])
+    P /= P.sum(1, keepdims=True)
+    settings = {"uncertainty": uncertainty, "k": k, "threshold": threshold}
+    corrector = Corrector(4, paths=["raw", "can"], train_counts=[1, 2, 4, 9], **settings)
+    explained = corrector.explain_many(P)
+    changed = (explained["raw"] != explained["can"]).any(1)
+    found = topk_entropy(P, k) if uncertainty == "topk_entropy" else entropy(P)
+    np.testing.assert_array_equal(changed, found >= threshold)
