@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.errors import InvalidPrediction
 from stream_can.learner.events import portable
 from stream_can.learner.joining import LabelJoining, Outcome
 from stream_can.learner.kinds import Id, Reason, for_one_row
@@ -90,6 +92,13 @@ class Playing:
         for what, given in (("times", times), ("lanes", each)):
             if given is not None and len(given) != n:
                 raise ValueError(f"{len(given)} {what} for {n} rows")
+        if n == 1 and isinstance(P, list | np.ndarray) and len(P) == 1 and not labels:
+            lane = self._lane_of_one(each[0] if each else name, segments)
+            if lane is not None and not lane.kind.makes_sets and made is None and not explain:
+                time = None if times is None else times[0]
+                with contextlib.suppress(InvalidPrediction):  # which is described below
+                    sent = self._process_one(lane, ids[0], P[0], time)
+                    return Corrected(sent[None], None, [None], [], [])
         like = self.lanes.kind_of(name)
         if not like.has_models:
             used = (name, *(each or ()), *((late.model, late.version) for late in labels))
@@ -121,17 +130,27 @@ class Playing:
         name: Name,
         time: float | None,
     ) -> Any:
-        """Correct a row and keep it: the same as :meth:`play` of it alone, in less time where
-        nothing but the row is to be done."""
-        lane, joining = self.lanes.by_name.get(name), self.joining
-        kind = self.lanes.kind_of(name) if lane is None else lane.kind
-        alone = lane is not None and lane.asks is None and not len(joining.held)
-        if lane is None or not alone or segments is not None or not kind.corrects_alone:
-            rows = kind.row(p)
+        """Correct a row and keep it: the same as :meth:`play` of it alone."""
+        lane = self._lane_of_one(name, segments)
+        if lane is None:
+            rows = self.lanes.kind_of(name).row(p)
             return self.play([id], rows, (), for_one_row(segments), name, [time]).rows[0]
         check_ids((id,))
         check_times((time,))
-        sent, blob = kind.process_one(p)
+        return self._process_one(lane, id, p, time)
+
+    def _lane_of_one(self, name: Name, segments: object) -> Lane | None:
+        """The lane of a row that can be corrected without a call's effort: nothing but the row is
+        to be done."""
+        lane = self.lanes.by_name.get(name)
+        if lane is None or segments is not None or not lane.kind.corrects_alone:
+            return None
+        return lane if lane.asks is None and not len(self.joining.held) else None
+
+    def _process_one(self, lane: Lane, id: Id | None, p: Any, time: float | None) -> Any:
+        """Correct a row and keep it; it alone is not checked yet."""
+        sent, blob = lane.kind.process_one(p)
+        joining = self.joining
         try:
             if time is not None and time > joining.clock:
                 joining.advance(time, None)

@@ -53,7 +53,8 @@ class Joining:
         elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1"):
             self._head = data
             return
-        self._transport.write(data)
+        if not self.is_closing():  # to a closed one asyncio writes nothing, uvloop an error
+            self._transport.write(data)
 
     def flush(self) -> None:
         """Write what is held back: nothing follows it."""

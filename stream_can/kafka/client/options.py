@@ -12,6 +12,7 @@ from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.probe import answering
+from stream_can.kafka.client.selector import Selector
 
 MESSAGE_BYTES = 1_048_588
 """Default of a topic's ``max.message.bytes``."""
@@ -98,7 +99,8 @@ class Options:
 
     def _chosen(self, known: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in self.given.items() if name in known}
-        return {"bootstrap_servers": self._well(), **defaults, **given}
+        ours = {"bootstrap_servers": self._well(), "selector": Selector}
+        return {**ours, **defaults, **given}
 
     def _well(self) -> list[str]:
         """The servers to use first."""
