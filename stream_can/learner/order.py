@@ -107,52 +107,49 @@ def _times(labels: Iterable[LateLabel]) -> NDArray[np.float64]:
     return np.array([np.nan if one.time is None else one.time for one in labels], np.float64)
 
 
-def _padded(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Rows below each other, padded with 0 to the widest."""
-    widest = max(one.shape[1] for one in parts)
-    return np.concatenate([
-        one if one.shape[1] == widest else np.pad(one, ((0, 0), (0, widest - one.shape[1])))
-        for one in parts
-    ])  # fmt: skip
-
-
 def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -> SentBatch:
-    """Merge rows of several batches, in the given order, into one."""
-    places: dict[tuple[Name, tuple[Any, ...], tuple[Any, ...], bool, int], int] = {}
-    of = [np.empty(0, np.int32)]
-    within: list[list[NDArray[np.float32]]] = []
-    counts: list[int] = []  # rows of each batch
-    at = [np.empty(0, np.int64)]
+    """Merge all rows of several batches, in the given order, into one.
+
+    Rows are large: each is copied once.
+    """
+    n = len(rows)
+    place_of = np.empty(n, np.int64)  # of each row, batch after batch, in the given order
+    place_of[rows] = np.arange(n)
+    names: dict[tuple[Name, tuple[Any, ...], tuple[Any, ...], bool, int], int] = {}
+    parts: list[list[tuple[NDArray[np.int64], NDArray[Any]]]] = []
+    of, first = np.empty(n, np.int32), 0
     for batch in batches:
-        numbers, begun = np.empty(len(batch.lanes), np.int32), np.empty(len(batch.lanes), np.int64)
+        places = place_of[first : first + len(batch)]
+        first += len(batch)
         for k, lane in enumerate(batch.lanes):
             width = lane.rows.shape[1] if lane.classes else 0  # others are padded
             key = lane.name, lane.classes, lane.named, lane.corrected, width
-            numbers[k] = place = places.setdefault(key, len(places))
-            if place == len(within):
-                within.append([])
-                counts.append(0)
-            begun[k] = counts[place]
-            counts[place] += len(lane.rows)
-            within[place].append(lane.rows)
-        of.append(numbers[batch.of])
-        at.append(begun[batch.of] + batch.places())
-    lane_of, place_of = np.concatenate(of)[rows], np.concatenate(at)[rows]
-    lanes = [
-        SentLane(name, classes, _padded(within[k])[place_of[lane_of == k]], named, corrected)
-        for (name, classes, named, corrected, _), k in places.items()
-    ]
-    names = dict.fromkeys(name for batch in batches for name in batch.segments)
+            number_of_lane = names.setdefault(key, len(names))
+            if number_of_lane == len(parts):
+                parts.append([])
+            mine = places[batch.of == k]
+            of[mine] = number_of_lane
+            parts[number_of_lane].append((mine, lane.rows))
+    lanes = []
+    for k, (name, classes, named, corrected, _) in enumerate(names):
+        within = np.cumsum(of == k) - 1
+        widest = max(lane_rows.shape[1] for _, lane_rows in parts[k])
+        shape, dtype = (int(within[-1]) + 1 if n else 0, widest), parts[k][0][1].dtype
+        same = all(lane_rows.shape[1] == widest for _, lane_rows in parts[k])
+        gathered = np.empty(shape, dtype) if same else np.zeros(shape, dtype)
+        for mine, lane_rows in parts[k]:
+            gathered[within[mine], : lane_rows.shape[1]] = lane_rows
+        lanes.append(SentLane(name, classes, gathered, named, corrected))
     segments = {
         name: [
             value for batch in batches for value in batch.segments.get(name, [None] * len(batch))
         ]
-        for name in names
+        for name in dict.fromkeys(name for batch in batches for name in batch.segments)
     }
     order = rows.tolist()
     ids = [id for batch in batches for id in batch.ids]
     times = np.concatenate([np.empty(0), *(batch.times for batch in batches)])
     return SentBatch(
-        [ids[i] for i in order], number + np.arange(len(order)), times[rows], lanes, lane_of,
+        [ids[i] for i in order], number + np.arange(n), times[rows], lanes, of,
         {name: [values[i] for i in order] for name, values in segments.items()},
     )  # fmt: skip
