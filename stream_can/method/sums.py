@@ -4,8 +4,8 @@ Processes that correct with a shared, fixed state add up what observing their ro
 sums are later added to the state, everywhere in the same order.
 
 Sums are an array, shape (parts, m + 1), with a row per :class:`Part`; only this module defines
-their order and decay. If every row is added separately, the state equals, to the bit, that after
-observing the rows.
+their order and decay. If every row is added separately, the state equals that after observing the
+rows: to the bit, but for the evidence behind a class mix without labels, which differs by rounding.
 """
 
 from __future__ import annotations
