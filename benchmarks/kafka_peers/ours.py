@@ -84,7 +84,7 @@ def main() -> None:
     settings = Settings(
         bootstrap_servers=[servers], application_id=application, input=source, output=target,
         instance="0", classes=list(range(int(m))), commit_interval_ms=int(interval),
-        learn=False, create_topics=True,
+        learn=False, create_topics=True, backlog="lagging",
     )  # fmt: skip
     worker = Worker(settings)
     work: Any = worker.work

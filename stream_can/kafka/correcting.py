@@ -33,7 +33,7 @@ from stream_can.kafka.memory import require_fits, require_identity
 from stream_can.kafka.progress import Progress
 from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.state import DEFERRED_HEADER, NEXT_HEADER, headers_by
+from stream_can.kafka.state import DEFERRED_HEADER, NEXT_HEADER, Index, headers_by
 from stream_can.kafka.times import RecordTimes
 from stream_can.kafka.topics import topics_of
 from stream_can.learner.sent import NO_ROWS, SentBatch
@@ -51,6 +51,8 @@ QUIET_SECONDS = 10.0
 """After so many seconds without a state for which it waits a worker looks for missing topics."""
 WAITING_MS = 10
 """Milliseconds between two looks for a newer state while partitions wait for one."""
+WAITING_SECONDS = 0.1
+"""Seconds between two looks at records that wait under the same state."""
 
 
 class UnreadableRecord(StreamCANError):
@@ -140,6 +142,10 @@ class Work:
         self.handing = Handing()
         self._waiting: set[int] = set()
         """Partitions whose records wait for the learner."""
+        self._waits_under: Index | None = None
+        """The index of the state under which these were last looked at."""
+        self._waits_since = 0.0
+        """When that was."""
         self._began = self._sent_at = time.monotonic()
         """When it began, and when it last committed something."""
         self._lost = False
@@ -288,7 +294,7 @@ class Work:
             for (_, partition), records in found.items():
                 if partition in self._at:
                     self._handle(partition, records, state)
-            for partition in list(self._held):
+            for partition in self._may_go_on(state):
                 self._handle(partition, [], state)
         except RegistryAway:
             raise
@@ -301,6 +307,15 @@ class Work:
         self._look_for_more()
         self._ask_lag()
         self._progress.show(self.committed, self._lag, self.more_to_show)
+
+    def _may_go_on(self, state: CurrentState) -> list[int]:
+        """Partitions with records that were held back. Those that wait for the learner are looked
+        at again with a new state, and otherwise now and then: they may hold many records."""
+        now = time.monotonic()
+        if state.index is not self._waits_under or now - self._waits_since > WAITING_SECONDS:
+            self._waits_under, self._waits_since = state.index, now
+            return list(self._held)
+        return [partition for partition in self._held if partition not in self._waiting]
 
     def _require_answers(self) -> None:
         """Raise the error that ended the learner of this process where something waits for answers
