@@ -7,6 +7,8 @@ import tracemalloc
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -840,3 +842,35 @@ def test_saving_takes_little_memory_and_no_turn(monkeypatch):
     tracemalloc.stop()
     assert most < 1.8 * len(expected)
     assert Learner.from_bytes(expected, recent_mb=100).to_bytes() == expected
+
+
+class Text(str):
+    """An id of a class of its own."""
+
+
+@pytest.mark.parametrize(
+    "time", [np.float64(5), np.int64(5), np.float32(5), True, Decimal(5), Fraction(5)]
+)
+def test_what_was_given_can_be_saved(time):
+    learner = Learner(Corrector(2), label_wait=10)
+    learner.process("x", [0.5, 0.5])
+    learner.start_events()
+    learner.process(Text("y"), [0.5, 0.5], time=time)
+    learner.process_many(["z", "u"], [[0.5, 0.5]] * 2, times=[time, time])
+    learner.label(Text("y"), 1, time=time)
+    again = Learner.from_bytes(learner.to_bytes())
+    assert again.to_bytes() == learner.to_bytes()
+    sent, labels, _ = learner.take_events()
+    assert read_sent(sent.to_bytes()).ids == ["y", "z", "u"]
+    assert read_labels(write_labels(labels))[0].time == float(time)
+
+
+def test_a_row_in_a_list_is_read_as_among_others():
+    series = pd.Series([0.2, 0.3, 0.5], index=["c", "a", "b"])
+    masked = np.ma.masked_array([0.2, 0.3, 0.5], [0, 0, 1])
+    learner = Learner(Corrector(["a", "b", "c"]))
+    for n in (1, 2, 1):
+        rows = learner.process_many(range(n), [series] * n).rows
+        assert (rows.argmax(1) == 1).all()
+        with pytest.raises(InvalidPrediction, match="MaskedArray"):
+            learner.process_many(range(n), [masked] * n)

@@ -86,5 +86,5 @@ def portable(label: CheckedLabel, lanes: Lanes, first: int) -> LateLabel:
         None if late.of is None else first + late.of,
         None if label.row is None else like.told_row(label.row),
         None if label.given is None else dict(zip(like.segments, label.given, strict=True)),
-        late.model, late.version, late.time,
+        late.model, late.version, None if late.time is None else float(late.time),
     )  # fmt: skip

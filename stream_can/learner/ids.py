@@ -18,6 +18,10 @@ def plain_id(id: Any) -> Any:
         return id
     if isinstance(id, np.integer | np.str_ | np.bytes_):
         return id.item()
+    if isinstance(id, str):  # of a class of its own, which is not saved
+        return str.__str__(id)
+    if isinstance(id, int | bytes) and not isinstance(id, bool):
+        return int(id) if isinstance(id, int) else bytes(id)
     return None if type(id).__name__ == "NAType" else id
 
 

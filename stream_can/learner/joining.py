@@ -159,7 +159,7 @@ class LabelJoining:
     def advance(self, time: float, call: Call | None) -> None:
         """Advance the clock to a prediction's time; with a call, release labels that have waited
         long enough."""
-        self.clock = max(self.clock, min(time, self.until))
+        self.clock = max(self.clock, min(float(time), self.until))  # numpy's is not saved
         if call is not None:
             while (late := self.held.take_due(self.clock - self.wait)) is not None:
                 self._let_go(late, call)

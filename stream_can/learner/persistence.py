@@ -136,7 +136,8 @@ class Persistence(Inspection):
 
     def to_bytes(self) -> bytes:
         """Serialise correctors, kept predictions, scores, requests and held labels, versioned and
-        checksummed: as they are at the call, which others need not wait for."""
+        checksummed, as they are at the call. Others wait while the state is taken, not while
+        predictions are encoded."""
         state, predictions, by_serial = self._whole()
         lanes = self._memory.lanes
         n = max(1, PIECE // (lanes.default.width or LISTED))

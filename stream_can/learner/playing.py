@@ -94,7 +94,9 @@ class Playing:
                 raise ValueError(f"{len(given)} {what} for {n} rows")
         if n == 1 and isinstance(P, list | np.ndarray) and len(P) == 1 and not labels:
             lane = self._lane_of_one(each[0] if each else name, segments)
-            if lane is not None and not lane.kind.makes_sets and made is None and not explain:
+            plain = type(P[0]) in (list, tuple, np.ndarray)  # others may have names, or masks
+            plain = plain and made is None and not explain
+            if lane is not None and plain and not lane.kind.makes_sets:
                 time = None if times is None else times[0]
                 with contextlib.suppress(InvalidPrediction):  # which is described below
                     sent = self._process_one(lane, ids[0], P[0], time)

@@ -43,8 +43,9 @@ def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
     """
     if type(P) is np.ndarray and P.dtype == np.float64 and P.flags.c_contiguous:
         return P
-    if unordered(P):
-        raise InvalidPrediction(f"predictions are a {type(P).__name__}, expected an array")
+    for rows in (P, *P) if isinstance(P, list) else (P,):
+        if unordered(rows):
+            raise InvalidPrediction(f"predictions are a {type(rows).__name__}, expected an array")
     P = _by_class(P)
     names = list(P) if isinstance(P, Mapping) else names_of(P)
     if isinstance(P, Mapping):
@@ -68,6 +69,8 @@ def _by_class(P: Any) -> Any:
     """Rows that are lists of {"label", "score"}, or of {class: probability}, with their names."""
     if not isinstance(P, list) or not P:
         return P
+    if names_of(P[0]) is not None:  # Series
+        P = [dict(zip(names_of(row) or (), row, strict=True)) for row in P]
     if isinstance(P[0], dict) and P[0].keys() >= {"label", "score"}:
         try:
             row = {entry["label"]: entry["score"] for entry in P}
