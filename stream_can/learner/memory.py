@@ -52,13 +52,16 @@ class LearnerMemory:
         for active in call.active:
             active.run(call)
         lane = self.lanes.begin(name, self.number)
-        for gone in self.lanes.drop_excess(lane):
+        if gone := {dropped.serial: dropped for dropped in self.lanes.drop_excess(lane)}:
             if self.log is not None:
-                self.log.dropped[gone.serial] = gone
+                self.log.dropped.update(gone)
+            kept = list[Recent]()
             for entry in self.order:
-                if entry.lane == gone.serial:
-                    self.lanes.recent.forget(entry, gone.requests)
-            self.keep_only(entry for entry in self.order if entry.lane != gone.serial)
+                if entry.lane in gone:
+                    self.lanes.recent.forget(entry, gone[entry.lane].requests)
+                else:
+                    kept.append(entry)
+            self.keep_only(kept)
         return lane
 
     def set_start(self, name: Name, corrector: AnyCorrector) -> None:

@@ -43,9 +43,10 @@ def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
     """
     if type(P) is np.ndarray and P.dtype == np.float64 and P.flags.c_contiguous:
         return P
-    for rows in (P, *P) if isinstance(P, list) else (P,):
-        if unordered(rows):
-            raise InvalidPrediction(f"predictions are a {type(rows).__name__}, expected an array")
+    of_rows = isinstance(P, list) and P and not isinstance(P[0], float | int)
+    for data in (P, *P) if of_rows else (P,):
+        if unordered(data):
+            raise InvalidPrediction(f"predictions are a {type(data).__name__}, expected an array")
     P = _by_class(P)
     names = list(P) if isinstance(P, Mapping) else names_of(P)
     if isinstance(P, Mapping):
