@@ -95,9 +95,9 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """Names of the settings: the program's own first, then those of every application."""
-        every = ApplicationSettings.__struct_fields__
-        own = [name for name in cls.__struct_fields__ if name not in every]
-        return (*own, *(name for name in every if name not in SETTINGS), *SETTINGS)
+        shared = ApplicationSettings.__struct_fields__
+        specific = [name for name in cls.__struct_fields__ if name not in shared]
+        return (*specific, *(name for name in shared if name not in SETTINGS), *SETTINGS)
 
     application_id: Annotated[str, _is("its name", min_length=1)]
     classes: Annotated[list[Name] | None, _is("class names in the order of the arrays")] = None
@@ -172,17 +172,17 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
 
     def __post_init__(self) -> None:
         self._refuse_others()
-        given = self.classes is not None, self.classes_from_file is not None
-        if all(given) or (not any(given) and self.needs_classes):
+        sources_of_classes = self.classes is not None, self.classes_from_file is not None
+        if all(sources_of_classes) or (not any(sources_of_classes) and self.needs_classes):
             raise ValueError("give either classes or classes_from_file")
         if self.model is None and (self.models or self.only_listed_models):
-            what = "models" if self.models else "only_listed_models"
-            raise ValueError(f"{what}: needs model, the field that names the model")
-        if not any(given) and self.train_counts is not None:
+            setting = "models" if self.models else "only_listed_models"
+            raise ValueError(f"{setting}: needs model, the field that names the model")
+        if not any(sources_of_classes) and self.train_counts is not None:
             raise ValueError("train_counts: needs classes")
-        for name, own in self.models.items():
+        for name, model_settings in self.models.items():
             try:
-                check_settings(self._given(LOOP) | own.corrector)
+                check_settings(self._given(LOOP) | model_settings.corrector)
             except ValueError as error:
                 raise ValueError(f"models.{name}: {error}") from None
         if self.max_classes is not None and self.n_classes is not None:
@@ -198,11 +198,11 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
 
     def _refuse_others(self) -> None:
         """Raise ValueError for settings that rows of another kind have."""
-        given = {name: getattr(self, name, None) for name in OF_SOME}
+        chosen = {name: getattr(self, name, None) for name in OF_SOME}
         for name in self.formats:
-            given[f"format {name}"] = name != "json"
-        given["normalise always"] = self.normalise == "always"
-        refuse_others(row_kind(self.rows), self.place, given)
+            chosen[f"format {name}"] = name != "json"
+        chosen["normalise always"] = self.normalise == "always"
+        refuse_others(row_kind(self.rows), self.place, chosen)
 
     @property
     def formats(self) -> tuple[str, str]:
@@ -238,16 +238,18 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     @property
     def switch(self) -> CorrectionSwitch:
         """Whether rows are corrected, of all models and of some otherwise."""
-        own = {name: one.correct for name, one in self.models.items()}
+        switches = {name: model_settings.correct for name, model_settings in self.models.items()}
         return CorrectionSwitch(
-            self.correct, {name: on for name, on in own.items() if on is not None}
+            self.correct, {name: on for name, on in switches.items() if on is not None}
         )
 
     @property
     def fields(self) -> Fields:
         """Fields of the messages, under the default names of the kind of rows."""
-        usual, given = Fields(), {"probs": self.probs, "raw": self.raw, "label": self.label}
-        named = {k: None if one == getattr(usual, k) else one for k, one in given.items()}
+        defaults, chosen = Fields(), {"probs": self.probs, "raw": self.raw, "label": self.label}
+        named = {
+            key: None if name == getattr(defaults, key) else name for key, name in chosen.items()
+        }
         return fields_of(
             self.rows, **named, id=self.id, digits=self.digits, normalise=self.normalise,
             model=self.model, version=self.version,

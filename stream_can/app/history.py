@@ -111,7 +111,7 @@ class History:
         """Memory in bytes; constant."""
         return self.hour.nbytes + self.day.nbytes
 
-    def add(self, now: float, delays: Sequence[float] = (), **amounts: float) -> None:
+    def record(self, now: float, delays: Sequence[float] = (), **amounts: float) -> None:
         """Add to the current slots: figures by name, and label delays in seconds."""
         row = np.zeros(WIDTH)
         for name, amount in amounts.items():

@@ -33,7 +33,7 @@ class KnownLane(NamedTuple):
     """The corrector of a model and version."""
 
     corrector: Any
-    after: str | None
+    predecessor: str | None
     """The version from which it was started."""
 
 
@@ -85,7 +85,7 @@ class Handled(NamedTuple):
     """Predictions with an invalid column value."""
     delays: Sequence[int] = ()
     """Milliseconds from prediction to label, for each matched label."""
-    asked: Sequence[str] = ()
+    requested: Sequence[str] = ()
     """Reasons of label requests."""
     answered: int = 0
     """Labels that had been requested."""

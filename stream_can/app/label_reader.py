@@ -46,35 +46,35 @@ class LabelReader:
     def __init__(self, messages: ModelMessages, *, needs_id: bool = False) -> None:
         self._messages, self._needs_id = messages, needs_id
 
-    def read(
+    def parse(
         self, records: Sequence[RawMessage], require_few: Callable[[int], None] | None = None
     ) -> ReadLabels:
         """Read labels. ``require_few`` is called with the
         number of rows that they carry as it grows, and may raise."""
         if (ordinary := self._ordinary_labels(records)) is not None:
             return ReadLabels(ordinary, [*range(len(records))], [], [], [])
-        found, rows = ReadLabels([], [], [], [], []), 0
+        labels_read, rows = ReadLabels([], [], [], [], []), 0
         for i, record in enumerate(records):
             if record.value is None:
-                found.without.append(i)
+                labels_read.without.append(i)
                 continue
             try:
                 late = self._label(record, record.value)
             except NoLabel:
-                found.without.append(i)
+                labels_read.without.append(i)
                 continue
             except StreamCANError as error:
-                found.bad.append((i, error))
+                labels_read.bad.append((i, error))
                 continue
             if late is None:
-                found.of_nobody.append(i)
+                labels_read.of_nobody.append(i)
             else:
                 rows += late.row is not None
                 if require_few is not None and late.row is not None:
                     require_few(rows)
-                found.labels.append(late)
-                found.places.append(i)
-        return found
+                labels_read.labels.append(late)
+                labels_read.places.append(i)
+        return labels_read
 
     def _ordinary_labels(self, records: Sequence[RawMessage]) -> list[LateLabel] | None:
         """Read a batch of ordinary labels of one model; None where there are others."""
@@ -109,66 +109,69 @@ class LabelReader:
         if id is None and self._needs_id:
             raise BadMessage(f"no field {self._messages.fields.id!r}")
         if naming is None:
-            says, P = self._read_label(first, message, record)
-            return self._late(says, P, ONLY, first)
+            parsed, P = self._read_label(first, message, record)
+            return self._late(parsed, P, ONLY, first)
         model, version = naming.of_label(first.labels.find, message, headers)
         name = model or None, version or None
-        whole = (model or not naming.has_model) and (version or not naming.has_version)
+        is_complete = (model or not naming.has_model) and (version or not naming.has_version)
         known = self._messages.models.classes()
         holders = [] if id is None else self._messages.models.holders(id, name)
         error: StreamCANError | None = None
-        for classes in dict.fromkeys(known[one] for one in holders):
+        for classes in dict.fromkeys(known[holder] for holder in holders):
+            messages = self._messages.of_classes(classes)
             try:
-                says, P = self._read_label(self._messages.of(classes), message, record)
-            except (BadMessage, UnknownClass) as why:
-                error = error or why
+                parsed, P = self._read_label(messages, message, record)
+            except (BadMessage, UnknownClass) as unreadable:
+                error = error or unreadable
                 continue
             # A label that names no model does not say whose row it carries.
-            return self._late(says, P if whole else None, name, self._messages.of(classes))
+            return self._late(parsed, P if is_complete else None, name, messages)
         if error is not None:
             raise error
-        return self._of_nobody(message, record, name, bool(whole))
+        return self._of_nobody(message, record, name, bool(is_complete))
 
     def _of_nobody(
-        self, message: Any, record: RawMessage, name: Name, whole: bool
+        self, message: Any, record: RawMessage, name: Name, is_complete: bool
     ) -> LateLabel | None:
         """Read a label whose prediction is not kept; it may carry the row."""
         known = self._messages.models.classes()
-        own = known.get(name) if whole else None
-        if own is not None:
-            reads = self._messages.of(own)
-            return self._late(*self._read_label(reads, message, record), name, reads)
-        may_be = [classes for one, classes in known.items() if is_of(one, name)]
+        own_classes = known.get(name) if is_complete else None
+        if own_classes is not None:
+            messages = self._messages.of_classes(own_classes)
+            return self._late(*self._read_label(messages, message, record), name, messages)
+        candidates = [classes for candidate, classes in known.items() if is_of(candidate, name)]
         error: StreamCANError | None = None
-        for classes in dict.fromkeys([*may_be, self._messages.first.classes]):
-            reads = self._messages.of(classes)
+        for classes in dict.fromkeys([*candidates, self._messages.first.classes]):
+            messages = self._messages.of_classes(classes)
             try:
-                says, _ = self._read_label(reads, message, record)
-            except UnknownClass as why:
-                error = error or why
+                parsed, _ = self._read_label(messages, message, record)
+            except UnknownClass as unreadable:
+                error = error or unreadable
                 continue
-            return self._late(says, None, name, reads)
+            return self._late(parsed, None, name, messages)
         if error is not None and self._messages.models.alike:
             raise error
         return None  # it may belong to an unknown model
 
-    def _read_label(self, reads: Messages, message: Any, record: RawMessage) -> tuple[Label, Array]:
-        reading = OpenedLabels(reads)
+    def _read_label(
+        self, messages: Messages, message: Any, record: RawMessage
+    ) -> tuple[Label, Array]:
+        reading = OpenedLabels(messages)
         reading.add(record, message)
-        (says,), P = reading.checked()
-        if isinstance(says, StreamCANError):
-            raise says
-        assert says is not None
-        return says, P
+        (parsed,), P = reading.checked()
+        if isinstance(parsed, StreamCANError):
+            raise parsed
+        assert parsed is not None
+        return parsed, P
 
-    def _late(self, says: Label, P: Array | None, name: Name, reads: Messages) -> LateLabel:
+    def _late(self, parsed: Label, P: Array | None, name: Name, messages: Messages) -> LateLabel:
         """Convert a label for a learner, with its row from ``P`` where it carries one."""
-        if says.id is not None and len(says.id) > LONGEST_ID:
-            raise too_long(says.id)
-        label = reads.label_of(says.index)
-        late = LateLabel(says.id, label, model=name[0], version=name[1])
-        if P is not None and says.number >= 0:
-            late.row = P[says.number]
-            if says.given is not None:
-                late.segments = dict(zip(self._messages.segments, says.given, strict=True))
+        if parsed.id is not None and len(parsed.id) > LONGEST_ID:
+            raise too_long(parsed.id)
+        label = messages.label_of(parsed.index)
+        late = LateLabel(parsed.id, label, model=name[0], version=name[1])
+        if P is not None and parsed.number >= 0:
+            late.row = P[parsed.number]
+            if parsed.given is not None:
+                late.segments = dict(zip(self._messages.segments, parsed.given, strict=True))
         return late

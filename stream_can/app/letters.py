@@ -41,19 +41,19 @@ def letter(out: Output, now: float, ours: Container[str]) -> Letter:
     """
     source = out.source
     assert source is not None
-    says = {
+    headers = {
         name.removeprefix("__connect.errors."): (value or b"").decode(errors="replace")
         for name, value in out.headers
         if name.startswith("__connect.errors.")
     }
-    error = says["exception.class.name"].rpartition(".")[2]
+    error = headers["exception.class.name"].rpartition(".")[2]
     return Letter(
         now,
         source.topic,
         source.partition,
         source.offset,
         error,
-        without_payload(error, says["exception.message"], ours),
+        without_payload(error, headers["exception.message"], ours),
     )
 
 
@@ -61,5 +61,5 @@ def without_payload(error: str, reason: str, ours: Container[str]) -> str:
     """The reason without texts of the record."""
     if error == "UnknownClass":  # begins with the value, unquoted
         return "a name" + reason[reason.rfind(" is none of the ") :]
-    text = QUOTED.sub(lambda found: found[0] if found[0][1:-1] in ours else "'…'", reason)
+    text = QUOTED.sub(lambda quoted: quoted[0] if quoted[0][1:-1] in ours else "'…'", reason)
     return text[:200]

@@ -21,12 +21,14 @@ class LivePage(NamedTuple):
 def live_page() -> LivePage:
     """The page; it fetches ``status.json`` beside it."""
     files = resources.files("stream_can")
-    own = files.joinpath("app")
+    app_files = files.joinpath("app")
     # The style of a report; its package is not imported, since that needs another extra.
     style = files.joinpath("report", "page.css").read_text("utf-8")
-    style += own.joinpath("page.css").read_text("utf-8")
-    script = "".join(own.joinpath(f"{name}.js").read_text("utf-8") for name in ("draw", "page"))
-    text = own.joinpath("page.html").read_text("utf-8")
+    style += app_files.joinpath("page.css").read_text("utf-8")
+    script = "".join(
+        app_files.joinpath(f"{name}.js").read_text("utf-8") for name in ("draw", "page")
+    )
+    text = app_files.joinpath("page.html").read_text("utf-8")
     text = text.replace("<style></style>", f"<style>{style}</style>")
     text = text.replace("<script></script>", f"<script>{script}</script>")
     policy = (

@@ -39,7 +39,7 @@ def load_as(
     overrides: Mapping[str, Any],
     env: Mapping[str, str],
     client: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-    others: Collection[str] = (),
+    ignored_names: Collection[str] = (),
 ) -> S:
     """Load a program's settings from a file, the environment and the command line.
 
@@ -56,7 +56,7 @@ def load_as(
         Usually ``os.environ``.
     client
         Reads the options of the table ``client``, where there is one.
-    others
+    ignored_names
         Settings of another program in the same places, to be ignored.
 
     Raises
@@ -64,22 +64,22 @@ def load_as(
     SettingsError
         A setting is unknown or invalid; names the setting and the nearest known name.
     """
-    known = known_names(kind) | {*others}
+    known = known_names(kind) | {*ignored_names}
     values: dict[str, Any] = {}
     if path is not None:
         values = settings_of(path)
         refuse_unknown(values, known, f"{path}: ")
-        defaults = {one.name: one.default for one in msgspec.structs.fields(cast(Any, kind))}
-        files = {*kind.files} - {*others}
+        defaults = {field.name: field.default for field in msgspec.structs.fields(cast(Any, kind))}
+        files = {*kind.files} - {*ignored_names}
         for name in files:  # relative to the file of settings
-            if isinstance(given := values.get(name, defaults[name]), str):
-                values[name] = str(Path(path).parent / given)
+            if isinstance(relative_path := values.get(name, defaults[name]), str):
+                values[name] = str(Path(path).parent / relative_path)
     passed = values.pop("client", {})
     if not isinstance(passed, dict):
         raise SettingsError(f"{path}: client is a table of kafka-python's options: [client]")
-    theirs = injected(env)
+    kubernetes_variables = injected(env)
     for variable, text in env.items():
-        if variable in theirs:
+        if variable in kubernetes_variables:
             continue
         if variable.startswith(PREFIX + "CLIENT_"):
             passed[variable.removeprefix(PREFIX + "CLIENT_").lower()] = text
@@ -92,14 +92,14 @@ def load_as(
             refuse_unknown([name], known, "")
             values[name] = value
     passed |= _pairs(overrides.get("client") or {})
-    values = {name: value for name, value in values.items() if name not in others}
+    values = {name: value for name, value in values.items() if name not in ignored_names}
     for secret in kind.secret_names:
         if (file := values.pop(f"{secret}_from_file", None)) is not None:
             values[secret] = secret_in(file, secret)
     values = {name: _listed(name, value) for name, value in values.items()}
     if passed:
         refuse_unknown(["client"], known, "")
-    if client is not None and "client" not in others:
+    if client is not None and "client" not in ignored_names:
         values["client"] = client(passed)
     try:
         return msgspec.convert(values, kind, strict=False)
@@ -111,8 +111,8 @@ def load_as(
 
 def _choices(kind: type[AppSettings], error: str) -> str:
     """The values that the setting of an error takes, where they are few."""
-    found = re.search(r"enum value .* at `\$\.(\w+)`", error)
-    types = [get_type_hints(kind).get(found[1])] if found else []
+    match = re.search(r"enum value .* at `\$\.(\w+)`", error)
+    types = [get_type_hints(kind).get(match[1])] if match else []
     while types and get_origin(types[0]) is not Literal:
         types = [*get_args(types[0]), *types[1:]]
     return f"; expected one of {', '.join(map(repr, get_args(types[0])))}" if types else ""
@@ -128,11 +128,11 @@ def given_names(
 ) -> set[str]:
     """Names of all given settings, known or not."""
     names = {name for name, value in overrides.items() if value is not None}
-    theirs = injected(env)
+    kubernetes_variables = injected(env)
     names |= {
         variable.removeprefix(PREFIX).lower()
         for variable in env
-        if variable.startswith(PREFIX) and variable not in theirs
+        if variable.startswith(PREFIX) and variable not in kubernetes_variables
     }
     if path is not None:
         names |= settings_of(path).keys()
@@ -168,10 +168,10 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], where: str) -> No
             raise SettingsError(f"{where}unknown setting {name!r}{hint}")
 
 
-def _pairs(given: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
-    if isinstance(given, Mapping):
-        return dict(given)
-    pairs = [text.partition("=") for text in given]
+def _pairs(client_options: Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
+    if isinstance(client_options, Mapping):
+        return dict(client_options)
+    pairs = [text.partition("=") for text in client_options]
     for name, equals, _ in pairs:
         if not equals:
             raise SettingsError(f"client option {name!r}: expected NAME=VALUE")

@@ -111,12 +111,12 @@ class Look:
         known = self._known()
         learned = [] if known is None else list(_all_learned(known, tallies, now))
         inputs = [waiting for (source, _), waiting in lag.items() if source == "input"]
-        held = [_partition(p, found, lag) for p, found in sorted(partitions.items()) if p >= 0]
-        requests = [one.requests for one in partitions.values() if one.requests is not None]
+        held = [_partition(p, counts, lag) for p, counts in sorted(partitions.items()) if p >= 0]
+        requests = [p.requests for p in partitions.values() if p.requests is not None]
         oldest = [when for _, when in requests if when is not None]
         ran = now - self._since
         hour_course = _course(hour, 6, history.hour.seconds, now, ran)
-        made = Status(
+        document = Status(
             version=VERSION,
             release=__version__,
             application=self._application,
@@ -138,12 +138,12 @@ class Look:
             learned=learned,
             partitions=held,
             dead_letters=letters,
-            n_dead_letters=sum(one.counts["dead_letters"] for one in partitions.values()),
+            n_dead_letters=sum(p.counts["dead_letters"] for p in partitions.values()),
             history_bytes=history.nbytes,
             columns=[_column(name, column) for name, column in values.items()],
             **_lanes(known, tallies),
             versions=sorted(
-                filter(None, versions.values()), key=lambda one: -one.labels
+                filter(None, versions.values()), key=lambda pair: -pair.labels
             )[:MOST_LANES],
             waits_for=self._health.waits_for,
             away=self._health.away,
@@ -160,8 +160,8 @@ class Look:
             passes=[] if known is None else _passed(known.switch),
             refused=refused[0] if now - refused[1] < 3600 else 0,
         )  # fmt: skip
-        made.problems = problems(made)
-        return made
+        document.problems = problems(document)
+        return document
 
     def json(self) -> bytes:
         """The current document as JSON."""
@@ -199,9 +199,9 @@ def _window(slots: Slots) -> Window:
     )
 
 
-def _mean(slots: Slots, what: str, of: str) -> float | None:
-    n = slots.total(of)
-    return slots.total(what) / n if n else None
+def _mean(slots: Slots, total: str, count: str) -> float | None:
+    n = slots.total(count)
+    return slots.total(total) / n if n else None
 
 
 def _of_day(day: Slots, hour: Slots) -> Window:
@@ -275,20 +275,21 @@ def _worse(last: Mapping[LaneName, Episode], tallies: Mapping[LaneName, Tally]) 
     return [Worse(_text(name), copy.copy(last[name])) for name in heaviest]
 
 
-def _lane(name: LaneName, begun: KnownLane | None, tally: Sequence[float]) -> LaneScores:
+def _lane(name: LaneName, in_use: KnownLane | None, tally: Sequence[float]) -> LaneScores:
     rows, n, *sides = tally
     means = [side / n if n else None for side in sides]
-    after = None if begun is None or begun.after is None else _text(begun.after)
-    learned = 0 if begun is None else begun.corrector.n_labels
+    predecessor = None if in_use is None else in_use.predecessor
+    learned = 0 if in_use is None else in_use.corrector.n_labels
     return LaneScores(
-        _text(name.model), _text(name.version), after, learned, int(rows), int(n), *means
-    )
+        _text(name.model), _text(name.version), None if predecessor is None else _text(predecessor),
+        learned, int(rows), int(n), *means,
+    )  # fmt: skip
 
 
-def _two_versions(pair: Pair, found: Comparison) -> TwoVersions | None:
+def _two_versions(pair: Pair, comparison: Comparison) -> TwoVersions | None:
     sides = []
     for sent in (False, True):
-        changes = found.changes(sent=sent)
+        changes = comparison.changes(sent=sent)
         if changes is None:
             return None
         accuracy, log_loss = _score(changes.accuracy), _score(changes.log_loss)
@@ -296,50 +297,50 @@ def _two_versions(pair: Pair, found: Comparison) -> TwoVersions | None:
         assert log_loss is not None
         sides.append(Side(accuracy, log_loss))
     model, version, other = map(_text, pair)
-    return TwoVersions(model, version, other, found.n, *sides)
+    return TwoVersions(model, version, other, comparison.n, *sides)
 
 
 def _learned(known: Known, corrector: Any, now: float, lane: LaneName = UNNAMED) -> LearnedStatus:
     """Describe a corrector; of many classes only the most frequent are named."""
     about = part(corrector.row_kind, "about")
-    found: Knowledge = about.learned(
+    knowledge: Knowledge = about.learned(
         corrector, MOST_CLASSES if lane == UNNAMED else MOST_CLASSES_OF_LANE
     )
-    silent = found.silent
+    silent = knowledge.silent
     return LearnedStatus(
         offset=known.offset,
         labels=corrector.n_labels,
         effective_sample_size=corrector.effective_sample_size,
         age=None if known.newest is None else age(known.newest, now),
-        log_loss_before=found.log_loss_before,
-        log_loss_after=found.log_loss_after,
-        log_loss_fitted=found.log_loss_fitted,
+        log_loss_before=knowledge.log_loss_before,
+        log_loss_after=knowledge.log_loss_after,
+        log_loss_fitted=knowledge.log_loss_fitted,
         weights=corrector.weights,
         final_weights=corrector.final_weights,
-        last_temperature=found.last_temperature,
-        coverage=found.coverage,
+        last_temperature=knowledge.last_temperature,
+        coverage=knowledge.coverage,
         silent=[_text(name) for name in silent[:MOST_SILENT]],
         n_silent=len(silent),
-        classes=_shares(found.classes),
-        changed=_shares(found.changed[:MOST_CHANGED]),
+        classes=_shares(knowledge.classes),
+        changed=_shares(knowledge.changed[:MOST_CHANGED]),
         lane=_text(lane),
     )
 
 
-def _shares(found: Iterable[Share]) -> list[ClassShare]:
-    return [ClassShare(_text(name), labels, rows) for name, labels, rows in found]
+def _shares(shares: Iterable[Share]) -> list[ClassShare]:
+    return [ClassShare(_text(name), labels, rows) for name, labels, rows in shares]
 
 
 def _passed(switch: CorrectionSwitch) -> list[str]:
     """The models that are not corrected; ``*`` is all others."""
     return ["*"] * (not switch.all) + sorted(
-        _text(of) for of, on in switch.models.items() if not on
+        _text(model) for model, corrects in switch.models.items() if not corrects
     )
 
 
-def _partition(number: int, found: Committed, lag: Mapping[tuple[str, int], int]) -> Partition:
+def _partition(number: int, committed: Committed, lag: Mapping[tuple[str, int], int]) -> Partition:
     """Counts and lag of a partition."""
-    counts = found.counts
+    counts = committed.counts
     waiting = lag.get(("input", number))
     records = counts["predictions"] + counts["handed_over"]
     return Partition(number, waiting, records, counts["dead_letters"])
@@ -352,12 +353,12 @@ def _column(name: str, column: ColumnScores) -> Column:
         name=_text(name),
         rows=column.rows,
         labels=column.labels,
-        values=[_value(one) for one in column.values(HEAVIEST)],
-        few=few and FewValues([_text(one.value) for one in few[0]], *few[1:]),
+        values=[_value(value) for value in column.values(HEAVIEST)],
+        few=few and FewValues([_text(value.value) for value in few[0]], *few[1:]),
     )
 
 
-def _value(one: ValueScores) -> Value:
-    pairs = (*one.accuracy, *one.log_loss, *one.calibration)
-    scores = pairs if one.scored else (None,) * len(pairs)
-    return Value(_text(one.value), one.rows, one.labels, one.scored, *scores)
+def _value(value: ValueScores) -> Value:
+    pairs = (*value.accuracy, *value.log_loss, *value.calibration)
+    scores = pairs if value.scored else (None,) * len(pairs)
+    return Value(_text(value.value), value.rows, value.labels, value.scored, *scores)

@@ -58,14 +58,14 @@ class MetricsRegistry(CollectorRegistry):
         """Every metric, without creation times of counters."""
         with self.lock:
             self._look()
-            found = list(super().collect())
-        for metric in found:
+            metrics = list(super().collect())
+        for metric in metrics:
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             for sample in metric.samples:
                 if sample.labels.get("le", "+Inf") != "+Inf":
                     # prometheus_client would write 2.592e+06, beside 2592000.0 another series.
                     sample.labels["le"] = str(float(sample.labels["le"]))
-        yield from found
+        yield from metrics
 
 
 class _Open:
@@ -74,17 +74,17 @@ class _Open:
     def __init__(self) -> None:
         self.outputs = self.divided = self.faults = self.answers = 0
         self.delays: list[int] = []
-        self.asked: Tally[str] = Tally()
+        self.requested: Tally[str] = Tally()
         self.letters: deque[Letter] = deque(maxlen=KEPT)
 
-    def add(self, batch: Handled) -> None:
+    def include(self, batch: Handled) -> None:
         """Add a batch."""
         self.outputs += batch.outputs
         self.delays += batch.delays
         self.divided += batch.normalised
         self.faults += batch.faults
         self.answers += batch.answered
-        self.asked.update(batch.asked)
+        self.requested.update(batch.requested)
         self.letters += batch.letters
 
 
@@ -112,8 +112,8 @@ class Metrics:
     ) -> None:
         self.registry = registry = MetricsRegistry(self._look)
         self._known, self._waits_for = known, waits_for
-        self._made = table.make(registry)
-        self._made["build_info"].labels(__version__).set(1)
+        self._metrics = table.make(registry)
+        self._metrics["build_info"].labels(__version__).set(1)
         ProcessCollector(registry=registry)
 
         self.history = History()
@@ -135,7 +135,7 @@ class Metrics:
         self._own_series: dict[LaneName, LaneName] = {}
         self.letters: deque[Letter] = deque(maxlen=KEPT)
         self._episodes = episodes
-        self._told: set[str] = set()
+        self._named_kinds: set[str] = set()
         """What the log has named the first of."""
         self._opened: dict[int, _Open] = {}
         """Open transactions: 0 for the partitions, and the learner's."""
@@ -145,13 +145,13 @@ class Metrics:
     ) -> None:
         """Record newly assigned partitions."""
         with self.registry.lock:
-            self._made["rebalances"].inc()
-            self._made["restore_seconds"].observe(seconds)
-            self._made["clock_skew_seconds"].set(skew)
+            self._metrics["rebalances"].inc()
+            self._metrics["restore_seconds"].observe(seconds)
+            self._metrics["clock_skew_seconds"].set(skew)
             self._forget()
-            self.partitions |= {number: one.committed() for number, one in sources.items()}
+            self.partitions |= {number: source.committed() for number, source in sources.items()}
             self._add_values(sources)
-            self._made["partitions"].set(len(sources))
+            self._metrics["partitions"].set(len(sources))
 
     def learns(self, source: MetricsSource | None) -> None:
         """Record that this process became the application's learner, or no longer is."""
@@ -162,19 +162,19 @@ class Metrics:
             if source is not None:
                 self.partitions[LEARNER] = source.committed()
                 self._add_values({LEARNER: source})
-            self._made["learning"].set(source is not None)
+            self._metrics["learning"].set(source is not None)
 
     def cannot_learn(self) -> None:
         """Record that this process can no longer learn."""
         with self.registry.lock:
-            self._made["learning_failed"].set(1)
+            self._metrics["learning_failed"].set(1)
 
     def handled(self, batch: Handled, of: int = 0) -> None:
         """Add a batch to the open transaction of the partitions or of the learner."""
         opened = self._opened.get(min(of, 0))
         if opened is None:
             opened = self._opened[min(of, 0)] = _Open()
-        opened.add(batch)
+        opened.include(batch)
 
     def committed(
         self, sources: Mapping[int, MetricsSource], seconds: float, snapshot_bytes: int
@@ -185,26 +185,26 @@ class Metrics:
             done: Tally[str] = Tally()
             scores: defaultdict[str, float] = defaultdict(float)
             for partition, source in sources.items():
-                now, before = source.committed(), self.partitions[partition]
-                done.update({name: n - before.counts[name] for name, n in now.counts.items()})
-                scores["scored"] += now.scored - before.scored
-                for stage in now.hits:
-                    scores[f"hits_{stage}"] += now.hits[stage] - before.hits[stage]
-                    loss = now.log_loss[stage] - before.log_loss[stage]
+                current, previous = source.committed(), self.partitions[partition]
+                done.update({name: n - previous.counts[name] for name, n in current.counts.items()})
+                scores["scored"] += current.scored - previous.scored
+                for stage in current.hits:
+                    scores[f"hits_{stage}"] += current.hits[stage] - previous.hits[stage]
+                    loss = current.log_loss[stage] - previous.log_loss[stage]
                     scores[f"log_loss_{stage}"] += loss
-                for name, n, told in zip(SETS, now.sets, before.sets, strict=True):
-                    scores[name] += n - told
-                self.partitions[partition] = now
+                for name, n, n_before in zip(SETS, current.sets, previous.sets, strict=True):
+                    scores[name] += n - n_before
+                self.partitions[partition] = current
             self._add_values(sources)
             self._add_lanes(sources)
             # A label stamped before its prediction has no delay.
             delays = [max(delay, 0) / 1000 for delay in opened.delays]
             commit = Commit(
-                done, scores, opened.outputs, opened.divided, opened.faults, opened.asked,
+                done, scores, opened.outputs, opened.divided, opened.faults, opened.requested,
                 opened.answers, delays, seconds, snapshot_bytes,
             )  # fmt: skip
             for row in table.COMMITTED:
-                table.count(self._made[row.name], row.of(commit))
+                table.count(self._metrics[row.name], row.of(commit))
             counts = {
                 name: done[name]
                 for name in (
@@ -218,9 +218,9 @@ class Metrics:
                     "without_id",
                 )
             }
-            counts["asked"], counts["answered"] = opened.asked.total(), opened.answers
+            counts["asked"], counts["answered"] = opened.requested.total(), opened.answers
             times = {"commits": 1, "commit_seconds": seconds, "commit_longest": seconds}
-            self.history.add(time.time(), delays, **counts, **scores, **times)
+            self.history.record(time.time(), delays, **counts, **scores, **times)
             self.letters += opened.letters
 
     def tell(
@@ -236,54 +236,56 @@ class Metrics:
         if without_id:
             self._tell_first("id", f"{place(without_id[0])}: no id, so no label finds it")
         if letters:
-            one = letters[0]
-            where = f"{one.topic}-{one.partition} offset {one.offset}"
-            self._tell_first(f"letter of {one.topic}", f"{where}: a dead letter: {one.reason}")
+            letter = letters[0]
+            where = f"{letter.topic}-{letter.partition} offset {letter.offset}"
+            self._tell_first(
+                f"letter of {letter.topic}", f"{where}: a dead letter: {letter.reason}"
+            )
 
-    def _tell_first(self, kind: str, what: str) -> None:
-        if kind not in self._told:
-            self._told.add(kind)
-            log.warning("%s; further ones are counted, see /metrics", what)
+    def _tell_first(self, kind: str, event: str) -> None:
+        if kind not in self._named_kinds:
+            self._named_kinds.add(kind)
+            log.warning("%s; further ones are counted, see /metrics", event)
 
     def given_up(self, outcome: str) -> None:
         """End the partitions' open transaction, if any, as "aborted" or "unknown", and drop the
         partitions."""
         with self.registry.lock:
             if self._opened.pop(0, None) is not None:
-                self._made["transactions"].labels(outcome).inc()
-                self.history.add(time.time(), given_up=1)
+                self._metrics["transactions"].labels(outcome).inc()
+                self.history.record(time.time(), given_up=1)
             self._forget()
 
     def left_out(self) -> None:
         """Count a sent batch that cannot be played."""
-        self._made["left_out_batches"].inc()
+        self._metrics["left_out_batches"].inc()
 
     def handed_over(self, backlog: Backlog | None) -> None:
         """Record what was handed over to the learner and is not answered."""
         self.backlog = backlog
-        self._made["handed_over_records"].set(0 if backlog is None else backlog.waiting)
+        self._metrics["handed_over_records"].set(0 if backlog is None else backlog.waiting)
 
     def lost(self, offsets: int) -> None:
         """Count offsets that topics no longer hold, though nobody has learned them."""
-        self._made["lost_records"].inc(offsets)
+        self._metrics["lost_records"].inc(offsets)
 
     def lags(self, lag: Mapping[tuple[str, int], int], of: int = 0) -> None:
         """Record the lag by (input, labels or sent, partition), from the partitions or the
         learner."""
         with self.registry.lock:
-            self._made["lag_records"].clear()
+            self._metrics["lag_records"].clear()
             self._lags[of] = dict(lag)
-            lag = self.lag = {place: n for one in self._lags.values() for place, n in one.items()}
+            lag = self.lag = {place: n for lags in self._lags.values() for place, n in lags.items()}
             waiting = sum(records for (source, _), records in lag.items() if source == "input")
-            self.history.add(time.time(), lag=waiting)
+            self.history.record(time.time(), lag=waiting)
             for (source, partition), records in lag.items():
-                self._made["lag_records"].labels(source, partition).set(records)
+                self._metrics["lag_records"].labels(source, partition).set(records)
 
     def _add_values(self, sources: Mapping[int, MetricsSource]) -> None:
         """Add scores of column values since the last commit."""
         for source in sources.values():
-            for name, found in source.take_values().items():
-                self.values.setdefault(name, ColumnScores(MOST_VALUES)).update(found)
+            for name, scores in source.take_values().items():
+                self.values.setdefault(name, ColumnScores(MOST_VALUES)).update(scores)
 
     def _add_lanes(self, sources: Mapping[int, MetricsSource]) -> None:
         """Add tallies of lanes since the last commit."""
@@ -296,12 +298,12 @@ class Metrics:
                 series = self._own_series.get(name, OTHERS)
                 if series is OTHERS and len(self._own_series) < MOST_SERIES:
                     series = self._own_series[name] = name
-                table.count_lane(self._made, series, tally.tolist())
+                table.count_lane(self._metrics, series, tally.tolist())
             if len(self.lanes) > 2 * MOST_LANES:
                 most = sorted(self.lanes, key=lambda name: -self.lanes[name][0])[:MOST_LANES]
                 self.lanes = {name: self.lanes[name] for name in most}
-            for pair, found in seen.versions.items():
-                self.versions.setdefault(pair, Comparison()).update(found)
+            for pair, comparison in seen.versions.items():
+                self.versions.setdefault(pair, Comparison()).update(comparison)
             while len(self.versions) > MOST_PAIRS:
                 del self.versions[next(iter(self.versions))]
             if seen.refused:
@@ -314,29 +316,29 @@ class Metrics:
 
     def _forget(self) -> None:
         """Drop everything that belongs to assigned partitions."""
-        mine = self.partitions.get(LEARNER)
+        learner = self.partitions.get(LEARNER)
         self.backlog = None
-        self.partitions, self.lag = {} if mine is None else {LEARNER: mine}, {}
+        self.partitions, self.lag = {} if learner is None else {LEARNER: learner}, {}
         self._lags.pop(0, None)
-        if mine is None:
+        if learner is None:
             self.values = {}
-        self._made["partitions"].set(0)
-        self._made["lag_records"].clear()
+        self._metrics["partitions"].set(0)
+        self._metrics["lag_records"].clear()
 
     def _look(self) -> None:
         """Set the gauges of correctors and open requests."""
         for row in (*table.LEARNED, *table.REQUESTS):
-            self._made[row.name].clear()
-        self._made["registry_away"].set(bool(self._waits_for()))
-        sides = {one.side for one in self.episodes.values()}
+            self._metrics[row.name].clear()
+        self._metrics["registry_away"].set(bool(self._waits_for()))
+        sides = {episode.side for episode in self.episodes.values()}
         for side, stage in enumerate(SIDES):
-            self._made["worse"].labels(stage).set(side in sides)
+            self._metrics["worse"].labels(stage).set(side in sides)
         if not self.partitions:
             return
         known = self._known()
-        requests = {n: found.requests or (0, None) for n, found in self.partitions.items()}
+        requests = {n: committed.requests or (0, None) for n, committed in self.partitions.items()}
         for row in table.LEARNED if known else ():
-            table.set_to(self._made[row.name], 0, row.of(known))
+            table.set_to(self._metrics[row.name], 0, row.of(known))
         for row in table.REQUESTS:
             for partition, source in requests.items():
-                table.set_to(self._made[row.name], partition, row.of(source))
+                table.set_to(self._metrics[row.name], partition, row.of(source))

@@ -85,26 +85,26 @@ class ModelMessages:
         self.fields, self.segments, self.models = fields, segments, models
         self.naming = Naming(fields) if fields.model or fields.version else None
         """Which model a message names; None where they name none."""
-        self._of_classes: dict[Classes, Messages] = {}
-        self.first = self.of(classes)
+        self._by_classes: dict[Classes, Messages] = {}
+        self.first = self.of_classes(classes)
         """Those of the common classes; also extract the model of a message."""
 
     @property
     def widest(self) -> int:
         """Largest number of classes of a row."""
-        return max(one.widest for one in self._of_classes.values())
+        return max(messages.widest for messages in self._by_classes.values())
 
-    def of(self, classes: Classes) -> Messages:
+    def of_classes(self, classes: Classes) -> Messages:
         """Messages of models with these classes."""
-        found = self._of_classes.get(classes)
-        if found is None:
+        messages = self._by_classes.get(classes)
+        if messages is None:
             train = self.models.train(classes)
-            found = messages_of(
+            messages = messages_of(
                 self._rows, classes, self.fields, train, self.segments, self._formats,
                 numbering=self._numbering,
             )  # fmt: skip
-            self._of_classes[classes] = found
-        return found
+            self._by_classes[classes] = messages
+        return messages
 
 
 def too_long(id: bytes) -> BadMessage:

@@ -28,17 +28,17 @@ DeclaredCorrector = Any
 
 def classes_of(corrector: DeclaredCorrector) -> Classes:
     """Names of a corrector's classes."""
-    found: Classes = kind_of(corrector).adapter(corrector).classes
-    return found
+    classes: Classes = kind_of(corrector).adapter(corrector).classes
+    return classes
 
 
 def train_prior_of(correctors: Iterable[DeclaredCorrector], classes: Classes) -> Array | None:
     """Training prior of the first corrector with these classes, for rows that lack some; None where
     there is none, or such rows lack nothing."""
-    for one in correctors:
-        if kind_of(one).fills_in and one.classes == classes:
-            found: Array = one.train_prior
-            return found
+    for corrector in correctors:
+        if kind_of(corrector).fills_in and corrector.classes == classes:
+            prior: Array = corrector.train_prior
+            return prior
     return None
 
 
@@ -56,7 +56,7 @@ class Begins(Protocol):
     def train(self, classes: Classes) -> Array | None:
         """Training prior, shape (m,), of a model with these classes, where known."""
 
-    def listed(self, model: str) -> bool:
+    def has_settings(self, model: str) -> bool:
         """Whether a model has a table in the settings."""
 
     def knows_classes_of(self, model: str) -> bool:
@@ -108,8 +108,8 @@ class LiveModels:
 
     def train(self, classes: Classes) -> Array | None:
         """Training prior, shape (m,), of a model with these classes, where known."""
-        found = train_prior_of(self._correctors().values(), classes)
-        return self._start.train(classes) if found is None else found
+        prior = train_prior_of(self._correctors().values(), classes)
+        return self._start.train(classes) if prior is None else prior
 
     @abstractmethod
     def classes(self) -> Mapping[Name, Classes]:
@@ -128,7 +128,7 @@ class LiveModels:
         """Bytes of the common corrector."""
 
     @abstractmethod
-    def _take(self, name: Name, corrector: DeclaredCorrector | None) -> None:
+    def _begin_model(self, name: Name, corrector: DeclaredCorrector | None) -> None:
         """Begin a model and version with a corrector, or with the common one."""
 
     # -- new models ------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class LiveModels:
     def admit(self) -> None:
         """Begin the pending models."""
         for name, corrector in self._new.items():
-            self._take(name, corrector)
+            self._begin_model(name, corrector)
             self._begun.append((self._clock(), self._bytes(corrector)))
         self._new = {}
 
@@ -153,7 +153,7 @@ class LiveModels:
     def _corrector(self, name: Name, named: Sequence[Any] | None) -> DeclaredCorrector | None:
         """Initial corrector of a model and version; None: the common one."""
         start, model = self._start, name[0] or ""
-        if self._only_listed and not start.listed(model):
+        if self._only_listed and not start.has_settings(model):
             raise BadMessage(
                 f"model {model!r} has no table [models.{model}], and only_listed_models refuses all"
                 " others"
@@ -179,18 +179,20 @@ class LiveModels:
 
     def _versions(self, model: str | None) -> list[Classes]:
         """Classes of a model's versions, the one with the most recent labels first."""
-        found = [one for name, one in self._correctors().items() if name[0] == model]
-        found.sort(key=lambda one: -one.effective_sample_size)
-        every = map(classes_of, found)
-        return [classes for classes in every if classes != NO_CLASSES]
+        correctors = [
+            corrector for name, corrector in self._correctors().items() if name[0] == model
+        ]
+        correctors.sort(key=lambda corrector: -corrector.effective_sample_size)
+        all_classes = map(classes_of, correctors)
+        return [classes for classes in all_classes if classes != NO_CLASSES]
 
     @property
     def full(self) -> bool:
         """Whether no model may begin, because too many, or too large ones, did within an hour."""
-        begun = self._begun
-        while begun and begun[0][0] <= self._clock() - HOUR_SECONDS:
-            begun.popleft()
-        sizes = [*(size for _, size in begun), *map(self._bytes, self._new.values())]
+        recent_begins = self._begun
+        while recent_begins and recent_begins[0][0] <= self._clock() - HOUR_SECONDS:
+            recent_begins.popleft()
+        sizes = [*(size for _, size in recent_begins), *map(self._bytes, self._new.values())]
         return len(sizes) >= self._max_lanes or sum(sizes) >= most_bytes(self._max_lanes)
 
     def _bytes(self, corrector: DeclaredCorrector | None) -> int:
@@ -228,7 +230,9 @@ class LearnerModels(LiveModels):
         """Classes of each model and version."""
         if self._dropped != self._learner.dropped:
             self._dropped = self._learner.dropped
-            self._classes = {name: classes_of(one) for name, one in self._correctors().items()}
+            self._classes = {
+                name: classes_of(corrector) for name, corrector in self._correctors().items()
+            }
         return self._classes
 
     def holders(self, id: Id, name: Name) -> list[Name]:
@@ -236,13 +240,17 @@ class LearnerModels(LiveModels):
         return self._learner.models_of(id, *name)
 
     def _correctors(self) -> Mapping[Name, DeclaredCorrector]:
-        found = {name: one.corrector for name, one in self._learner.live.items()}
-        return {name: one for name, one in found.items() if kind_of(one).declares_classes}
+        correctors = {name: lane.corrector for name, lane in self._learner.live.items()}
+        return {
+            name: corrector
+            for name, corrector in correctors.items()
+            if kind_of(corrector).declares_classes
+        }
 
     def _bytes_of_new(self) -> int:
         return self._learner.bytes_of_new
 
-    def _take(self, name: Name, corrector: DeclaredCorrector | None) -> None:
+    def _begin_model(self, name: Name, corrector: DeclaredCorrector | None) -> None:
         if corrector is not None:
             self._learner.start(corrector, *name)
         self._classes[name] = self._start.classes if corrector is None else classes_of(corrector)

@@ -82,15 +82,15 @@ def pages(
 ) -> tuple[dict[str, Page], str]:
     """Pages by path, and their Content-Security-Policy; thread-safe."""
     page = live_page()
-    found: dict[str, Page] = {
+    by_path: dict[str, Page] = {
         "/livez": lambda _: _state(health.live, f"the loop came round {health.silence:.1f} s ago"),
         "/readyz": lambda _: _state(_readiness(health) == "ready", _readiness(health)),
         "/metrics": lambda accept: _metrics(registry, accept),
     }
     if status is not None:
-        found["/"] = lambda _: (200, "text/html; charset=utf-8", page.body)
-        found["/status.json"] = lambda _: (200, "application/json", status())
-    return found, page.policy
+        by_path["/"] = lambda _: (200, "text/html; charset=utf-8", page.body)
+        by_path["/status.json"] = lambda _: (200, "application/json", status())
+    return by_path, page.policy
 
 
 def _readiness(health: Health) -> str:
@@ -119,7 +119,7 @@ def _handler(pages: dict[str, Page], policy: str) -> type[Handler]:
             page = pages.get(self.path.partition("?")[0])
             accept = self.headers.get("Accept", "")
             code, kind, body = page(accept) if page else (404, "text/plain", b"not found\n")
-            self.answer(code, kind, body, policy)
+            self.respond(code, kind, body, policy)
 
         do_HEAD = do_GET  # noqa: N815
 

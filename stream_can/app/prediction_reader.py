@@ -48,26 +48,26 @@ class ReadPredictions(NamedTuple):
     """Positions of records without a value."""
 
     @property
-    def says(self) -> list[Prediction]:
+    def parsed(self) -> list[Prediction]:
         """The predictions that are not ordinary: all where columns are declared."""
-        return [one for run in self.runs if isinstance(run, list) for one in run]
+        return [prediction for run in self.runs if isinstance(run, list) for prediction in run]
 
     @property
     def columns(self) -> Table | None:
         """Values of the declared columns."""
         names = self.segments
-        return table(names, [one.given for one in self.says]) if names else None
+        return table(names, [prediction.given for prediction in self.parsed]) if names else None
 
     @property
     def faults(self) -> list[tuple[int, str]]:
         """Positions of invalid column values, and what is wrong."""
-        both = zip(self.places, self.says, strict=False)
-        return [(i, says.fault) for i, says in both if says.fault is not None]
+        pairs = zip(self.places, self.parsed, strict=False)
+        return [(i, prediction.fault) for i, prediction in pairs if prediction.fault is not None]
 
     def write(
         self,
         rows: Any,
-        asked: Sequence[Reason | None] | None = None,
+        all_reasons: Sequence[Reason | None] | None = None,
         sets: Sequence[list[Any]] | None = None,
     ) -> list[bytes]:
         """Write the answers: corrected rows, with the reasons of label requests and with sets."""
@@ -75,12 +75,12 @@ class ReadPredictions(NamedTuple):
         for run in self.runs:
             n = len(run if isinstance(run, list) else run.ids)
             part = slice(at, at + n)
-            reasons, named = asked and asked[part], sets and sets[part]
+            reasons, named = all_reasons and all_reasons[part], sets and sets[part]
             if isinstance(run, list):
-                for says, reason in zip(run, reasons or (), strict=False):
-                    says.asked = reason
-                for says, names in zip(run, named or (), strict=False):
-                    says.set = names
+                for prediction, reason in zip(run, reasons or (), strict=False):
+                    prediction.asked = reason
+                for prediction, names in zip(run, named or (), strict=False):
+                    prediction.set = names
                 out += self.messages.write_all(run, rows[part])
             else:
                 out += run.write(rows[part], reasons, named)
@@ -106,24 +106,26 @@ class PredictionReader:
     ) -> None:
         self._messages, self._max_bytes, self._needs_id = messages, max_bytes, needs_id
 
-    def read(self, records: Sequence[RawMessage]) -> tuple[list[ReadPredictions], Bad]:
+    def parse(self, records: Sequence[RawMessage]) -> tuple[list[ReadPredictions], Bad]:
         """Read predictions, grouped by classes, with those of new models last; also return the
         unreadable records."""
         if self._messages.naming is None:
-            found, bad = self._read(self._messages.first, range(len(records)), records, None, None)
-            return [found], bad
+            predictions, bad = self._parse_group(
+                self._messages.first, range(len(records)), records, None, None
+            )
+            return [predictions], bad
         names, known = list[Name](), self._messages.models.classes()
         new: dict[Name, Classes] = {}
         alike: dict[tuple[bool, Classes], tuple[list[int], list[Any]]] = {}
         bad, empty = Bad(), list[int]()
-        for i, one in enumerate(records):
+        for i, record in enumerate(records):
             names.append(ONLY)
-            if one.value is None and one.key is not None:
+            if record.value is None and record.key is not None:
                 empty.append(i)
                 continue
             try:
-                message = self._messages.first.open(one.value or b"", one.headers)
-                name = self._name(message, one)
+                message = self._messages.first.open(record.value or b"", record.headers)
+                name = self._name(message, record)
                 classes = known.get(name) or new.get(name)
                 if classes is None:
                     new[name] = classes = self._messages.models.begin(
@@ -134,94 +136,98 @@ class PredictionReader:
                 continue
             names[i] = name
             # New models come last: one of the others may be dropped for them.
-            places, given = alike.setdefault((name in new, classes), ([], []))
+            places, contents = alike.setdefault((name in new, classes), ([], []))
             places.append(i)
-            given.append(message)
+            contents.append(message)
         groups = []
-        for (_, classes), (places, given) in sorted(alike.items(), key=lambda one: one[0][0]):
-            found, wrong = self._read(
-                self._messages.of(classes), places, [records[i] for i in places], given,
+        for (_, classes), (places, contents) in sorted(
+            alike.items(), key=lambda group: group[0][0]
+        ):
+            predictions, unreadable = self._parse_group(
+                self._messages.of_classes(classes), places, [records[i] for i in places], contents,
                 [names[i] for i in places],
             )  # fmt: skip
-            bad += wrong
-            groups.append(found)
+            bad += unreadable
+            groups.append(predictions)
         if empty:
             first = self._messages.first
             groups.append(self._nothing(first, empty))
-        return groups, sorted(bad, key=lambda one: one[0])
+        return groups, sorted(bad, key=lambda pair: pair[0])
 
-    def _nothing(self, reads: Messages, empty: list[int]) -> ReadPredictions:
-        found, _ = self._read(reads, [], [], [], [])
-        return found._replace(empty=empty)
+    def _nothing(self, messages: Messages, empty: list[int]) -> ReadPredictions:
+        nothing, _ = self._parse_group(messages, [], [], [], [])
+        return nothing._replace(empty=empty)
 
-    def _read(
+    def _parse_group(
         self,
-        reads: Messages,
+        messages: Messages,
         places: Sequence[int],
         records: Sequence[RawMessage],
-        given: list[Any] | None,
+        contents: list[Any] | None,
         names: list[Name] | None,
     ) -> tuple[ReadPredictions, Bad]:
         runs = list[OrdinaryBatch | list[Prediction]]()
         ids, rows, at = list[bytes | None](), list[Any](), list[int]()
         empty, bad, off = list[int](), Bad(), 0
-        for first, last, batch in self._runs(reads, records, given):
+        for first, last, batch in self._runs(messages, records, contents):
             some = records[first:last]
             if batch is not None:
                 by_key = self._messages.fields.id is None
-                ids += [one.key for one in some] if by_key else batch.ids
+                ids += [record.key for record in some] if by_key else batch.ids
                 at += range(first, last)
                 runs.append(batch)
                 rows.append(batch.rows)
                 off += batch.off
                 continue
-            reading = OpenedPredictions(reads, max_bytes=self._max_bytes)
+            reading = OpenedPredictions(messages, max_bytes=self._max_bytes)
             for k, record in enumerate(some):
-                reading.add(record, UNOPENED if given is None else given[k])
+                reading.add(record, UNOPENED if contents is None else contents[k])
             opened, P, divided = reading.checked()
-            says = list[Prediction]()
-            for i, (one, record) in enumerate(zip(opened, some, strict=True), first):
-                if isinstance(one, Prediction):
-                    says.append(one)
+            readable = list[Prediction]()
+            for i, (prediction, record) in enumerate(zip(opened, some, strict=True), first):
+                if isinstance(prediction, Prediction):
+                    readable.append(prediction)
                     at.append(i)
-                    ids.append(reads.id_of(one.message, record.key, record.headers))
-                elif one is None:
+                    ids.append(messages.id_of(prediction.message, record.key, record.headers))
+                elif prediction is None:
                     empty.append(places[i])
                 else:
-                    bad.append((places[i], one))
-            if len(says) < len(opened):
-                P = rows_at(P, [one.number for one in says])
-            runs.append(says)
+                    bad.append((places[i], prediction))
+            if len(readable) < len(opened):
+                P = rows_at(P, [prediction.number for prediction in readable])
+            runs.append(readable)
             rows.append(P)
             off += divided
         if len(at) < len(places):
             places = [places[i] for i in at]
             names = None if names is None else [names[i] for i in at]
-        every = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        all_rows = rows[0] if len(rows) == 1 else np.concatenate(rows)
         if self._needs_id:
-            long = zip(places, ids, strict=True)
-            bad += [(i, too_long(id)) for i, id in long if id is not None and len(id) > LONGEST_ID]
-            bad.sort(key=lambda one: one[0])
+            with_ids = zip(places, ids, strict=True)
+            bad += [
+                (i, too_long(id)) for i, id in with_ids if id is not None and len(id) > LONGEST_ID
+            ]
+            bad.sort(key=lambda pair: pair[0])
         ids = [None if id is None or len(id) > LONGEST_ID else id for id in ids]
         return ReadPredictions(
-            places, reads, runs, ids, every, names, self._messages.segments, off, empty
+            places, messages, runs, ids, all_rows, names, self._messages.segments, off, empty
         ), bad
 
     def _runs(
-        self, reads: Messages, records: Sequence[RawMessage], given: list[Any] | None
+        self, messages: Messages, records: Sequence[RawMessage], contents: list[Any] | None
     ) -> Iterable[tuple[int, int, OrdinaryBatch | None]]:
         """Cut records into runs of ordinary ones, none of them near the limit of size, and others;
         those that are ``given`` are opened."""
-        if given is not None or not records:
+        if contents is not None or not records:
             return [(0, len(records), None)]
         values = [record.value for record in records]
         if self._max_bytes is not None:
-            most = far_below(reads, self._max_bytes)
+            most = far_below(messages, self._max_bytes)
             values = [
                 None if value is None or len(value) > most or needs_measure(record) else value
                 for record, value in zip(records, values, strict=True)
             ]
-        return reads.runs(values, labels=False)
+        return messages.runs(values, labels=False)
 
     def _name(self, message: Any, record: RawMessage) -> Name:
         """Model and version of a prediction."""

@@ -18,8 +18,8 @@ WAIT = "Wait for more labels. correct = false sends predictions as they came mea
 
 def problems(status: Status) -> list[Problem]:
     """Problems of a status; without any, the effect of the correction."""
-    found = [*_bad(status), *_doubts(status)]
-    return found or [_good(status)]
+    sorted_problems = [*_bad(status), *_doubts(status)]
+    return sorted_problems or [_good(status)]
 
 
 def _bad(s: Status) -> Iterator[Problem]:
@@ -28,8 +28,8 @@ def _bad(s: Status) -> Iterator[Problem]:
     runs = s.time - s.since
     who, letters = ("server", "bad messages") if s.over_http else ("worker", "dead letters")
 
-    def bad(what: str, do: str) -> Problem:
-        return Problem("bad", what, do)
+    def bad(sentence: str, remedy: str) -> Problem:
+        return Problem("bad", sentence, remedy)
 
     if not s.live:
         yield bad(
@@ -82,11 +82,11 @@ def _bad(s: Status) -> Iterator[Problem]:
             "Look at the brokers: a partition without a leader, or a transaction left open.",
         )
     if s.unowned:
-        of = ", ".join(map(str, [*s.unowned][:MOST_WORSE]))
-        more = f" and {len(s.unowned) - MOST_WORSE} more" if len(s.unowned) > MOST_WORSE else ""
+        partitions = ", ".join(map(str, [*s.unowned][:MOST_WORSE]))
+        and_more = f" and {len(s.unowned) - MOST_WORSE} more" if len(s.unowned) > MOST_WORSE else ""
         yield bad(
-            f"{sum(s.unowned.values()):,} records wait in partitions {of}{more}, of which no worker"
-            " has corrected any for a minute.",
+            f"{sum(s.unowned.values()):,} records wait in partitions {partitions}{and_more}: no"
+            " worker has corrected any of them for a minute.",
             "Is a worker running? Look at its log, and at the members of the group.",
         )
     hour = s.hour
@@ -138,22 +138,24 @@ def _doubts(s: Status) -> Iterator[Problem]:
     """Possible or unconfirmed problems."""
     hour, runs = s.hour, s.time - s.since
 
-    def doubt(what: str, do: str) -> Problem:
-        return Problem("doubt", what, do)
+    def doubt(sentence: str, remedy: str) -> Problem:
+        return Problem("doubt", sentence, remedy)
 
     if s.passes:
-        which = ", ".join("all" if one == "*" else f"“{one}”" for one in s.passes[:MOST_WORSE])
+        models = ", ".join(
+            "all" if model == "*" else f"“{model}”" for model in s.passes[:MOST_WORSE]
+        )
         yield doubt(
             "Correction is switched off: predictions go out as they came"
-            + (f", of the models {which}." if s.passes != ["*"] else "."),
+            + (f", of the models {models}." if s.passes != ["*"] else "."),
             "What is learned goes on. Remove correct = false and restart, and it is on again.",
         )
-    for one in s.worse[:MOST_WORSE]:
+    for worse in s.worse[:MOST_WORSE]:
         yield doubt(
-            one.episode.text(one.lane),
+            worse.episode.text(worse.lane),
             "It may be weather: another season or other traffic. If not, look at what feeds the"
             " classifier, at its last deployment, and at the labels: wrong ones look the same."
-            if one.episode.side == 0
+            if worse.episode.side == 0
             else "The classifier itself is as it was: look at the labels, and at who answers."
             " Where something wrong was learned and is over, docs/operations.md says how to undo"
             " it.",
@@ -171,7 +173,7 @@ def _doubts(s: Status) -> Iterator[Problem]:
             f"It falls behind: {s.lag:,} records wait, more than ten minutes ago.",
             "Add workers, up to one a partition.",
         )
-    oldest = max((found.age or 0.0 for found in s.learned), default=0.0)
+    oldest = max((learned.age or 0.0 for learned in s.learned), default=0.0)
     if s.has_labels and oldest > STALE_SECONDS and any(s.hour_course.records[-5:]):
         yield doubt(
             f"What corrects was learned {_span(oldest)} ago: nobody learns now.",
@@ -201,19 +203,19 @@ def _doubts(s: Status) -> Iterator[Problem]:
             f"{hour.early:,} labels of the last hour were given up before their prediction came.",
             "A clock is wrong, of what writes predictions or labels, or label_wait is too short.",
         )
-    for found in s.learned:
-        where = f" ({found.lane})" if found.lane else ""
-        if found.n_silent:
-            names = ", ".join(f"“{name}”" for name in found.silent[:3])
-            more = f" and {found.n_silent - 3:,} more" if found.n_silent > 3 else ""
+    for learned in s.learned:
+        where = f" ({learned.lane})" if learned.lane else ""
+        if learned.n_silent:
+            names = ", ".join(f"“{name}”" for name in learned.silent[:3])
+            and_more = f" and {learned.n_silent - 3:,} more" if learned.n_silent > 3 else ""
             yield doubt(
-                f"No label of {names}{more} has come{where}: left out of learning.",
+                f"No label of {names}{and_more} has come{where}: left out of learning.",
                 "Send labels of a random share of all predictions, these among them.",
             )
-        if found.coverage < 0.95:
+        if learned.coverage < 0.95:
             yield doubt(
-                f"Labels are no fair sample{where}: {100 * found.coverage:.0f} % of the correction"
-                " goes out.",
+                f"Labels are no fair sample{where}: {100 * learned.coverage:.0f} % of the"
+                " correction goes out.",
                 "Label a random share of all predictions, not those that were noticed.",
             )
     for column in s.columns:
@@ -240,18 +242,21 @@ def _doubts(s: Status) -> Iterator[Problem]:
 
 def _of_backlog(backlog: Backlog) -> tuple[str, str]:
     """What waits for the learner, how fast it is, and what to do."""
-    what = f"A backlog: {backlog.waiting:,} records wait for the learner, which corrects them"
+    sentence = f"A backlog: {backlog.waiting:,} records wait for the learner, which corrects them"
     if backlog.corrected is None or backlog.came is None:
-        return f"{what} in the order of time.", "Nothing: new ones come after them."
-    what += f" at {backlog.corrected:,.0f} a second"
+        return f"{sentence} in the order of time.", "Nothing: new ones come after them."
+    sentence += f" at {backlog.corrected:,.0f} a second"
     if backlog.grows:
         return (
-            f"{what} while {backlog.came:,.0f} come: it does not get smaller.",
+            f"{sentence} while {backlog.came:,.0f} come: it does not get smaller.",
             "Look at the log of the process that learns. If it is too slow, set"
             ' backlog = "lagging" in every process: workers then correct by the newest state.',
         )
-    left = backlog.waiting / (backlog.corrected - backlog.came)
-    return f"{what}: about {_span(left)} are left.", "Nothing: new ones come after them."
+    seconds_left = backlog.waiting / (backlog.corrected - backlog.came)
+    return (
+        f"{sentence}: about {_span(seconds_left)} are left.",
+        "Nothing: new ones come after them.",
+    )
 
 
 def _good(s: Status) -> Problem:
@@ -267,10 +272,10 @@ def _good(s: Status) -> Problem:
         if few or window.accuracy is None or window.log_loss is None:
             continue
         loss, accuracy = window.log_loss, window.accuracy
-        sure = (loss.high or 0) < 0 or (accuracy.low or 0) > 0
-        verb = "It helps" if sure else "No harm seen, no sure gain yet"
+        is_sure = (loss.high or 0) < 0 or (accuracy.low or 0) > 0
+        verb = "It helps" if is_sure else "No harm seen, no sure gain yet"
         if worse := _worse(window):
-            verb = f"{worse} is worse so far, too early to say" + (", and it helps" * sure)
+            verb = f"{worse} is worse so far, too early to say" + (", and it helps" * is_sure)
         return Problem(
             "doubt" if worse else "good",
             f"{verb}: over the last {name} the accuracy goes from {100 * accuracy.before:.1f} % to"

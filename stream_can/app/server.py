@@ -89,7 +89,7 @@ class Server(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     """Answers one request; subclasses have a ``do_`` method for each verb."""
 
-    def answer(self, code: int, kind: str, body: bytes, policy: str) -> None:
+    def respond(self, code: int, kind: str, body: bytes, policy: str) -> None:
         """Send a response: `kind` is the Content-Type, `policy` the Content-Security-Policy."""
         self.send_response(code)
         self.send_header("Content-Type", kind)

@@ -49,18 +49,18 @@ class Option(NamedTuple):
     help: str
 
 
-def options_of(of: type[AppSettings]) -> list[Option]:
+def options_of(settings: type[AppSettings]) -> list[Option]:
     """List every setting, for a command line, but `TABLES`."""
-    hints = get_type_hints(of, include_extras=True)
-    defaults = {field.name: field.default for field in fields(of)}  # type: ignore[arg-type]
-    found = []
-    for name in of.names():
+    hints = get_type_hints(settings, include_extras=True)
+    defaults = {field.name: field.default for field in fields(settings)}  # type: ignore[arg-type]
+    options = []
+    for name in settings.names():
         if name in TABLES:
             continue
         type_, meta = get_args(hints[name])
         kind = type_ if type_ is bool else dict if get_origin(type_) is dict else str
-        found.append(Option(name, kind, _with_default(meta.description, defaults[name])))
-    return found
+        options.append(Option(name, kind, _with_default(meta.description, defaults[name])))
+    return options
 
 
 def _with_default(text: str, default: object) -> str:

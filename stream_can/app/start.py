@@ -34,8 +34,8 @@ def without_sets(corrector: Corrector) -> Corrector:
         return corrector
     head, arrays = snapshots.decode(corrector.to_bytes())
     del head["sets"]
-    kept = {name: array for name, array in arrays.items() if name not in SETS}
-    return Corrector.from_bytes(snapshots.encode(head, kept))
+    remaining = {name: array for name, array in arrays.items() if name not in SETS}
+    return Corrector.from_bytes(snapshots.encode(head, remaining))
 
 
 COUNTS_WAY = "take train_counts out, which keeps what is learned, or start over, which forgets it"
@@ -45,9 +45,11 @@ COUNTS_WAY = "take train_counts out, which keeps what is learned, or start over,
 def _match_counts(ours: Corrector, theirs: Corrector, where: str = "") -> None:
     priors = ours.train_prior, theirs.train_prior
     if not np.array_equal(*priors):
-        both = (np.array2string(p, precision=4, threshold=20) for p in priors)
-        here, there = both
-        raise SnapshotMismatch(f"{where}train_counts: {here} here, {there} in it; {COUNTS_WAY}")
+        texts = (np.array2string(p, precision=4, threshold=20) for p in priors)
+        counts_here, counts_there = texts
+        raise SnapshotMismatch(
+            f"{where}train_counts: {counts_here} here, {counts_there} in it; {COUNTS_WAY}"
+        )
 
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -60,15 +62,15 @@ class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
 def require_rows(data: bytes, rows: str, where: str) -> None:
     """Raise SettingsError where a snapshot is not of a corrector of such rows."""
     try:
-        found = kind_of_snapshot(data)
+        kind = kind_of_snapshot(data)
     except SnapshotMismatch as error:
         raise SettingsError(
             f"{where}: {error}; `stream-can inspect FILE --save corrector.state` takes a corrector"
             " out of it"
         ) from None
-    if found.name != rows:
+    if kind.name != rows:
         raise SettingsError(
-            f"{where} has a corrector of {found.described}: set rows = {found.name!r}, or name a"
+            f"{where} has a corrector of {kind.described}: set rows = {kind.name!r}, or name a"
             f" snapshot of {row_kind(rows).described}"
         )
 
@@ -98,10 +100,10 @@ def begun_with(settings: ApplicationSettings) -> Begun:
         if data.startswith(MAGIC):
             require_rows(data, settings.rows, f"classes_from_file: {path}")
             return Begun(None, counts, data)
-        found = msgspec.json.decode(data, type=ClassesFile)
+        content = msgspec.json.decode(data, type=ClassesFile)
     except (OSError, msgspec.DecodeError) as error:
         raise SettingsError(f"classes_from_file: {path}: {error}") from None
-    return Begun(list(found.classes), counts or found.train_counts, None)
+    return Begun(list(content.classes), counts or content.train_counts, None)
 
 
 class Start:
@@ -123,12 +125,12 @@ class Start:
     _from_snapshot = False
 
     def __init__(self, settings: ApplicationSettings, formats: Formats = JSON) -> None:
-        given: Any = {"segments_mb": SEGMENTS_MB} | settings.corrector
+        options: Any = {"segments_mb": SEGMENTS_MB} | settings.corrector
         names, counts, snapshot = begun_with(settings)
         if snapshot is None:
-            corrector = Corrector(names or NO_CLASSES, train_counts=counts, **given)
+            corrector = Corrector(names or NO_CLASSES, train_counts=counts, **options)
         else:
-            corrector = Corrector.from_bytes(snapshot, train_counts=counts, **given)
+            corrector = Corrector.from_bytes(snapshot, train_counts=counts, **options)
         self.snapshot = without_sets(corrector).to_bytes()
         """Snapshot of the initial corrector, without prediction sets."""
         self.classes = corrector.classes
@@ -147,11 +149,13 @@ class Start:
 
     def _of_model(self, name: str, base: Corrector) -> bytes | None:
         """Snapshot of the own initial corrector of a model with a table; None: the common one."""
-        own = self._given.models[name]
-        if own.classes is None and own.train_counts is None:
+        table = self._given.models[name]
+        if table.classes is None and table.train_counts is None:
             return None
         try:
-            return self._of_classes(own.classes or base.classes, own.train_counts, **own.corrector)
+            return self._of_classes(
+                table.classes or base.classes, table.train_counts, **table.corrector
+            )
         except (ValueError, TypeError) as error:
             raise SettingsError(f"models.{name}: {error}") from None
 
@@ -159,8 +163,8 @@ class Start:
         self, names: Sequence[Any], counts: Counts | None = None, **changed: Any
     ) -> bytes:
         """Snapshot of a new corrector with other classes, under the settings above."""
-        given: Any = {"segments_mb": SEGMENTS_MB} | self._given.corrector | changed
-        corrector = Corrector(names, train_counts=counts, **given)
+        options: Any = {"segments_mb": SEGMENTS_MB} | self._given.corrector | changed
+        corrector = Corrector(names, train_counts=counts, **options)
         Messages(corrector.classes, self._given.fields, columns=corrector.segments)
         return corrector.to_bytes()
 
@@ -170,7 +174,7 @@ class Start:
 
     # -- with prediction sets --------------------------------------------------------------------
 
-    def listed(self, model: str) -> bool:
+    def has_settings(self, model: str) -> bool:
         """Whether a model has a table in the settings."""
         return model in self._models
 
@@ -189,8 +193,8 @@ class Start:
     def train(self, classes: tuple[Any, ...]) -> NDArray[np.float64] | None:
         """Training prior, shape (m,), of a model with these classes, where known."""
         for data in (self.snapshot, *self._models.values()):
-            if data is not None and (one := Corrector.from_bytes(data)).classes == classes:
-                return one.train_prior
+            if data is not None and (corrector := Corrector.from_bytes(data)).classes == classes:
+                return corrector.train_prior
         return None
 
     @property
@@ -208,21 +212,21 @@ class Start:
     @property
     def alike(self) -> bool:
         """Whether all models have the same classes."""
-        own = self._given.models.values()
-        return self.classes != NO_CLASSES and all(one.classes is None for one in own)
+        tables = self._given.models.values()
+        return self.classes != NO_CLASSES and all(table.classes is None for table in tables)
 
     def knows_classes_of(self, model: str) -> bool:
         """Whether the classes of a model are known."""
         return self.classes != NO_CLASSES or self._models.get(model) is not None
 
     def _own(self, model: str) -> dict[str, Any]:
-        own = self._given.models.get(model)
-        return {} if own is None else own.corrector
+        table = self._given.models.get(model)
+        return {} if table is None else table.corrector
 
     def settings_of(self, model: str) -> dict[str, Any]:
         """Corrector settings of a model, except ``sets``."""
-        own = {name: value for name, value in self.settings.items() if name != "sets"}
-        return own | self._own(model)
+        shared = {name: value for name, value in self.settings.items() if name != "sets"}
+        return shared | self._own(model)
 
     def under(self, snapshot: bytes, model: str = "") -> Corrector:
         """Restore a snapshot under the settings of a model, with its prediction sets."""
@@ -267,11 +271,11 @@ class Start:
         return self._models.get(name[0] or "") is not None
 
     def _require_own(self, model: str, corrector: Any) -> None:
-        begin, own = self.of_model(model), self._given.models[model]
+        begin, table = self.of_model(model), self._given.models[model]
         assert begin is not None
-        if own.classes is not None:
+        if table.classes is not None:
             match(f"models.{model}: classes", corrector.classes, begin.classes)
-        if own.train_counts is not None:
+        if table.train_counts is not None:
             _match_counts(begin, corrector, f"models.{model}: ")
 
     def _require_alike(self, corrector: Any) -> None:
@@ -279,20 +283,20 @@ class Start:
         match("classes", corrector.classes, self.classes)
         match("columns", corrector.segments, self.segments)
         if self._given.paths is not None:
-            own = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
-            match("paths", own, in_order(self._given.paths))
+            paths = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
+            match("paths", paths, in_order(self._given.paths))
         if self._counted:
             _match_counts(self.corrector(), corrector)
 
-    def changed(self, begun: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    def changed(self, in_use: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """Settings that differ from those of correctors in use, each with its model ("" for the
         common one)."""
-        found: dict[str, Any] = {}
-        for model, corrector in begun:
+        differences: dict[str, Any] = {}
+        for model, corrector in in_use:
             have = corrector.settings | {"sets": corrector.sets}
             want = self.settings_of(model) | {"sets": self._given.sets}
-            found |= {name: value for name, value in want.items() if have[name] != value}
-        return found
+            differences |= {name: value for name, value in want.items() if have[name] != value}
+        return differences
 
 
 def start_of(settings: ApplicationSettings, formats: Formats = JSON) -> Start:
@@ -303,5 +307,5 @@ def start_of(settings: ApplicationSettings, formats: Formats = JSON) -> Start:
     SettingsError, SnapshotMismatch, ValueError
         The settings do not make a corrector.
     """
-    found: Start = part(settings.rows, "start").start(settings, formats)
-    return found
+    start: Start = part(settings.rows, "start").start(settings, formats)
+    return start

@@ -49,7 +49,7 @@ class Commit(NamedTuple):
     outputs: int
     normalised: int
     faults: int
-    asked: Tally[str]
+    requested: Tally[str]
     answered: int
     delays: list[float]
     """In seconds."""
@@ -113,7 +113,7 @@ COMMITTED = (
         lambda c: c.faults),
     Row("predictions_without_id", Counter, "Predictions that no label can find",
         lambda c: c.counts["without_id"]),
-    Row("label_requests", Counter, "Labels asked for", lambda c: c.asked, ("reason",),
+    Row("label_requests", Counter, "Labels asked for", lambda c: c.requested, ("reason",),
         ("random", "margin")),
     Row("label_requests_answered", Counter, "Labels that came as asked for",
         lambda c: c.answered),
@@ -218,14 +218,16 @@ ELSEWHERE = (
 
 def make(registry: CollectorRegistry) -> dict[str, Any]:
     """Create every metric, by name."""
-    made: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for row in (*COMMITTED, *LANES, *ELSEWHERE, *LEARNED, *REQUESTS):
-        more: dict[str, Any] = {"buckets": row.ends} if row.ends else {}
-        one = row.kind(f"stream_can_{row.name}", row.help, row.labels, registry=registry, **more)
+        buckets: dict[str, Any] = {"buckets": row.ends} if row.ends else {}
+        metric = row.kind(
+            f"stream_can_{row.name}", row.help, row.labels, registry=registry, **buckets
+        )
         for value in row.first:
-            one.labels(value)
-        made[row.name] = one
-    return made
+            metric.labels(value)
+        metrics[row.name] = metric
+    return metrics
 
 
 def count(metric: Any, values: Values) -> None:
@@ -240,17 +242,17 @@ def count(metric: Any, values: Values) -> None:
         metric.inc(values)
 
 
-def count_lane(made: Mapping[str, Any], lane: Sequence[str], tally: Sequence[float]) -> None:
+def count_lane(metrics: Mapping[str, Any], lane: Sequence[str], tally: Sequence[float]) -> None:
     """Add a lane's tally."""
     rows, scored, *sides = tally
-    made["lane_records"].labels(*lane).inc(rows)
-    made["lane_scored"].labels(*lane).inc(scored)
+    metrics["lane_records"].labels(*lane).inc(rows)
+    metrics["lane_scored"].labels(*lane).inc(scored)
     for (name, side), value in zip(
         [(name, side) for name in ("lane_hits", "lane_log_loss") for side in SIDES],
         sides,
         strict=True,
     ):
-        made[name].labels(*lane, side).inc(value)
+        metrics[name].labels(*lane, side).inc(value)
 
 
 def set_to(metric: Any, partition: int, values: Values) -> None:

@@ -112,20 +112,20 @@ class Tally:
         if self._has_sets:
             self._sets[:2] += n, in_sets
         if names is not None:
-            for of, some in groupby(names):
-                self._lane(lane_name(of))[0] += len(list(some))
+            for of, same_model in groupby(names):
+                self._lane(lane_name(of))[0] += len(list(same_model))
 
     def labelled(self, outcomes: Iterable[str], taught: list[Taught], held: int = 0) -> None:
         """Count labels and what they taught; ``held`` are waiting now."""
         counts = self.counts
         kinds = {"learned": "matched", "repeated": "repeated", "unknown": "unmatched"}
-        for one in outcomes:
-            if one == "held":  # counted when released
+        for outcome in outcomes:
+            if outcome == "held":  # counted when released
                 self.held += 1
             else:
                 counts["labels"] += 1
-                counts[kinds[one]] += 1
-        late = sum(one.n for one in taught if one.label < 0)
+                counts[kinds[outcome]] += 1
+        late = sum(labelled.n for labelled in taught if labelled.label < 0)
         given_up = self.held - late - held
         counts["labels"] += late + given_up
         counts["matched"] += late
@@ -154,9 +154,9 @@ class Tally:
         calls, self._taught = self._taught, []
         alike: dict[tuple[int, int], list[Taught]] = {}
         for call in calls:
-            for one in call:
-                size = self._n_classes(one.name), len(one.prediction.blob)
-                alike.setdefault(size, []).append(one)
+            for labelled in call:
+                size = self._n_classes(labelled.name), len(labelled.prediction.blob)
+                alike.setdefault(size, []).append(labelled)
         for (m, _), taught in alike.items():
             self._add(taught, m)
         if self._named:
@@ -164,46 +164,46 @@ class Tally:
                 self._compare(call)
 
     def _add(self, taught: list[Taught], m: int) -> None:
-        given = [one.prediction.columns for one in taught]
-        for name, texts in table(self._columns, given).items():
+        segments = [labelled.prediction.columns for labelled in taught]
+        for name, texts in table(self._columns, segments).items():
             self._values[name].learned(texts)
-        fair = [one for one in taught if one.prediction.fair]
+        fair = [labelled for labelled in taught if labelled.prediction.fair]
         if not fair:
             return
-        found, sent, y, tails = self._outcomes(fair, m)
+        scores, sent, y, tails = self._outcomes(fair, m)
         self._scored += len(fair)
-        self._sums += found[:, [HITS, HITS + 1, LOSSES, LOSSES + 1]].sum(axis=0)
-        given = [one.prediction.columns for one in fair]
-        for name, texts in table(self._columns, given).items():
-            self._values[name].scored(texts, found)
+        self._sums += scores[:, [HITS, HITS + 1, LOSSES, LOSSES + 1]].sum(axis=0)
+        segments = [labelled.prediction.columns for labelled in fair]
+        for name, texts in table(self._columns, segments).items():
+            self._values[name].scored(texts, scores)
         if self._named:
-            columns = found[:, [HITS, HITS + 1, LOSSES, LOSSES + 1]]
-            for one, row in zip(fair, columns, strict=True):
-                tally = self._lane(lane_name(one.name))
+            columns = scores[:, [HITS, HITS + 1, LOSSES, LOSSES + 1]]
+            for labelled, row in zip(fair, columns, strict=True):
+                tally = self._lane(lane_name(labelled.name))
                 tally[1] += 1
                 tally[2:] += row
         if self._has_sets:
             known = ~np.isnan(tails[:, 0])
-            kept = inside(np.ascontiguousarray(sent[known], np.float32), tails[known, 0].copy())
+            in_sets = inside(np.ascontiguousarray(sent[known], np.float32), tails[known, 0].copy())
             self._sets[2] += known.sum()
-            self._sets[3] += kept[np.arange(len(kept)), y[known]].sum()
+            self._sets[3] += in_sets[np.arange(len(in_sets)), y[known]].sum()
 
     def _compare(self, call: Sequence[Taught]) -> None:
         """Compare versions of a model that learned the same label."""
-        for label, some in groupby(call, lambda one: one.label):
-            every = [one for one in some if one.prediction.fair]
-            if label < 0 or len(every) < 2:
+        for label, same_label in groupby(call, lambda labelled: labelled.label):
+            predictions = [labelled for labelled in same_label if labelled.prediction.fair]
+            if label < 0 or len(predictions) < 2:
                 continue
-            known = []
-            for one in every:
-                (row,), *_ = self._outcomes([one], self._n_classes(one.name))
+            scored = []
+            for labelled in predictions:
+                (row,), *_ = self._outcomes([labelled], self._n_classes(labelled.name))
                 scores = row[[HITS, LOSSES, HITS + 1, LOSSES + 1]].tolist()
-                known.append((lane_name(one.name), scores))
-            for (name, scores), (other, others) in combinations(sorted(known), 2):
+                scored.append((lane_name(labelled.name), scores))
+            for (name, scores), (other, other_scores) in combinations(sorted(scored), 2):
                 pair = Pair(name.model, name.version, other.version)
-                fits = pair in self._pairs or len(self._pairs) < MOST_PAIRS
-                if name.model == other.model and fits:
-                    self._pairs.setdefault(pair, Comparison()).add(scores, others)
+                has_room = pair in self._pairs or len(self._pairs) < MOST_PAIRS
+                if name.model == other.model and has_room:
+                    self._pairs.setdefault(pair, Comparison()).add_row(scores, other_scores)
 
     # -- source ----------------------------------------------------------------------------------
 

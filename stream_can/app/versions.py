@@ -39,7 +39,7 @@ class Comparison:
         """Number of labelled rows."""
         return int(self._sums()[:, 0].sum())
 
-    def add(self, first: Sequence[float], other: Sequence[float]) -> None:
+    def add_row(self, first: Sequence[float], other: Sequence[float]) -> None:
         """Add a row: hit and log loss, raw and sent, of the first version and then of the other;
         four numbers each."""
         self._add(np.array([1, *first, *other]))
@@ -62,8 +62,10 @@ class Comparison:
     def changes(self, *, sent: bool) -> Changes | None:
         """Changes from the first version to the other, of raw or sent rows."""
         sums, at = self._sums(), 2 if sent else 0
-        found = [change(sums[:, 0], sums[:, 1 + at + k], sums[:, 5 + at + k]) for k in (0, 1)]
-        accuracy, log_loss = found
+        score_changes = [
+            change(sums[:, 0], sums[:, 1 + at + k], sums[:, 5 + at + k]) for k in (0, 1)
+        ]
+        accuracy, log_loss = score_changes
         return None if accuracy is None or log_loss is None else Changes(accuracy, log_loss)
 
     def _sums(self) -> Array:

@@ -75,7 +75,7 @@ class DeferredRecords:
         """Read batches of a partition that follow each other; return their rows, which are to be
         corrected, numbered by offset, as one batch; none without rows."""
         records: list[Source] = [record for one in batches for record in one.records]
-        groups, bad = self._reader.read(records)
+        groups, bad = self._reader.parse(records)
         self._models.admit()
         self._runs.append(_ReadRun(partition, records, groups, bad))
         parts = [(group, self._rows(group)) for group in groups if group.ids]

@@ -250,7 +250,7 @@ def _merged(
         latest, at, records = float("-inf"), begin, list[Any]()
         while at < end:
             at, start = min(at + CHUNK, end), at
-            records += readers.read(topic, p, start, at)
+            records += readers.read_span(topic, p, start, at)
             times = times_of(records)
             n = len(records) if at == end else max(0, len(records) - BEHIND)
             for record, counts in zip(records[:n], steady(times).tolist(), strict=False):

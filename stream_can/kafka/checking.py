@@ -70,7 +70,7 @@ def _newest(readers: Readers, topic: str, spans: Mapping[int, tuple[int, int]]) 
     last = (
         record
         for p, (begin, end) in spans.items()
-        for record in readers.read(topic, p, max(begin, end - LAST), end)
+        for record in readers.read_span(topic, p, max(begin, end - LAST), end)
         if record.value is not None
     )
     return max(last, key=lambda one: one.timestamp, default=None)
@@ -103,7 +103,7 @@ def _fields(codec: Codec, record: Any) -> str:
 
 def _prediction(learning: TopicLearner, record: Any) -> str:
     reader = PredictionReader(learning.messages, learning.output_bytes)
-    groups, bad = reader.read([record])
+    groups, bad = reader.parse([record])
     for _, error in bad:
         raise error
     group = next(one for one in groups if one.ids)
@@ -119,7 +119,7 @@ def _prediction(learning: TopicLearner, record: Any) -> str:
 
 
 def _label(learning: TopicLearner, topic: str, record: Any) -> str:
-    found = learning.label_readers[topic].read([record])
+    found = learning.label_readers[topic].parse([record])
     for _, error in found.bad:
         raise error
     if not found.labels:

@@ -77,7 +77,7 @@ class StateBegins:
         known = {classes_of(one) for one in self._begins.values()}
         return len(known) == 1 and self.classes != NO_CLASSES
 
-    def listed(self, model: str) -> bool:
+    def has_settings(self, model: str) -> bool:
         """Whether a model has a table in the settings."""
         return model in self._listed
 
@@ -164,7 +164,7 @@ class CurrentState(LiveModels):
     def _bytes_of_new(self) -> int:
         return adapter_of(self.begins[None]).nbytes
 
-    def _take(self, name: Name, corrector: DeclaredCorrector | None) -> None:
+    def _begin_model(self, name: Name, corrector: DeclaredCorrector | None) -> None:
         begun = corrector or self.begins[None]
         classes = classes_of(begun)
         alike = {of: one for of, one in self.correctors.items() if self._classes[of] == classes}
@@ -238,7 +238,7 @@ class CurrentState(LiveModels):
     def corrector(self, name: Name) -> DeclaredCorrector:
         """The corrector of a model and version; creates it where new."""
         if name not in self.correctors:
-            self._take(name, self._start.of_model(name[0] or ""))
+            self._begin_model(name, self._start.of_model(name[0] or ""))
         return self.correctors[name]
 
 
@@ -354,7 +354,7 @@ class Correcting:
     ) -> tuple[list[ReadPredictions], Bad]:
         """Read records; return the messages and the unreadable records."""
         messages = self.messages(state)
-        return PredictionReader(messages, self._max_bytes, needs_id=self._needs_id).read(records)
+        return PredictionReader(messages, self._max_bytes, needs_id=self._needs_id).parse(records)
 
     def correct(self, records: Sequence[Source], state: CurrentState) -> Corrections:
         """Correct records of one partition, in order."""

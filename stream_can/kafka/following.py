@@ -84,7 +84,7 @@ class Follower:
         if record is not None:
             self._take(record, {})
         at = self._readers.span(self._topic, CORRECTORS)[0] if record is None else record.offset + 1
-        self._log.read({CORRECTORS: at})
+        self._log.start({CORRECTORS: at})
         self._began = True
 
     def _take(self, record: Any, values: dict[int, bytes]) -> None:

@@ -277,7 +277,7 @@ class Learns:
         own = topics_of(s, learns=True, state_bytes=self.start.state_bytes)
         others = {s.input: {"READ"}} if s.input else {}  # of slow partitions what comes next
         self.client.check_topics(
-            others, own, input=s.input, create=s.create_topics, begun=self.has_state
+            others, own, input=s.input, create=s.create_topics, has_begun=self.has_state
         )
         limit = self.client.transaction.limits.get(s.output)
         self._output_bytes = None if limit is None else limit - OVERHEAD_BYTES
@@ -320,7 +320,7 @@ class Learns:
         """Load the newest state, after fencing earlier owners."""
         begin = time.monotonic()
         self.client.transaction.close()
-        self.client.transaction.open()
+        self.client.transaction.take_over()
         topics = [self.settings.sent_topic, *self.settings.topics_of_labels]
         ids = self._ids = self.client.topic_ids(topics)
         learning = self._restore(ids)
@@ -489,7 +489,7 @@ class Learns:
                     raise
 
     def _begin_anew(self) -> None:
-        self.client.transaction.open()  # from now on nobody else answers what was handed over
+        self.client.transaction.take_over()  # from now on nobody else answers what was handed over
         before = newest_index(self.client.readers, self.state_topic)
         if before is None:
             return
@@ -515,7 +515,7 @@ class Learns:
                 end = learning.sent.get(p, 0)
                 if any(
                     header_of(one.headers, DEFERRED_HEADER) is not None
-                    for one in readers.read(topic, p, at, end)
+                    for one in readers.read_span(topic, p, at, end)
                 ):
                     learning.sent[p] = at
                     if p in stored.memory.within:
@@ -526,7 +526,7 @@ class Learns:
         """Store knowledge from elsewhere as the first state, with the rows of its plays, by the
         numbers by which it names them."""
         topic = self.settings.sent_topic
-        self.client.transaction.open()
+        self.client.transaction.take_over()
         kept = deque[Play]()
         for play in learning.plays:
             places = [
@@ -689,7 +689,7 @@ class Learns:
                 sum(answer.normalised for answer in answers),
                 sum(len(answer.faults) for answer in answers),
                 delays=delays,
-                asked=asked,
+                requested=asked,
                 answered=answered,
                 letters=letters,
             ),

@@ -367,7 +367,7 @@ class TopicLearner:
         read = dict[LabelPlace, list[LateLabel]]()
         bad = list[tuple[Source, StreamCANError]]()
         for place, found in labels.items():
-            says = self.label_readers[place[0]].read(found)
+            says = self.label_readers[place[0]].parse(found)
             bad += [(found[i], why) for i, why in says.bad]
             without, of_nobody = without + len(says.without), of_nobody + len(says.of_nobody)
             times = self.record_times.of(found).tolist()

@@ -162,7 +162,7 @@ class BrokerService(Service):
             raise Unavailable("there is no topic of labels: set labels")
         state, appender = self._there()
         found, reads = [*map(Line, messages)], self._labels.labels_of(state)
-        if bad := reads.read(found).bad:
+        if bad := reads.parse(found).bad:
             raise self._refuse(bad, len(messages), LABELS)
         labels = [
             Appended(topic, None, reads.id_of(line), one)

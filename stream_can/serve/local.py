@@ -217,7 +217,7 @@ class LocalService(Service):
 
     def correct(self, messages: Sequence[bytes]) -> Answers:
         """See :meth:`Service.correct`."""
-        groups, bad = self.predictions.read([*map(Line, messages)])
+        groups, bad = self.predictions.parse([*map(Line, messages)])
         if bad:
             self.models.forget()
             if not self._tries:
@@ -255,7 +255,7 @@ class LocalService(Service):
             self._ask(first + i, request)
         self._count_requests()
         self.metrics.handled(
-            Handled(n, group.off, len(group.faults), asked=[reason for _, reason in asked])
+            Handled(n, group.off, len(group.faults), requested=[reason for _, reason in asked])
         )
         return out
 
@@ -277,7 +277,7 @@ class LocalService(Service):
         """
         if (trouble := self.commits.trouble) is not None:
             raise Unavailable(f"{trouble}; nothing was learned, send it again")
-        labels, places, bad, *_ = self.label_reader.read([*map(Line, messages)], self.require_few)
+        labels, places, bad, *_ = self.label_reader.parse([*map(Line, messages)], self.require_few)
         if bad:
             raise self._refuse(bad, len(messages), LABELS)
         now, learner = time.time(), self.learner

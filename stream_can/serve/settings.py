@@ -131,8 +131,10 @@ def load(
             f"bootstrap_servers: {error.name} is not installed: pip install 'stream_can[kafka]'"
         ) from None
     theirs = known_names(Settings)
-    here = load_as(ServeSettings, path, overrides, env, others=theirs - own)
-    application = load_as(Settings, path, overrides, env, client_options, others=own - theirs)
+    here = load_as(ServeSettings, path, overrides, env, ignored_names=theirs - own)
+    application = load_as(
+        Settings, path, overrides, env, client_options, ignored_names=own - theirs
+    )
     return BrokerSettings(
         **{name: getattr(here, name) for name in ServeSettings.__struct_fields__},
         application=application,

@@ -60,7 +60,7 @@ class Small:
         self.look._since = BEGIN - 7200
 
     def add(self, seconds: float, **amounts: float) -> None:
-        self.metrics.history.add(BEGIN - seconds, **amounts)
+        self.metrics.history.record(BEGIN - seconds, **amounts)
 
     def first(self) -> str:
         said = self.look.status(BEGIN).problems[0]

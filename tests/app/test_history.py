@@ -22,7 +22,7 @@ def test_a_day_stays_within_the_stated_memory() -> None:
     tracemalloc.start()
     try:
         for second in range(0, 2 * 86_400, 4):
-            history.add(BEGIN + second, [0.5, 7200.0], predictions=1, commits=1, scored=1)
+            history.record(BEGIN + second, [0.5, 7200.0], predictions=1, commits=1, scored=1)
         every = tracemalloc.take_snapshot()  # of other threads too
         own = every.filter_traces([tracemalloc.Filter(True, history_module.__file__)])
         grown = sum(one.size for one in own.statistics("filename"))
@@ -57,8 +57,8 @@ def test_a_ring_holds_its_newest_slots(steps: list[tuple[float, int]], later: fl
 
 def test_a_clock_that_was_set_back_adds_to_the_newest() -> None:
     history = History()
-    history.add(BEGIN, predictions=3)
-    history.add(BEGIN - 7000, predictions=4)
+    history.record(BEGIN, predictions=3)
+    history.record(BEGIN - 7000, predictions=4)
     assert history.hour.last(BEGIN - 7000).total("predictions") == 7
     assert history.hour.last(BEGIN).total("predictions") == 7
 
@@ -71,7 +71,7 @@ def filled(slots: int, rng: np.random.Generator, shift: float = 0.0) -> Slots:
         level = 0.2 * rng.standard_normal()
         before = rng.exponential(1.0, n) + level
         after = before + shift + 0.3 * rng.standard_normal() + rng.standard_normal(n)
-        history.add(BEGIN + 10 * slot, scored=n, log_loss_before=float(before.sum()),
+        history.record(BEGIN + 10 * slot, scored=n, log_loss_before=float(before.sum()),
                     log_loss_after=float(after.sum()))  # fmt: skip
     return history.hour.last(BEGIN + 10 * slots - 1)
 
@@ -97,7 +97,7 @@ def test_too_few_slots_say_nothing_of_how_sure() -> None:
 def test_merged_slots_keep_sums_and_peaks() -> None:
     history = History()
     for slot, lag in enumerate((5, 900, 7)):
-        history.add(BEGIN + 10 * slot, predictions=2, lag=lag)
+        history.record(BEGIN + 10 * slot, predictions=2, lag=lag)
     minutes = history.hour.last(BEGIN + 59).merged(6)
     assert minutes["predictions"][-1] == 6
     assert minutes["lag"][-1] == 900

@@ -81,7 +81,7 @@ def busy(classes: int) -> Small:
     now, rng = time.time(), np.random.default_rng(0)
     small.look._since = now - 7200
     for ago in range(3600, -1, -20):
-        small.metrics.history.add(
+        small.metrics.history.record(
             now - ago, [3.0], predictions=1000, labels=900, matched=890, unmatched=10, scored=890,
             hits_before=500 + int(rng.integers(50)), hits_after=600 + int(rng.integers(50)),
             log_loss_before=890.0, log_loss_after=700.0 + 50 * rng.random(), commits=100,
@@ -163,7 +163,7 @@ def test_a_worker_that_has_just_begun_in_a_browser(browser: Browser) -> None:
     """Its records a second are drawn from the first on; the figures of labels wait."""
     small, now = Small(), time.time()
     small.look._since = now - 20
-    small.metrics.history.add(now, predictions=400)
+    small.metrics.history.record(now, predictions=400)
     port = Port("127.0.0.1", 0, small.health, small.metrics.registry, small.look.json)
     try:
         browser.look(f"http://127.0.0.1:{port.number}/", 1280)

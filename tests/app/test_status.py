@@ -41,7 +41,7 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     nobody = Small()
     nobody.metrics.lags({("unowned", p): 9 for p in range(5)})
     assert nobody.first().startswith(
-        "bad: 45 records wait in partitions 0, 1, 2 and 2 more, of which no worker has corrected"
+        "bad: 45 records wait in partitions 0, 1, 2 and 2 more: no worker has corrected"
     )
     nameless = Small()
     nameless.add(5, predictions=100, labels=1, without_id=12)
@@ -126,9 +126,9 @@ def test_records_a_second_are_of_the_time_that_the_process_ran() -> None:
         assert len(found.day_course.rates) == 96
         return found.hour_course.rates
 
-    small.metrics.history.add(now - 60, predictions=90)  # its step has 30 s of the process
+    small.metrics.history.record(now - 60, predictions=90)  # its step has 30 s of the process
     assert course() == [None] * 58 + [3, 0]
-    small.metrics.history.add(now, predictions=108)
+    small.metrics.history.record(now, predictions=108)
     assert course() == [None] * 58 + [3, 2]
     assert small.look.status(now).day_course.rates[-1] == 198 / 84
     small.look._since = now - 7200

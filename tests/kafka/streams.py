@@ -301,7 +301,7 @@ class App:
                 continue
             # Behind the last record there may be the end of a transaction.
             if at.get(tp.partition, 0) < committed[tp] and any(
-                readers.read(tp.topic, tp.partition, at.get(tp.partition, 0), committed[tp])
+                readers.read_span(tp.topic, tp.partition, at.get(tp.partition, 0), committed[tp])
             ):
                 lag += 1
         return lag

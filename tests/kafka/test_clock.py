@@ -54,6 +54,6 @@ def test_no_record_is_lost_by_it(broker: Broker, tmp_path: Path, ahead: int, sai
 )
 def test_what_is_sure_of_the_skew(theirs: float, skew: float) -> None:
     clock = BrokerClock()
-    clock.look(100.0, theirs, 110.0)
+    clock.compare(100.0, theirs, 110.0)
     assert clock.skew == skew
     assert clock.now_ms() >= 1000 * (110 + skew)

@@ -151,7 +151,7 @@ class Plain:
 
     def row(self, record: Record) -> bytes | str | None:
         """What becomes of a record: its output, or that there is none."""
-        groups, bad = self.predictions.read([record])
+        groups, bad = self.predictions.parse([record])
         self.models.admit()
         if bad:
             return "dead letter"
@@ -179,7 +179,7 @@ class Plain:
 
     def label(self, record: Record) -> None:
         """A label."""
-        for one in self.labels.read([record]).labels:
+        for one in self.labels.parse([record]).labels:
             one.time = record.timestamp / 1000
             self.learner.play([], None, [one])
 

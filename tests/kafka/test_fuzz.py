@@ -155,8 +155,8 @@ def test_header_names_that_are_not_utf8(broker: Broker) -> None:
     produce(app.servers, [(app.given["input"], 0, b"k", value)])
     run_once(app)
     readers = Readers(Options([app.servers]))
-    outs = list(readers.read(app.given["output"], 0, 0, 100))
-    (letter,) = readers.read(f"{app.id}-dead-letters", 0, 0, 100)
+    outs = list(readers.read_span(app.given["output"], 0, 0, 100))
+    (letter,) = readers.read_span(f"{app.id}-dead-letters", 0, 0, 100)
     readers.close()
     assert [out.headers[0] for out in outs][:1] == [letter.headers[0]] == [(name, b"1")]
     assert len(outs) == 2

@@ -206,7 +206,7 @@ def test_what_was_learned_can_be_forgotten(
         cases."""
         if between:
             other = between.pop()
-            other.client.transaction.open()
+            other.client.transaction.take_over()
             other.client.close(leave=False)
         write(*given)
 

@@ -69,7 +69,7 @@ class Start:
     def train(self, classes: Any) -> Any:
         return None
 
-    def listed(self, model: str) -> bool:
+    def has_settings(self, model: str) -> bool:
         return False
 
     def knows_classes_of(self, model: str) -> bool:
@@ -135,7 +135,7 @@ class Task:
         return result
 
     def _label(self, record: Any, result: Result) -> None:
-        says = self._labels.read([record])
+        says = self._labels.parse([record])
         for _, error in says.bad:
             headers = headers_of(record) + error_headers(record, error)
             result.dead_letters.append(

@@ -301,7 +301,7 @@ def test_records_are_read_and_answered_as_msgspec_has_it(id: str | None) -> None
                 messages = ModelMessages(
                     tuple(CLASSES), Fields(id=id), JSON, (), models, rows="dense"
                 )
-                (group,), bad = PredictionReader(messages, limit).read(records)
+                (group,), bad = PredictionReader(messages, limit).parse(records)
                 ordinary += any(not isinstance(run, list) for run in group.runs)
                 cut += len(group.runs) > 1
                 rows = np.ascontiguousarray(group.rows[:, ::-1])
@@ -358,7 +358,7 @@ def test_labels_are_read_as_msgspec_has_them(id: str | None, needs_id: bool) -> 
                 )
                 reader = LabelReader(messages, needs_id=needs_id)
                 together += reader._ordinary_labels(records) is not None
-                labels, places, bad, *rest = reader.read(records)
+                labels, places, bad, *rest = reader.parse(records)
                 found.append(
                     (
                         [(one.id, one.label, one.row, one.time) for one in labels], places,

@@ -98,22 +98,22 @@ class LabellingServer:
         self._server.close()
 
 
-def shown(one: Pending, pending: OpenRequests) -> str:
+def shown(request: Pending, pending: OpenRequests) -> str:
     """A request for the page, as JSON; its message without the probabilities, and without other
     fields that say what the classifier says, which come under ``said``.
 
     A message that cannot be parsed is shown as text, so it does not block the others.
     """
-    likeliest = sorted(range(len(one.says.probs)), key=lambda k: -one.says.probs[k])[:KEYS]
-    text = bytes(one.says.message).decode(errors="replace")
-    names = {} if one.says.classes is None else {"classes": [*map(str, one.says.classes)]}
-    found = names | {
-        "partition": one.partition,
-        "offset": one.offset,
-        "id": one.says.id,
-        "reason": one.says.reason,
-        "time": one.says.time,
-        "likeliest": [[k, one.says.probs[k]] for k in likeliest],
+    likeliest = sorted(range(len(request.says.probs)), key=lambda k: -request.says.probs[k])[:KEYS]
+    text = bytes(request.says.message).decode(errors="replace")
+    names = {} if request.says.classes is None else {"classes": [*map(str, request.says.classes)]}
+    shown_fields = names | {
+        "partition": request.partition,
+        "offset": request.offset,
+        "id": request.says.id,
+        "reason": request.says.reason,
+        "time": request.says.time,
+        "likeliest": [[k, request.says.probs[k]] for k in likeliest],
     }
     try:
         message = json.loads(
@@ -122,13 +122,15 @@ def shown(one: Pending, pending: OpenRequests) -> str:
         for path in (pending.probs_path, pending.raw_path, [ASKED]):
             forget(message, path)
         if isinstance(message, dict):
-            said = _says_of_classifier(message, {*map(str, names.get("classes", pending.classes))})
-            for field in said:
+            hidden_fields = _says_of_classifier(
+                message, {*map(str, names.get("classes", pending.classes))}
+            )
+            for field in hidden_fields:
                 del message[field]
-            return json.dumps(found | {"message": message, "said": said})
+            return json.dumps(shown_fields | {"message": message, "said": hidden_fields})
     except (ValueError, RecursionError):  # nested too deeply
         pass
-    return json.dumps(found | {"message": {"message": text[:LONGEST_TEXT]}})
+    return json.dumps(shown_fields | {"message": {"message": text[:LONGEST_TEXT]}})
 
 
 def _says_of_classifier(message: dict[str, Any], classes: set[str]) -> dict[str, Any]:
@@ -144,8 +146,8 @@ def _says_of_classifier(message: dict[str, Any], classes: set[str]) -> dict[str,
 
 def places(texts: list[str]) -> set[tuple[int, int]]:
     """Parse partitions and offsets; invalid ones are skipped."""
-    found = [SKIPPED.fullmatch(text) for text in ",".join(texts).split(",")]
-    return {(int(one[1]), int(one[2])) for one in found if one is not None}
+    matches = [SKIPPED.fullmatch(text) for text in ",".join(texts).split(",")]
+    return {(int(match[1]), int(match[2])) for match in matches if match is not None}
 
 
 def exact(text: str) -> float | str:
@@ -186,14 +188,14 @@ def _handler(pending: OpenRequests, token: str, percentages: bool) -> type[Handl
                     query = parse_qs(self.path.partition("?")[2])
                     skip, keep = (places(query.get(name, [])) for name in ("skip", "keep"))
                     n, first = pending.first(SHOWN, oldest="oldest" in query, without=skip)
-                    kept = json.dumps([f"{p}-{o}" for p, o in pending.still_open(keep)])
+                    still_open = json.dumps([f"{p}-{o}" for p, o in pending.still_open(keep)])
                     names = json.dumps([str(c) for c in classes])
-                    requests = ", ".join(shown(one, pending) for one in first)
+                    requests = ", ".join(shown(request, pending) for request in first)
                     kind = row_kind(pending.rows)
                     of_rows = {"several": kind.several_labels, "declared": kind.declares_classes}
-                    found = f'{{"open": {n}, {json.dumps(of_rows)[1:-1]}, "classes": {names}'
-                    found += f', "kept": {kept}, "requests": [{requests}]}}'
-                    self._say(200, found, "application/json")
+                    document = f'{{"open": {n}, {json.dumps(of_rows)[1:-1]}, "classes": {names}'
+                    document += f', "kept": {still_open}, "requests": [{requests}]}}'
+                    self._say(200, document, "application/json")
                 case "class":
                     (name,) = parse_qs(self.path.partition("?")[2]).get("name", [""])[:1]
                     self._say(200 if pending.knows(name) else 204, "")
@@ -202,9 +204,9 @@ def _handler(pending: OpenRequests, token: str, percentages: bool) -> type[Handl
 
         def do_POST(self) -> None:  # noqa: N802
             size = self.headers.get("Content-Length", "")
-            same = self.headers.get("Origin") == f"http://{self.headers.get('Host')}"
-            as_json = self.headers.get_content_type() == "application/json"
-            if self._asked_for() != "answer" or not same or not as_json:
+            is_same_origin = self.headers.get("Origin") == f"http://{self.headers.get('Host')}"
+            is_json = self.headers.get_content_type() == "application/json"
+            if self._asked_for() != "answer" or not is_same_origin or not is_json:
                 self._say(404, "not found\n")
             elif not SIZE.fullmatch(size) or int(size) > LARGEST_ANSWER:
                 self._say(
@@ -215,18 +217,23 @@ def _handler(pending: OpenRequests, token: str, percentages: bool) -> type[Handl
 
         def _asked_for(self) -> str | None:
             """Path after the token; None without the token or under another host name."""
-            _, given, *rest = [*self.path.partition("?")[0].split("/"), ""]
+            _, given_token, *parts = [*self.path.partition("?")[0].split("/"), ""]
             number = self.connection.getsockname()[1]
-            known = self.headers.get("Host") in (f"127.0.0.1:{number}", f"localhost:{number}")
-            right = hmac.compare_digest(given.encode(errors="replace"), token.encode())
-            return rest[0] if known and right and len(rest) == 2 else None
+            is_this_machine = self.headers.get("Host") in (
+                f"127.0.0.1:{number}",
+                f"localhost:{number}",
+            )
+            is_authorised = hmac.compare_digest(
+                given_token.encode(errors="replace"), token.encode()
+            )
+            return parts[0] if is_this_machine and is_authorised and len(parts) == 2 else None
 
         def _say(self, code: int, text: str, kind: str = "text/plain", nonce: str = "") -> None:
             policy = (
                 f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
                 "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
             )
-            self.answer(code, f"{kind}; charset=utf-8", text.encode(), policy)
+            self.respond(code, f"{kind}; charset=utf-8", text.encode(), policy)
 
     return PageHandler
 

@@ -25,24 +25,26 @@ class Accepts(NamedTuple):
     """Maximum distance of a timestamp into the past and into the future."""
 
     @classmethod
-    def of(cls, configs: Mapping[str, Mapping[str, Any]]) -> Self:
+    def from_configs(cls, configs: Mapping[str, Mapping[str, Any]]) -> Self:
         """Read the result of ``describe_configs``; without it timestamps are unlimited."""
 
         def number(name: str, otherwise: int) -> int:
             return int(configs.get(name, {}).get("value") or otherwise)
 
-        either = number("message.timestamp.difference.max.ms", EVER)  # brokers before 3.6
-        before = number("message.timestamp.before.max.ms", either)
-        after = number("message.timestamp.after.max.ms", either)
+        difference_ms = number("message.timestamp.difference.max.ms", EVER)  # brokers before 3.6
+        past_ms = number("message.timestamp.before.max.ms", difference_ms)
+        future_ms = number("message.timestamp.after.max.ms", difference_ms)
         if configs.get("message.timestamp.type", {}).get("value") == "LogAppendTime":
-            before = after = EVER
+            past_ms = future_ms = EVER
         policy = configs.get("cleanup.policy", {}).get("value") or ""
-        return cls(number("max.message.bytes", MESSAGE_BYTES), "compact" in policy, before, after)
+        return cls(
+            number("max.message.bytes", MESSAGE_BYTES), "compact" in policy, past_ms, future_ms
+        )
 
     def times(self, now: int) -> tuple[int, int]:
         """The earliest and latest timestamp, in ms, that the topic certainly accepts now."""
-        before, after = (b - min(SKEW, b // 10) for b in (self.before_ms, self.after_ms))
-        return now - before, now + after
+        past_ms, future_ms = (b - min(SKEW, b // 10) for b in (self.before_ms, self.after_ms))
+        return now - past_ms, now + future_ms
 
     def refuses(self, out: Output, now: int) -> str | None:
         """Why the topic would refuse a record; None where it would not."""

@@ -85,11 +85,11 @@ class Admin:
     def check_topics(
         self,
         input: str,
-        others: Mapping[str, set[str]],
-        own: Mapping[str, Any],
+        foreign_topics: Mapping[str, set[str]],
+        own_topics: Mapping[str, Any],
         *,
         create: bool,
-        begun: Callable[[], bool] = bool,
+        has_begun: Callable[[], bool] = bool,
     ) -> tuple[dict[str, int], dict[str, Accepts]]:
         """Check rights, topics and sizes; create missing topics if ``create``.
 
@@ -97,11 +97,11 @@ class Admin:
         ----------
         input
             The input topic, never created; empty for none.
-        others
+        foreign_topics
             Topics of other owners, with the rights needed.
-        own
+        own_topics
             The application's topics, :class:`stream_can.kafka.topics.Topic` by name.
-        begun
+        has_begun
             Whether the application has worked before; asked where the group does not tell.
 
         Returns
@@ -111,54 +111,61 @@ class Admin:
         """
         needed: dict[str, set[str]] = {}
         if input:
-            needed[input] = {"READ"} if input not in others else set()
-        needed |= {name: set(rights) for name, rights in others.items()}
-        needed |= {name: set(topic.rights) for name, topic in own.items()}
+            needed[input] = {"READ"} if input not in foreign_topics else set()
+        needed |= {name: set(rights) for name, rights in foreign_topics.items()}
+        needed |= {name: set(topic.rights) for name, topic in own_topics.items()}
         topics = self._found(needed)
         # Trap: subscribing to a missing topic creates it, with one partition.
         if input and input not in topics:
             raise DeniedError(f"input topic {input!r} does not exist; create it first")
         partitions = len(topics[input]["partitions"]) if input else 1
-        counts = {name: topic.partitions or partitions for name, topic in own.items()}
+        counts = {name: topic.partitions or partitions for name, topic in own_topics.items()}
         missing = needed.keys() - topics.keys()
-        if foreign := sorted(missing - own.keys()):
+        if foreign := sorted(missing - own_topics.keys()):
             raise DeniedError(f"missing topics: {', '.join(foreign)}; create them first")
         if missing and not create:
-            told = ", ".join(
+            listing = ", ".join(
                 f"{name} ({counts[name]} partitions"
-                + "".join(f", {key}={value}" for key, value in own[name].configs.items())
+                + "".join(f", {key}={value}" for key, value in own_topics[name].configs.items())
                 + ")"
                 for name in sorted(missing)
             )
-            raise DeniedError(f"missing topics: {told}; create them or use --create-topics")
+            raise DeniedError(f"missing topics: {listing}; create them or use --create-topics")
         if missing:
             self._make({
-                name: {"num_partitions": counts[name], "configs": own[name].configs}
+                name: {"num_partitions": counts[name], "configs": own_topics[name].configs}
                 for name in missing
             })  # fmt: skip
             topics = self._found(needed)
-        fixed = {name for name, topic in own.items() if topic.partitions or topic.any_number}
+        fixed = {name for name, topic in own_topics.items() if topic.partitions or topic.any_number}
         if create:
-            topics = self._extend(needed, topics, partitions, fixed | set(others))
+            topics = self._extend(needed, topics, partitions, fixed | set(foreign_topics))
         self._check_rights(needed, topics)
-        found = {name: len(topic["partitions"]) for name, topic in topics.items()}
+        partition_counts = {name: len(topic["partitions"]) for name, topic in topics.items()}
         for name in fixed:
-            if not own[name].any_number and found[name] != own[name].partitions:
+            count, needed_count = partition_counts[name], own_topics[name].partitions
+            if not own_topics[name].any_number and count != needed_count:
                 raise DeniedError(
-                    f"topic {name!r} has {found[name]} partitions, and needs {own[name].partitions}"
+                    f"topic {name!r} has {count} partitions, and needs {needed_count}"
                 )
-        alike = {name: n for name, n in found.items() if name not in fixed and name not in others}
+        alike = {
+            name: n
+            for name, n in partition_counts.items()
+            if name not in fixed and name not in foreign_topics
+        }
         if input:
             alike[input] = partitions
-            self._require_no_fewer(alike, input, begun)
-        return alike, self._takes({name: topics[name] for name in own}, own)
+            self._require_no_fewer(alike, input, has_begun)
+        return alike, self._takes({name: topics[name] for name in own_topics}, own_topics)
 
-    def _takes(self, topics: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Accepts]:
+    def _takes(
+        self, topics: Mapping[str, Any], own_topics: Mapping[str, Any]
+    ) -> dict[str, Accepts]:
         """Read the limits of each topic; raise DeniedError where its configuration is
         unsuitable."""
-        found, accepts = self._settings(topics), {}
-        for name, topic in own.items():
-            configs = found.get(name, {})
+        all_configs, limits = self._settings(topics), {}
+        for name, topic in own_topics.items():
+            configs = all_configs.get(name, {})
             if not configs and (topic.compacted or topic.appended):
                 raise DeniedError(f"rights missing: DESCRIBE_CONFIGS on topic {name}")
             if not configs and "WRITE" in topic.rights:
@@ -167,26 +174,28 @@ class Admin:
                     " by time, without bounds on timestamps, of records up to %d bytes: one that it"
                     " refuses stops the worker", name, MESSAGE_BYTES
                 )  # fmt: skip
-            accepts[name] = takes = Accepts.of(configs)
+            limits[name] = topic_limits = Accepts.from_configs(configs)
             policy = configs.get("cleanup.policy", {}).get("value", "delete")
             if topic.compacted is not None and ("compact" in policy) is not topic.compacted:
-                wanted = "compact" if topic.compacted else "delete"
-                raise DeniedError(f"topic {name!r} has cleanup.policy={policy}; set it to {wanted}")
+                required_policy = "compact" if topic.compacted else "delete"
+                raise DeniedError(
+                    f"topic {name!r} has cleanup.policy={policy}; set it to {required_policy}"
+                )
             kind = configs.get("message.timestamp.type", {}).get("value")
             if topic.appended and kind != "LogAppendTime":
                 raise DeniedError(
                     f"topic {name!r} has message.timestamp.type={kind}; set it to LogAppendTime"
                 )
-            if topic.record_bytes and topic.record_bytes + OVERHEAD_BYTES > takes.max_bytes:
+            if topic.record_bytes and topic.record_bytes + OVERHEAD_BYTES > topic_limits.max_bytes:
                 raise DeniedError(
                     f"what is learned takes {topic.record_bytes} bytes, but topic {name!r} has"
-                    f" max.message.bytes={takes.max_bytes}; raise it, or leave out the matrix"
-                    " paths, or take less segments_mb where columns are declared"
+                    f" max.message.bytes={topic_limits.max_bytes}; raise it, or leave out the"
+                    " matrix paths, or take less segments_mb where columns are declared"
                 )
-        return accepts
+        return limits
 
     def _require_no_fewer(
-        self, counts: Mapping[str, int], first: str, begun: Callable[[], bool]
+        self, counts: Mapping[str, int], first: str, has_begun: Callable[[], bool]
     ) -> None:
         """Raise DeniedError where partition numbers differ and no partitions are being added.
 
@@ -200,7 +209,7 @@ class Admin:
         group = self.ask(15, "describe_groups", [self.group])[self.group]
         worked = self.committed(first)
         lost = min(counts.values()) <= max(worked, default=-1)
-        if lost or not (worked or group.get("members") or begun()):
+        if lost or not (worked or group.get("members") or has_begun()):
             raise DeniedError(
                 f"topic {odd[0]!r} has {counts[odd[0]]} partitions, input {first!r} has"
                 f" {counts[first]}; they must be equal"
@@ -217,22 +226,22 @@ class Admin:
             A topic has a temporary fault, such as a partition without a leader.
         """
         topics = self.ask(15, "describe_topics", sorted(needed))
-        found = {}
+        described = {}
         no_right = kafka_errors.TopicAuthorizationFailedError.errno
-        hidden = {one["name"]: set[str]() for one in topics if one["error_code"] == no_right}
+        hidden = {topic["name"]: set[str]() for topic in topics if topic["error_code"] == no_right}
         self._refuse_lacking(needed, hidden, *(self._lacking_of_group() if hidden else ()))
         for topic in topics:
             error = kafka_errors.for_code(topic["error_code"])
             if error is kafka_errors.NoError:
-                found[topic["name"]] = topic
+                described[topic["name"]] = topic
             elif error is not kafka_errors.UnknownTopicOrPartitionError:
                 raise classify(error(f"topic {topic['name']!r}"), RetryError)
-        return found
+        return described
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
         """The ids of topics: another one of the same name has another id."""
-        found = self._found({name: set() for name in names})
-        return {name: str(topic["topic_id"]) for name, topic in found.items()}
+        described = self._found({name: set() for name in names})
+        return {name: str(topic["topic_id"]) for name, topic in described.items()}
 
     def _make(self, new: Mapping[str, Any]) -> None:
         """Create topics; wait until all brokers know them."""
@@ -253,14 +262,14 @@ class Admin:
         Requested once and then polled: brokers take a moment to inform each other.
         """
         deadline = time.monotonic() + COORDINATOR_SECONDS
-        asked: dict[str, int] = {}
+        requested: dict[str, int] = {}
         while short := {
             name: partitions
             for name, topic in topics.items()
             if name not in but and len(topic["partitions"]) < partitions
         }:
-            if not asked:
-                asked = short
+            if not requested:
+                requested = short
                 try:
                     self.ask(30, "create_partitions", short)
                 except RetryError as error:
@@ -273,22 +282,22 @@ class Admin:
             topics = self._found(needed)
         return topics
 
-    def _refuse_lacking(self, needed: Rights, given: Rights, *more: str) -> None:
+    def _refuse_lacking(self, needed: Rights, granted: Rights, *lacking_of_group: str) -> None:
         lacking = [
             f"{right} on topic {name}"
             for name in needed
-            if name in given  # brokers list them in any order
-            for right in sorted(needed[name] - given[name])
+            if name in granted  # brokers list them in any order
+            for right in sorted(needed[name] - granted[name])
         ]
-        if lacking or more:
-            raise DeniedError(f"rights missing: {', '.join([*lacking, *more])}")
+        if lacking or lacking_of_group:
+            raise DeniedError(f"rights missing: {', '.join([*lacking, *lacking_of_group])}")
 
     def _check_rights(self, needed: Rights, topics: dict[str, Any]) -> None:
         """Raise DeniedError naming every missing right on topics and the group."""
         # Trap: without the right to read, an assignment stays empty for ever; without the right to
         # write, only the future of a record fails.
-        given = {name: _operations(topic) for name, topic in topics.items()}
-        self._refuse_lacking(needed, given, *self._lacking_of_group())
+        granted = {name: _operations(topic) for name, topic in topics.items()}
+        self._refuse_lacking(needed, granted, *self._lacking_of_group())
 
     def _lacking_of_group(self) -> list[str]:
         """The missing right on the group, if any."""
@@ -309,18 +318,20 @@ class Admin:
 
         Trap: the answer is also empty for a new topic that the broker does not know yet.
         """
-        asked = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
         deadline = time.monotonic() + COORDINATOR_SECONDS
         while True:
-            found: dict[str, Any] = self.ask(15, "describe_configs", asked, False, "all")["topic"]
-            found = {name: configs for name, configs in found.items() if configs}
+            described: dict[str, Any] = self.ask(15, "describe_configs", resources, False, "all")[
+                "topic"
+            ]
+            described = {name: configs for name, configs in described.items() if configs}
             unknown = [
                 name
-                for name in sorted(topics.keys() - found.keys())
+                for name in sorted(topics.keys() - described.keys())
                 if "DESCRIBE_CONFIGS" in _operations(topics[name])
             ]
             if not unknown:
-                return found
+                return described
             if time.monotonic() > deadline:
                 raise RetryError(f"a broker does not know yet: {', '.join(unknown)}")
             time.sleep(0.2)
@@ -341,15 +352,17 @@ class Admin:
         return {
             partition
             for member in group["members"]
-            for one in member["member_assignment"]["assigned_partitions"]
-            if one["topic"] == topic
-            for partition in one["partitions"]
+            for share in member["member_assignment"]["assigned_partitions"]
+            if share["topic"] == topic
+            for partition in share["partitions"]
         }
 
     def committed(self, topic: str) -> dict[int, int]:
         """Next offset of each partition of a topic that the group has committed."""
-        found = self.ask(15, "list_group_offsets", [self.group])[self.group]
-        return {tp.partition: one.offset for tp, one in found.items() if tp.topic == topic}
+        offsets = self.ask(15, "list_group_offsets", [self.group])[self.group]
+        return {
+            tp.partition: position.offset for tp, position in offsets.items() if tp.topic == topic
+        }
 
     def set_offsets(self, positions: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets of a group without members."""

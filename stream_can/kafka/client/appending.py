@@ -95,7 +95,7 @@ def append(
             batch = waiting[-1] if waiting and not waiting[-1].records._closed else None
             done = 0
             while done < len(outputs):
-                begun = batch is not None
+                is_queued = batch is not None
                 batch = batch or ProducerBatch(tp, MemoryRecordsBuilder(2, compression, limit))
                 fits, largest = _write(batch.records, outputs, done, limit)
                 if fits > done:
@@ -105,7 +105,7 @@ def append(
                     futures.append(
                         FutureRecordMetadata(batch.produce_future, last, None, None, -1, -1, -1)
                     )
-                    if not begun:
+                    if not is_queued:
                         waiting.append(batch)
                         accumulator._incomplete.add(batch)
                 done, batch = fits, None

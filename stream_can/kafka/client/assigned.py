@@ -55,35 +55,35 @@ class Assigned:
         unpacking.unpark(self._consumer)
         try:
             with errors_as(RetryError):
-                found = self._consumer.poll(wait_ms)
+                polled = self._consumer.poll(wait_ms)
         except RetryError as error:
             if isinstance(error.__cause__, GONE):
                 raise RebuildError(str(error)) from error
             raise
-        return {(tp.topic, tp.partition): records for tp, records in found.items()}
+        return {(tp.topic, tp.partition): records for tp, records in polled.items()}
 
     def behind(self, places: Iterable[Place]) -> list[Place]:
         """Partitions among these that are known to have more to read."""
-        found = []
+        unread = []
         for place in places:
             tp = TopicPartition(*place)
-            end = self._ends.of(tp)
+            end = self._ends.end_of(tp)
             with errors_as(RetryError):
                 at = self._consumer.position(tp, timeout_ms=0)
             if end is None or at is None or at < end:
-                found.append(place)
-        return found
+                unread.append(place)
+        return unread
 
     def lag(self) -> dict[Place, int]:
         """Number of offsets between position and known end of each partition."""
-        found = {}
+        lags = {}
         for tp in self._consumer.assignment():
-            end = self._ends.of(tp)
+            end = self._ends.end_of(tp)
             with errors_as(RetryError):
                 at = self._consumer.position(tp, timeout_ms=0)
             if end is not None and at is not None:
-                found[tp.topic, tp.partition] = max(0, end - at)
-        return found
+                lags[tp.topic, tp.partition] = max(0, end - at)
+        return lags
 
     def require_known(self) -> None:
         """Raise RetryError where brokers no longer know a topic: polls do not report deleted

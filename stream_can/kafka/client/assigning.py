@@ -71,11 +71,13 @@ class OneOwner(AbstractPartitionAssignor):  # type: ignore[misc]
     def assign(self, cluster: Any, members: Any) -> Any:
         topics = {topic for member in members for topic in member.metadata.topics}
         partitions = sorted(_Common(cluster, topics).partitions_for_topic(next(iter(topics))))
-        by_name = sorted(members, key=lambda one: (one.group_instance_id or "", one.member_id))
-        owner = max(by_name, key=lambda one: one.metadata.user_data or b"")
+        by_name = sorted(
+            members, key=lambda member: (member.group_instance_id or "", member.member_id)
+        )
+        owner = max(by_name, key=lambda member: member.metadata.user_data or b"")
         return {
-            one.member_id: ConsumerProtocolAssignment(
-                0, [(topic, partitions) for topic in sorted(topics)] if one is owner else [], b""
+            member.member_id: ConsumerProtocolAssignment(
+                0, [(topic, partitions) for topic in sorted(topics)] if member is owner else [], b""
             )
-            for one in members
+            for member in members
         }

@@ -46,7 +46,7 @@ class Client:
         See `Options`.
     transactional_id
         Set where several instances share it, one of which owns all partitions;
-        ``transaction.open`` takes it over.
+        ``transaction.take_over`` takes it over.
     """
 
     def __init__(
@@ -75,16 +75,18 @@ class Client:
         self._admin: Admin | None = None
 
     def check_topics(
-        self, others: Mapping[str, set[str]], own: Mapping[str, Any], *,
-        input: str | None = None, create: bool = False, begun: Callable[[], bool] = bool,
+        self, foreign_topics: Mapping[str, set[str]], own_topics: Mapping[str, Any], *,
+        input: str | None = None, create: bool = False, has_begun: Callable[[], bool] = bool,
     ) -> dict[str, int]:  # fmt: skip
         """Run :meth:`Admin.check_topics` for this client's group, and keep the limits of the
         application's topics."""
         with Admin(self.options, self.group) as admin:
-            of = self.input if input is None else input
-            counts, accepts = admin.check_topics(of, others, own, create=create, begun=begun)
+            topic_of_input = self.input if input is None else input
+            counts, limits = admin.check_topics(
+                topic_of_input, foreign_topics, own_topics, create=create, has_begun=has_begun
+            )
         self.transaction.accepts = {
-            name: accepts[name] for name, topic in own.items() if "WRITE" in topic.rights
+            name: limits[name] for name, topic in own_topics.items() if "WRITE" in topic.rights
         }
         return counts
 
@@ -107,11 +109,11 @@ class Client:
         MadeAgain
             It was.
         """
-        found = self.topic_ids(ids) if ids else {}
+        current_ids = self.topic_ids(ids) if ids else {}
         for name, id in ids.items():
-            if name not in found:
+            if name not in current_ids:
                 raise RetryError(f"the brokers do not know {name!r}")
-            if found[name] != id:
+            if current_ids[name] != id:
                 raise MadeAgain(f"topic {name!r} was deleted and made again")
 
     def _close_admin(self) -> None:
@@ -147,9 +149,9 @@ class Client:
         """
         try:
             with errors_as(RetryError):
-                self.member.open()
+                self.member.join()
                 if not self._shared_id:
-                    self.transaction.open()
+                    self.transaction.take_over()
         except ClientError:
             self.transaction.close()
             raise

@@ -16,13 +16,13 @@ class BrokerClock:
     def __init__(self) -> None:
         self.skew = 0.0
         """Certain lead of the brokers' clock in seconds."""
-        self._looked: tuple[float, float] | None = None
+        self._compared: tuple[float, float] | None = None
 
-    def look(self, before: float, theirs: float, after: float) -> None:
+    def compare(self, asked_at: float, broker_time: float, answered_at: float) -> None:
         """Use a broker time, in seconds since 1970, that lies between two local times."""
-        self.skew = min(theirs - before, 0.0) + max(theirs - after, 0.0)
+        self.skew = min(broker_time - asked_at, 0.0) + max(broker_time - answered_at, 0.0)
         # From here on by the monotonic clock.
-        self._looked = after + self.skew, time.monotonic()
+        self._compared = answered_at + self.skew, time.monotonic()
         if abs(self.skew) > WARN_SECONDS:
             log.warning(
                 "this machine's clock is %.0f s %s the brokers': theirs counts for the timestamps"
@@ -32,7 +32,7 @@ class BrokerClock:
 
     def now_ms(self) -> int:
         """The brokers' time now, in milliseconds."""
-        if self._looked is None:
+        if self._compared is None:
             return int(time.time() * 1000)
-        theirs, at = self._looked
-        return int((theirs + time.monotonic() - at) * 1000)
+        broker_time, at = self._compared
+        return int((broker_time + time.monotonic() - at) * 1000)

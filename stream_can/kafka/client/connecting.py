@@ -59,20 +59,20 @@ class Reasons(logging.Handler):
         logger.propagate = self.before[1]
 
 
-def _check_files(given: Mapping[str, Any]) -> None:
+def _check_files(settings: Mapping[str, Any]) -> None:
     """Raise DeniedError where a file is missing or has the wrong content."""
-    for name, value in given.items():
+    for name, value in settings.items():
         if name.endswith("file") and value is not None and not os.access(value, os.R_OK):
             raise DeniedError(f"{name}: cannot read {value}")
     context = ssl.create_default_context()
     for name in ("ssl_cafile", "ssl_crlfile"):
-        if (path := given.get(name)) is not None:
+        if (path := settings.get(name)) is not None:
             try:
                 context.load_verify_locations(path)
             except ssl.SSLError as error:
                 raise DeniedError(f"{name}: {path} is not in PEM: {error}") from error
-    if (path := given.get("ssl_certfile")) is not None:
-        key, password = given.get("ssl_keyfile"), given.get("ssl_password")
+    if (path := settings.get("ssl_certfile")) is not None:
+        key, password = settings.get("ssl_keyfile"), settings.get("ssl_password")
         try:  # without a password it would ask on the terminal
             context.load_cert_chain(path, key, password or (lambda: ""))
         except ssl.SSLError as error:
@@ -91,34 +91,34 @@ def connect(options: Options) -> Any:
     DeniedError
         An error that waiting does not cure.
     """
-    _check_files(options.given)
+    _check_files(options.settings)
     with Reasons() as reasons, errors_as(RetryError):
         try:
             with options.noting():
                 return KafkaAdminClient(**options.admin)
         except (kafka_errors.KafkaError, OSError, ValueError) as error:
             where, failed = ", ".join(options.servers), reasons.failed
-            user, how = map(options.given.get, ("sasl_plain_username", "sasl_mechanism"))
+            user, how = map(options.settings.get, ("sasl_plain_username", "sasl_mechanism"))
             who = "user" if user is None else f"user {user!r}"
-            asked = f"are {who} and password right, by {how}?"
+            question = f"are {who} and password right, by {how}?"
             # `probe` is asked first: whether kafka-python reads a broker's refusal before
             # the connection ends is chance, and its message does not name the right value.
             in_words = isinstance(error, ValueError)
-            if not in_words and (meant := probe.wrong(options.servers, options.given)):
-                raise DeniedError(f"cannot connect: {meant}") from error
+            if not in_words and (remedy := probe.mismatch(options.servers, options.settings)):
+                raise DeniedError(f"cannot connect: {remedy}") from error
             if reasons.fatal or in_words:
                 reason = once(str(reasons.fatal or error))
                 if "SaslAuthenticationFailed" in reason:
-                    reason += f"; {asked}"
+                    reason += f"; {question}"
                 raise DeniedError(f"cannot connect to {where}: {reason}") from error
             closed = sum("socket disconnected" in text for text in failed)
-            if "SASL" in str(options.given.get("security_protocol")) and closed > 2:
+            if "SASL" in str(options.settings.get("security_protocol")) and closed > 2:
                 # kafka-python often sees the connection's end before the reason.
                 raise DeniedError(
                     f"cannot connect to {where}: connections are closed while they"
-                    f" authenticate; {asked}"
+                    f" authenticate; {question}"
                 ) from error
-            said = probe.said(options.servers)
-            if failed and probe.KAFKA in said:
-                said += f": {failed[-1]}"
-            raise RetryError(f"no answer from {said}") from error
+            outcomes = probe.outcomes_of(options.servers)
+            if failed and probe.KAFKA in outcomes:
+                outcomes += f": {failed[-1]}"
+            raise RetryError(f"no answer from {outcomes}") from error

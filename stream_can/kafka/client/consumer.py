@@ -12,11 +12,11 @@ from stream_can.kafka.client.guards import RetryError, create_no_topics, errors_
 from stream_can.kafka.client.options import Options
 
 
-def open_consumer(options: Options, isolation: str = "read_committed", **more: Any) -> Any:
+def open_consumer(options: Options, isolation: str = "read_committed", **overrides: Any) -> Any:
     """Return a connected consumer that never commits and never chooses offsets itself."""
     with errors_as(RetryError), options.noting():
         consumer = KafkaConsumer(
-            **{**options.consumer, "partition_assignment_strategy": (CommonRange,), **more},
+            **{**options.consumer, "partition_assignment_strategy": (CommonRange,), **overrides},
             isolation_level=isolation,
             enable_auto_commit=False,
             auto_offset_reset="none",

@@ -50,10 +50,10 @@ def last_ended(admin: Admin, transactional_id: str) -> Ended | None:
         if isinstance(error.__cause__, kafka_errors.TransactionalIdNotFoundError):
             return None
         raise
-    found = described[transactional_id]
-    how: Literal["commit", "abort", "open"] = "abort"
-    if found.state.value in ("PrepareCommit", "CompleteCommit"):
-        how = "commit"
-    elif found.state.value == "Ongoing":
-        how = "open"
-    return Ended(how, found.producer_id, found.producer_epoch)
+    described_transaction = described[transactional_id]
+    state: Literal["commit", "abort", "open"] = "abort"
+    if described_transaction.state.value in ("PrepareCommit", "CompleteCommit"):
+        state = "commit"
+    elif described_transaction.state.value == "Ongoing":
+        state = "open"
+    return Ended(state, described_transaction.producer_id, described_transaction.producer_epoch)

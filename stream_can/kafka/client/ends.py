@@ -75,8 +75,8 @@ class Ends:
         """Discard the known end of a partition that was not fetched for a while."""
         self._forgotten[tp] = time.monotonic()
 
-    def of(self, tp: TopicPartition) -> int | None:
+    def end_of(self, tp: TopicPartition) -> int | None:
         """End offset of a partition; None where unknown or too old."""
-        after = max(time.monotonic() - STALE_SECONDS, self._forgotten.get(tp, 0.0))
+        oldest = max(time.monotonic() - STALE_SECONDS, self._forgotten.get(tp, 0.0))
         end = self._told.get(tp)
-        return end.offset if end is not None and end.at > after else None
+        return end.offset if end is not None and end.at > oldest else None

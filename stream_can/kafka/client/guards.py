@@ -71,11 +71,11 @@ GONE = (kafka_errors.OffsetOutOfRangeError, kafka_errors.LogTruncationError)
 
 def _what_is_gone(error: Exception) -> str:
     """Name the places of one of these errors, in the order of topics and partitions."""
-    of = [getattr(error, "divergent_offsets", None), *error.args]
-    places = {place for one in of if isinstance(one, Mapping) for place in one}
-    told = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(places))
+    sources = [getattr(error, "divergent_offsets", None), *error.args]
+    places = {place for offsets in sources if isinstance(offsets, Mapping) for place in offsets}
+    listing = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(places))
     return (
-        f"what comes next in {told or 'a topic'} is not there any more: it was deleted, brokers"
+        f"what comes next in {listing or 'a topic'} is not there any more: it was deleted, brokers"
         " lost it, or the topic was made again"
     )
 

@@ -46,8 +46,8 @@ class LogRecords(NamedTuple):
 class LogReader:
     """Committed records of some partitions, as they arrive.
 
-    The loop calls `read`, `take` and `close`; the thread fills the buffer that `take` empties.
-    Every `read` starts a new assignment, and records of earlier ones are dropped.
+    The loop calls `start`, `take` and `close`; the thread fills the buffer that `take` empties.
+    Every `start` begins a new assignment, and records of earlier ones are dropped.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class LogReader:
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def read(self, offsets: Mapping[int, int]) -> None:
+    def start(self, offsets: Mapping[int, int]) -> None:
         """Read exactly these partitions, from these offsets on."""
         with self._lock:
             self._wanted = dict(offsets)
@@ -137,9 +137,9 @@ class LogReader:
 
     def _assign(self, consumer: Any) -> int:
         with self._lock:
-            wanted, assignment = dict(self._wanted), self._assignment
-        consumer.assign([TopicPartition(self.topic, p) for p in wanted])
-        for partition, offset in wanted.items():
+            offsets, assignment = dict(self._wanted), self._assignment
+        consumer.assign([TopicPartition(self.topic, p) for p in offsets])
+        for partition, offset in offsets.items():
             consumer.seek(TopicPartition(self.topic, partition), offset)
         return assignment
 
@@ -160,9 +160,9 @@ class LogReader:
                 records = polled.get(TopicPartition(self.topic, partition), [])
                 if next_ is None or (not records and next_ == self._wanted[partition]):
                     continue
-                before = self._read.get(partition)
+                earlier = self._read.get(partition)
                 self._read[partition] = LogRecords(
-                    [*(before.records if before else ()), *records], next_
+                    [*(earlier.records if earlier else ()), *records], next_
                 )
                 self._wanted[partition] = next_
                 self._bytes += sum(len(record.value or b"") for record in records)

@@ -81,7 +81,7 @@ class Member:
 
     # -- membership ------------------------------------------------------------------------------
 
-    def open(self) -> None:
+    def join(self) -> None:
         """Join the group, unless joined."""
         if self._consumer is None:
             self._consumer = open_consumer(
@@ -174,16 +174,16 @@ class Member:
         if self._rebalanced.is_set():
             timeout_ms = min(timeout_ms, 20)
         try:
-            self.open()
+            self.join()
             if self._joining.overdue(self._consumer, [self.topic]):
                 log.warning("joining again with a new consumer")
                 self.drop()
                 self._rebalanced.set()
-                self.open()
+                self.join()
             unpacking.unpark(self._consumer)
             keep_join(self._consumer)
             with errors_as(RetryError):
-                found = self._consumer.poll(timeout_ms, max_records=most)
+                polled = self._consumer.poll(timeout_ms, max_records=most)
         except RetryError as error:
             # Trap: with auto_offset_reset "none", poll raises between assignment and restore.
             if isinstance(error.__cause__, kafka_errors.NoOffsetForPartitionError):
@@ -195,7 +195,7 @@ class Member:
                     return {}
                 raise RebuildError(str(error)) from error
             raise
-        return {} if self._rebalanced.is_set() else dict(found)
+        return {} if self._rebalanced.is_set() else dict(polled)
 
     def start_at(self, partition: int, offset: int) -> None:
         """Continue at an offset. (Trap: positions survive a rebalance: call it after each one.)"""
@@ -224,14 +224,15 @@ class Member:
         """:meth:`committed`, and the note beside it."""
         budget = self._options.seconds("transaction_timeout") + 10
         with errors_as(RebuildError), self._given_up():
-            found: Any = self._consumer.committed(
+            position: Any = self._consumer.committed(
                 TopicPartition(self.topic, partition), metadata=True, timeout_ms=budget * 1000
             )
-        return (None, "") if found is None else (found.offset, found.metadata or "")
+        return (None, "") if position is None else (position.offset, position.metadata or "")
 
     def end(self, partition: int) -> int | None:
         """The next offset of a partition, as fetches say; None where unknown."""
-        return None if self._ends is None else self._ends.of(TopicPartition(self.topic, partition))
+        tp = TopicPartition(self.topic, partition)
+        return None if self._ends is None else self._ends.end_of(tp)
 
     @contextlib.contextmanager
     def _given_up(self) -> Iterator[None]:

@@ -64,7 +64,7 @@ class Options:
     ----------
     bootstrap_servers
         ``host:port`` of one or more brokers.
-    given
+    settings
         Options for all clients (security, time-outs). An option known only to consumers or only to
         producers goes to those.
     compression
@@ -81,26 +81,26 @@ class Options:
     def __init__(
         self,
         bootstrap_servers: list[str],
-        given: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
         *,
         compression: str = "none",
         skip_damaged: bool = False,
     ) -> None:
-        self.servers, self.given = bootstrap_servers, dict(given or {})
+        self.servers, self.settings = bootstrap_servers, dict(settings or {})
         self.skip_damaged = skip_damaged
         self.failed = -HUNG_SECONDS
         """Time of a client's last failure to connect."""
         self.compression = None if compression == "none" else compression
-        for name in self.given:
+        for name in self.settings:
             if name not in option_defaults():
                 raise DeniedError(
                     f"client option {name!r}: unknown to kafka-python or not yours to set"
                 )
 
     def _chosen(self, known: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-        given = {name: value for name, value in self.given.items() if name in known}
+        chosen = {name: value for name, value in self.settings.items() if name in known}
         ours = {"bootstrap_servers": self._well(), "selector": Selector}
-        return {**ours, **defaults, **given}
+        return {**ours, **defaults, **chosen}
 
     def _well(self) -> list[str]:
         """The servers to use first."""
@@ -136,9 +136,9 @@ class Options:
     def session_seconds(self) -> float:
         """Seconds without a heartbeat after which the group drops a member."""
         default = CONSUMER["session_timeout_ms"]
-        return float(self.given.get("session_timeout_ms", default)) / 1000
+        return float(self.settings.get("session_timeout_ms", default)) / 1000
 
     def seconds(self, name: str) -> float:
         """A producer time-out in seconds, named without ``_ms``, such as ``max_block``."""
-        known = {**KafkaProducer.DEFAULT_CONFIG, **PRODUCER, **self.given}
+        known = {**KafkaProducer.DEFAULT_CONFIG, **PRODUCER, **self.settings}
         return float(known[f"{name}_ms"]) / 1000

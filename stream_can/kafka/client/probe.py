@@ -21,7 +21,7 @@ KAFKA = "speaks Kafka"
 API_VERSIONS, SASL_HANDSHAKE = 18, 17
 
 
-def listens(server: str) -> Literal["plain", "tls"] | None:
+def protocol_of(server: str) -> Literal["plain", "tls"] | None:
     """Protocol of a port; None where nobody answers within `SECONDS`."""
     with contextlib.suppress(OSError), _connected(server, tls=False) as stream:
         if _ask(stream, API_VERSIONS, b"") is not None:
@@ -35,7 +35,7 @@ def listens(server: str) -> Literal["plain", "tls"] | None:
         return None
 
 
-def says(server: str) -> str:
+def outcome_of(server: str) -> str:
     """Connect to a server; describe the outcome."""
     try:
         with _connected(server, tls=False) as stream:
@@ -47,7 +47,7 @@ def says(server: str) -> str:
         return f"no such host ({error.strerror})"
     except OSError as error:
         return error.strerror or str(error)
-    return "speaks TLS" if listens(server) == "tls" else "does not speak Kafka"
+    return "speaks TLS" if protocol_of(server) == "tls" else "does not speak Kafka"
 
 
 def mechanisms(server: str, mechanism: str, *, tls: bool) -> tuple[bool, list[str]]:
@@ -66,38 +66,38 @@ def mechanisms(server: str, mechanism: str, *, tls: bool) -> tuple[bool, list[st
     return False, []
 
 
-def wrong(servers: Sequence[str], given: Mapping[str, Any]) -> str | None:
+def mismatch(servers: Sequence[str], settings: Mapping[str, Any]) -> str | None:
     """The right ``security_protocol`` or ``sasl_mechanism`` where the given one is wrong.
 
     Parameters
     ----------
-    servers, given
+    servers, settings
         See `Options`.
     """
-    protocol = str(given.get("security_protocol") or "PLAINTEXT")
-    mechanism = str(given.get("sasl_mechanism") or "PLAIN")
+    protocol = str(settings.get("security_protocol") or "PLAINTEXT")
+    mechanism = str(settings.get("sasl_mechanism") or "PLAIN")
     tls, sasl = "SSL" in protocol, "SASL" in protocol
     for server, spoken in zip(servers, _all(servers), strict=True):
         if spoken is None:
             continue
         if (spoken == "tls") is not tls:
             how = "with" if spoken == "tls" else "without"
-            meant = ("SASL_" if sasl else "") + ("SSL" if spoken == "tls" else "PLAINTEXT")
-            return f"{server} speaks {how} TLS, so security_protocol={meant} and not {protocol}"
-        taken, offered = mechanisms(server, mechanism, tls=tls)
-        if sasl and not taken and offered:
+            needed = ("SASL_" if sasl else "") + ("SSL" if spoken == "tls" else "PLAINTEXT")
+            return f"{server} speaks {how} TLS, so security_protocol={needed} and not {protocol}"
+        is_accepted, offered = mechanisms(server, mechanism, tls=tls)
+        if sasl and not is_accepted and offered:
             return f"{server} offers sasl_mechanism {', '.join(offered)} and not {mechanism}"
-        if sasl is not (taken or bool(offered)):
-            meant = ("" if sasl else "SASL_") + ("SSL" if tls else "PLAINTEXT")
+        if sasl is not (is_accepted or bool(offered)):
+            needed = ("" if sasl else "SASL_") + ("SSL" if tls else "PLAINTEXT")
             how = "takes no SASL" if sasl else f"wants SASL ({', '.join(offered)})"
-            return f"{server} {how}, so security_protocol={meant} and not {protocol}"
+            return f"{server} {how}, so security_protocol={needed} and not {protocol}"
     return None
 
 
-def said(servers: Sequence[str]) -> str:
+def outcomes_of(servers: Sequence[str]) -> str:
     """Describe the outcomes of all servers."""
     with ThreadPoolExecutor(max_workers=min(8, len(servers))) as pool:
-        words = pool.map(says, servers)
+        words = pool.map(outcome_of, servers)
         return ", ".join(f"{server} ({word})" for server, word in zip(servers, words, strict=True))
 
 
@@ -105,17 +105,19 @@ def answering(servers: Sequence[str]) -> list[str]:
     """Servers that answer, as soon as one does; all of them where none does."""
     pool = ThreadPoolExecutor(max_workers=min(8, len(servers)))
     try:
-        asked = {server: pool.submit(listens, server) for server in servers}
-        if any(one.result() for one in as_completed(asked.values())):
-            wait(asked.values(), GRACE_SECONDS)
-        return [s for s, one in asked.items() if one.done() and one.result()] or list(servers)
+        answers = {server: pool.submit(protocol_of, server) for server in servers}
+        if any(answer.result() for answer in as_completed(answers.values())):
+            wait(answers.values(), GRACE_SECONDS)
+        return [s for s, answer in answers.items() if answer.done() and answer.result()] or list(
+            servers
+        )
     finally:
         pool.shutdown(wait=False)  # do not wait for a hanging one
 
 
 def _all(servers: Sequence[str]) -> list[Literal["plain", "tls"] | None]:
     with ThreadPoolExecutor(max_workers=min(8, len(servers))) as pool:
-        return list(pool.map(listens, servers))
+        return list(pool.map(protocol_of, servers))
 
 
 def _connected(server: str, *, tls: bool) -> socket.socket:
@@ -138,15 +140,15 @@ def _ask(stream: socket.socket, api: int, body: bytes, version: int = 0) -> byte
     name = b"stream-can"
     head = struct.pack(">hhih", api, version, 7, len(name)) + name
     stream.sendall(struct.pack(">i", len(head + body)) + head + body)
-    size = _read(stream, 4)
+    size = _receive(stream, 4)
     if len(size) < 4 or not 4 <= (length := struct.unpack(">i", size)[0]) < 1 << 20:
         return None
-    answer = _read(stream, length)
+    answer = _receive(stream, length)
     return answer[4:] if len(answer) == length and answer[:4] == b"\0\0\0\7" else None
 
 
-def _read(stream: socket.socket, size: int) -> bytes:
-    found = b""
-    while len(found) < size and (more := stream.recv(size - len(found))):
-        found += more
-    return found
+def _receive(stream: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size and (chunk := stream.recv(size - len(received))):
+        received += chunk
+    return received

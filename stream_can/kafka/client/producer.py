@@ -65,13 +65,17 @@ class Producer:
         sent: list[Any] = []
         try:
             with errors_as(RetryError):
-                for topic, partition in {(one.topic, one.partition) for one in records}:
+                for topic, partition in {(record.topic, record.partition) for record in records}:
                     appending.require(producer, topic, partition or 0)
             with errors_as(RebuildError):
-                for one in records:
+                for record in records:
                     sent.append(
                         producer.send(
-                            one.topic, one.value, one.key, one.headers, partition=one.partition
+                            record.topic,
+                            record.value,
+                            record.key,
+                            record.headers,
+                            partition=record.partition,
                         )
                     )
                 producer.flush(seconds)

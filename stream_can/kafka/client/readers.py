@@ -59,17 +59,17 @@ class Readers:
         would wait for seconds behind a dead producer's open one. (Trap: a compacted topic answers
         with the *next* record.)
         """
-        for record in self._read(topic, {partition: (offset, offset + 1)}, "read_uncommitted"):
+        for record in self._records(topic, {partition: (offset, offset + 1)}, "read_uncommitted"):
             return record if record.offset == offset else None
         return None
 
-    def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
+    def read_span(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Any]:
         """Committed records of [start, stop), in order."""
-        return self._read(topic, {partition: (start, stop)}, "read_committed")
+        return self._records(topic, {partition: (start, stop)}, "read_committed")
 
     def read_spans(self, topic: str, spans: Mapping[int, tuple[int, int]]) -> Iterator[Any]:
         """Committed records of [start, stop) of several partitions, in order within each."""
-        return self._read(topic, spans, "read_committed")
+        return self._records(topic, spans, "read_committed")
 
     def partitions(self, topic: str) -> int:
         """Number of partitions of a topic."""
@@ -82,27 +82,28 @@ class Readers:
         step, stop = 8, end
         while stop > begin:
             start = max(begin, stop - step)
-            found = [one for one in self.read(topic, partition, start, stop) if one.key == key]
-            if found:
-                return found[-1]
+            records = self.read_span(topic, partition, start, stop)
+            matches = [record for record in records if record.key == key]
+            if matches:
+                return matches[-1]
             step, stop = 8 * step, start
         return None
 
     def read_all_at(self, topic: str, partition: int, offsets: Iterable[int]) -> dict[int, Any]:
         """Existing records at these offsets, by offset; see :meth:`read_at`."""
-        found: dict[int, Any] = {}
-        wanted = sorted(offsets)
-        while wanted:
+        by_offset: dict[int, Any] = {}
+        missing = sorted(offsets)
+        while missing:
             n = 1
-            while n < len(wanted) and wanted[n] - wanted[n - 1] < NEAR:
+            while n < len(missing) and missing[n] - missing[n - 1] < NEAR:
                 n += 1
-            those = {*wanted[:n]}
-            span = {partition: (wanted[0], wanted[n - 1] + 1)}
-            for record in self._read(topic, span, "read_uncommitted"):
-                if record.offset in those:
-                    found[record.offset] = record
-            wanted = wanted[n:]
-        return found
+            near = {*missing[:n]}
+            span = {partition: (missing[0], missing[n - 1] + 1)}
+            for record in self._records(topic, span, "read_uncommitted"):
+                if record.offset in near:
+                    by_offset[record.offset] = record
+            missing = missing[n:]
+        return by_offset
 
     def spans(self, topic: str) -> dict[int, tuple[int, int]]:
         """First available offset and next offset to be written, of every partition."""
@@ -118,8 +119,8 @@ class Readers:
         """Next offsets to be read, with one request per broker."""
         tps = [TopicPartition(topic, partition) for partition in partitions]
         with errors_as(RetryError):
-            found = ends_of(self._reader("read_committed"), tps)
-        return {tp.partition: end for tp, end in found.items()}
+            ends = ends_of(self._reader("read_committed"), tps)
+        return {tp.partition: end for tp, end in ends.items()}
 
     def following(
         self, topic: str, offsets: Mapping[int, int],
@@ -132,15 +133,15 @@ class Readers:
         (Trap: a search by time finds the first record that is as late, also one whose clock is
         ahead.)
         """
-        found = dict[int, float | None]()
+        medians = dict[int, float | None]()
         for partition, offset in offsets.items():
-            every = self.read(topic, partition, offset, END)
-            records = list(islice(every, FEW))
-            every_time: list[float] = times_of(records).tolist()
-            times = sorted(one for one in every_time if not math.isnan(one))
-            latest = times[(len(times) - 1) // 2] if times else None
-            found[partition] = latest if records else math.inf
-        return found
+            following = self.read_span(topic, partition, offset, END)
+            records = list(islice(following, FEW))
+            all_times: list[float] = times_of(records).tolist()
+            times = sorted(moment for moment in all_times if not math.isnan(moment))
+            median = times[(len(times) - 1) // 2] if times else None
+            medians[partition] = median if records else math.inf
+        return medians
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
         """First available and next offset of an existing partition."""
@@ -163,7 +164,7 @@ class Readers:
                 if time.monotonic() > deadline:
                     raise RetryError(f"{topic!r} cannot be read to its end in {STILL_SECONDS} s")
 
-    def _read(
+    def _records(
         self, topic: str, spans: Mapping[int, tuple[int, int]], isolation: str
     ) -> Iterator[Any]:
         """Existing records of [start, stop) of each partition, in order within it.
@@ -172,29 +173,29 @@ class Readers:
         compaction and transaction markers leave gaps.
         """
         reader = self._reader(isolation)
-        left = {TopicPartition(topic, p): stop for p, (_, stop) in spans.items()}
-        if not left:
+        stops = {TopicPartition(topic, p): stop for p, (_, stop) in spans.items()}
+        if not stops:
             return
         with errors_as(RebuildError):
-            _assign(reader, list(left))
-            for tp, (begin, end) in _spans(reader, list(left)).items():
+            _assign(reader, list(stops))
+            for tp, (begin, end) in _spans(reader, list(stops)).items():
                 reader.seek(tp, max(spans[tp.partition][0], begin))
-                left[tp] = min(left[tp], end)
+                stops[tp] = min(stops[tp], end)
             deadline = time.monotonic() + STILL_SECONDS
             while True:
-                done = [tp for tp in left if reader.position(tp, timeout_ms=5_000) >= left[tp]]
+                done = [tp for tp in stops if reader.position(tp, timeout_ms=5_000) >= stops[tp]]
                 for tp in done:
                     reader.pause(tp)
-                    del left[tp]
-                if not left:
+                    del stops[tp]
+                if not stops:
                     return
                 for tp, records in reader.poll(timeout_ms=500).items():
                     for record in records:
-                        if tp in left and record.offset < left[tp]:
+                        if tp in stops and record.offset < stops[tp]:
                             deadline = time.monotonic() + STILL_SECONDS
                             yield record
                 if time.monotonic() > deadline:
-                    where = ", ".join(f"{topic}-{tp.partition} before {left[tp]}" for tp in left)
+                    where = ", ".join(f"{topic}-{tp.partition} before {stops[tp]}" for tp in stops)
                     raise RebuildError(f"no record of {where} for {STILL_SECONDS} s")
 
 
@@ -214,6 +215,6 @@ def _offsets(
     ask: Callable[..., dict[TopicPartition, int]], tps: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Ask for the first, or the next, offsets of partitions, with one request per broker."""
-    found = ask(tps, timeout_ms=10_000)
+    offsets = ask(tps, timeout_ms=10_000)
     # Trap: of several, those whose leader is not known yet are left out; alone one is waited for.
-    return {tp: found[tp] if tp in found else ask([tp], timeout_ms=10_000)[tp] for tp in tps}
+    return {tp: offsets[tp] if tp in offsets else ask([tp], timeout_ms=10_000)[tp] for tp in tps}

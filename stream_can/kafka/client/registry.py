@@ -306,7 +306,7 @@ class Registry:
         reasons = verdict.messages or [verdict.reason or "not compatible"]
         return [self._short(reason) for reason in reasons]
 
-    def _schema(self, key: int | uuid.UUID, path: str, what: str) -> RegisteredSchema:
+    def _schema(self, key: int | uuid.UUID, path: str, title: str) -> RegisteredSchema:
         if (known := self._schemas.get(key)) is not None:
             return known
         with self._asking:
@@ -315,42 +315,43 @@ class Registry:
             self._remembered(key)
             try:
                 # A registry without GUIDs has no code for it.
-                found = self._found(path, what, any_404=isinstance(key, uuid.UUID))
-                kind = found.schemaType or "AVRO"
+                stored = self._found(path, title, any_404=isinstance(key, uuid.UUID))
+                kind = stored.schemaType or "AVRO"
                 if kind not in ("AVRO", "PROTOBUF", "JSON"):
-                    raise UnknownSchema(f"{what} is of the kind {kind!r}, which is not read")
+                    raise UnknownSchema(f"{title} is of the kind {kind!r}, which is not read")
                 texts: dict[str, str] = {}
-                self._resolve(found, what, texts, {})
+                self._resolve(stored, title, texts, {})
             except UnknownSchema as error:
                 self._failed[key] = time.monotonic() + AGAIN_SECONDS, error
                 raise
-            schema = RegisteredSchema(kind, found.schema, texts, tuple(found.references or ()))  # type: ignore[arg-type]
+            schema = RegisteredSchema(kind, stored.schema, texts, tuple(stored.references or ()))  # type: ignore[arg-type]
             self._schemas[key] = schema
             return schema
 
-    def _found(self, path: str, what: str, *, any_404: bool = False) -> _Schema:
+    def _found(self, path: str, title: str, *, any_404: bool = False) -> _Schema:
         answer = self._ask(path)
         if answer.is_unknown or (any_404 and answer.status == 404 and answer.failure.message):
-            raise UnknownSchema(f"the schema registry knows no {what}: {self._words(answer)}")
+            raise UnknownSchema(f"the schema registry knows no {title}: {self._words(answer)}")
         return self._decoded(answer, _Schema)
 
     def _resolve(
-        self, schema: _Schema, what: str, texts: dict[str, str], seen: dict[str, Reference]
+        self, schema: _Schema, title: str, texts: dict[str, str], seen: dict[str, Reference]
     ) -> None:
         """Add the texts of all schemas that one refers to to ``texts``."""
-        for to in schema.references or ():
-            if (before := seen.setdefault(to.name, to)) is not to:
-                if before != to:
-                    raise UnknownSchema(f"{what}: {to.name!r} is {before} and {to}")
+        for reference in schema.references or ():
+            if (earlier := seen.setdefault(reference.name, reference)) is not reference:
+                if earlier != reference:
+                    raise UnknownSchema(f"{title}: {reference.name!r} is {earlier} and {reference}")
                 continue
             if len(seen) > REFERENCES:
-                raise UnknownSchema(f"{what} refers to more than {REFERENCES} others")
+                raise UnknownSchema(f"{title} refers to more than {REFERENCES} others")
             # Deleted ones too: the schema still needs them.
-            path = f"/subjects/{quote(to.subject, safe='')}/versions/{to.version}?deleted=true"
-            name = f"version {to.version} of {to.subject!r}, which {what} refers to"
-            found = self._found(path, name)
-            self._resolve(found, what, texts, seen)
-            texts[to.name] = found.schema
+            subject, version = reference.subject, reference.version
+            path = f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
+            name = f"version {version} of {subject!r}, which {title} refers to"
+            referred = self._found(path, name)
+            self._resolve(referred, title, texts, seen)
+            texts[reference.name] = referred.schema
 
     def _remembered(self, key: Any) -> None:
         """Raise the cached error of an earlier call."""
@@ -386,7 +387,7 @@ class Registry:
             except urllib.error.HTTPError as error:
                 reply = error
             with reply:
-                answer = _Answer(server.url, reply.status, self._read(reply))
+                answer = _Answer(server.url, reply.status, self._body_of(reply))
                 at = reply.url
         except (OSError, http.client.HTTPException, UnicodeError) as error:
             raise self._failure(server, error) from None
@@ -394,7 +395,7 @@ class Registry:
             raise DeniedError(self._denial(server, answer, at))
         return answer
 
-    def _read(self, reply: Any) -> bytes:
+    def _body_of(self, reply: Any) -> bytes:
         deadline, body = time.monotonic() + self.timeout, b""
         while chunk := reply.read1(1 << 16):
             body += chunk
@@ -419,15 +420,17 @@ class Registry:
 
     def _denial(self, server: _Server, answer: _Answer, at: str) -> str:
         """Describe a 401 or 403."""
-        given = "Authorization" in server.headers
-        said = f"the schema registry {server.url} refuses us: {answer.status} {self._words(answer)}"
+        has_credentials = "Authorization" in server.headers
+        refusal = (
+            f"the schema registry {server.url} refuses us: {answer.status} {self._words(answer)}"
+        )
         if origin_of(at) != origin_of(server.url):
             where = "{}://{}:{}".format(*origin_of(at))
-            return f"{said}; it redirects to {where}, where credentials do not go: name that one"
-        if answer.status == 403 and given:
-            return f"{said}; give schema_registry_user the right to read and register schemas"
-        do = "check" if given else "give"
-        return f"{said}; {do} schema_registry_user and schema_registry_password"
+            return f"{refusal}; it redirects to {where}, where credentials do not go: name that one"
+        if answer.status == 403 and has_credentials:
+            return f"{refusal}; give schema_registry_user the right to read and register schemas"
+        remedy = "check" if has_credentials else "give"
+        return f"{refusal}; {remedy} schema_registry_user and schema_registry_password"
 
     def _decoded(self, answer: _Answer, kind: type[T]) -> T:
         if answer.status != 200:
@@ -463,14 +466,14 @@ def servers_at(
     ValueError
         An address is invalid. It is not quoted: it may hold a password.
     """
-    found = []
+    servers = []
     for number, url in enumerate(_listed(urls), 1):
         try:
             parts = urlsplit(url)
-            fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
         except ValueError:  # invalid port
-            fits = False
-        if not fits or parts.query or parts.fragment or not url.isascii() or " " in url:
+            is_valid = False
+        if not is_valid or parts.query or parts.fragment or not url.isascii() or " " in url:
             raise ValueError(f"address {number}: expected http[s]://host[:port][/path]")
         host = parts.netloc.rpartition("@")[2]
         name, secret = user, password
@@ -478,21 +481,21 @@ def servers_at(
             name, secret = unquote(parts.username), unquote(parts.password or "")
         headers = {"Accept": f"{TYPE}, application/json", "Content-Type": TYPE}
         if name is not None:
-            both = base64.b64encode(f"{name}:{secret or ''}".encode()).decode()
-            headers["Authorization"] = f"Basic {both}"
-        found.append(_Server(f"{parts.scheme}://{host}{parts.path.rstrip('/')}", headers))
-    if not found:
+            credentials = base64.b64encode(f"{name}:{secret or ''}".encode()).decode()
+            headers["Authorization"] = f"Basic {credentials}"
+        servers.append(_Server(f"{parts.scheme}://{host}{parts.path.rstrip('/')}", headers))
+    if not servers:
         raise ValueError("no address")
-    return found
+    return servers
 
 
 def passwords_in(urls: Sequence[str] | str) -> list[str]:
     """Passwords in addresses, as written and decoded."""
-    found = []
+    passwords = []
     for url in _listed(urls):
         written = url.rpartition("@")[0].partition("://")[2].partition(":")[2]
-        found += [written, unquote(written)]
-    return [text for text in dict.fromkeys(found) if text]
+        passwords += [written, unquote(written)]
+    return [text for text in dict.fromkeys(passwords) if text]
 
 
 def origin_of(url: str) -> tuple[str, str, int]:

@@ -73,7 +73,7 @@ class Transaction:
         """Maximum record size of each output topic."""
         return {topic: accepts.max_bytes for topic, accepts in self.accepts.items()}
 
-    def open(self) -> None:
+    def take_over(self) -> None:
         """Take over the transactional id and settle an earlier owner's transaction."""
         if self._producer is None:
             try:
@@ -149,15 +149,16 @@ class Transaction:
         producer, topics = self._producer, self.limits if topics is None else topics
         written = [TopicPartition(t, p) for t in topics for p in producer.partitions_for(t)]
         with Admin(self._options, self.group) as admin:  # connected before anything is open
-            before = time.time()
+            asked_at = time.time()
             self._begin()
             self._add(written)
-            after = time.time()
+            answered_at = time.time()
             # Open parts end here at once, whether or not the time is known.
             with contextlib.suppress(RetryError):
                 began = admin.ask(5, "describe_transactions", [self.identity])[self.identity]
                 if began.transaction_start_time_ms > 0:
-                    self.clock.look(before, began.transaction_start_time_ms / 1000, after)
+                    broker_time = began.transaction_start_time_ms / 1000
+                    self.clock.compare(asked_at, broker_time, answered_at)
             end = producer.abort_transaction if abort else producer.commit_transaction
             within(self._patience, end)
         self._begun = None

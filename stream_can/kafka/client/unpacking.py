@@ -110,14 +110,14 @@ class Unpacked(Fetcher.PartitionRecords):  # type: ignore[misc]
                     self.next_fetch_offset = batch.next_offset
                     continue
             try:
-                found = unpack(batch, tp.topic, tp.partition)
+                unpacked = unpack(batch, tp.topic, tp.partition)
             except DamagedBatch as error:
                 last = None
                 yield self._damaged(batch, error)
                 continue
-            self.records_read += len(found)
-            self.bytes_read += sum(len(r.value or b"") for r in found)  # only for a metric
-            for record in found:
+            self.records_read += len(unpacked)
+            self.bytes_read += sum(len(r.value or b"") for r in unpacked)  # only for a metric
+            for record in unpacked:
                 self.next_fetch_offset = record.offset + 1
                 yield record
         # Compaction may have removed the last records of a batch; its end stays.
@@ -154,8 +154,8 @@ class Skipping(Unpacked):
         stamp = batch.max_timestamp if 0 < batch.max_timestamp < now else now
         log.warning("%s; going on at offset %d", error, last + 1)
         tp = self.topic_partition
-        told = f"{error}; it ends at {last}".encode()
-        return Record(tp.topic, tp.partition, last, stamp, None, b"", [(DAMAGED_HEADER, told)])
+        text = f"{error}; it ends at {last}".encode()
+        return Record(tp.topic, tp.partition, last, stamp, None, b"", [(DAMAGED_HEADER, text)])
 
 
 def unpack(batch: Any, topic: str, partition: int) -> list[Record]:
