@@ -48,7 +48,7 @@ class DenseRows(NamedTuple):
 
     raw: Array
     texts: Texts | None
-    made: NDArray[np.float32] | None = None
+    sent_blobs: NDArray[np.float32] | None = None
     """What another corrector made, see :attr:`SentLane.rows`."""
 
 
@@ -73,8 +73,8 @@ class DeclaredClasses:
 
     def told(self, name: Name, raw: Array, sent: Array, receipts: NDArray[np.float32]) -> SentLane:
         """Encode corrected rows for the learner."""
-        both = [np.ascontiguousarray(one).view(np.float32) for one in (raw, sent)]
-        return SentLane(name, self.classes, np.concatenate([*both, receipts], axis=1))
+        words = [np.ascontiguousarray(part).view(np.float32) for part in (raw, sent)]
+        return SentLane(name, self.classes, np.concatenate([*words, receipts], axis=1))
 
     def listed(self, lane: SentLane, i: int) -> tuple[list[float], list[float], list[Any]]:
         """A row of a lane and the row that was sent, as lists, and their classes."""
@@ -129,7 +129,7 @@ class Dense(DeclaredClasses):
         fits = raw.ndim == 2 and raw.shape[1] == m and not bad_rows(raw)
         if fits and len(raw) != n:
             raise InvalidPrediction(f"{n} ids for {len(raw)} rows")
-        if not fits or any(one is not None and len(one) != n for one in texts or ()):
+        if not fits or any(texts_ is not None and len(texts_) != n for texts_ in texts or ()):
             self.corrector.correct_many(raw, segments=segments)  # raises with the reason
         return DenseRows(raw, texts)
 
@@ -142,16 +142,16 @@ class Dense(DeclaredClasses):
 
     def made(self, rows: DenseRows, blobs: NDArray[np.float32]) -> DenseRows:
         """Mark the rows of a call as corrected elsewhere."""
-        return rows._replace(made=blobs)
+        return rows._replace(sent_blobs=blobs)
 
     def cut(self, rows: DenseRows, numbers: Sequence[int]) -> DenseRows:
         """Select rows."""
-        texts, made = rows.texts, rows.made
+        texts, sent_blobs = rows.texts, rows.sent_blobs
         if texts is not None:
-            texts = [None if one is None else [one[i] for i in numbers] for one in texts]
-        if made is not None:
-            made = made[numbers]
-        return DenseRows(rows.raw[numbers], texts, made)
+            texts = [None if column is None else [column[i] for i in numbers] for column in texts]
+        if sent_blobs is not None:
+            sent_blobs = sent_blobs[numbers]
+        return DenseRows(rows.raw[numbers], texts, sent_blobs)
 
     def width_of(self, rows: DenseRows, i: int) -> int:
         """Bytes of a row's blob; the same for all rows."""
@@ -170,7 +170,7 @@ class Dense(DeclaredClasses):
         """Column values of one row."""
         if rows.texts is None:
             return None
-        return tuple([None if one is None else one[i] for one in rows.texts])
+        return tuple([None if column is None else column[i] for column in rows.texts])
 
     def blank(self, n: int) -> Array:
         """Allocate the output of n rows."""
@@ -224,14 +224,14 @@ class Dense(DeclaredClasses):
         """Correct rows and learn labels, in stream order. Explained are the rows of each path,
         shape (number of paths, n, m)."""
         raw, corrector, paths = rows.raw, self.corrector, None
-        if rows.made is not None:
+        if rows.sent_blobs is not None:
             return self._observe(rows, labels)
         if explain:
             played = self._play(rows, labels, explain=True)
             sent, receipts, paths = played.rows, played.receipts, played.paths
         elif not labels:
-            given = _named(self.segments, rows.texts)
-            sent, receipts = corrector.process_many(raw, receipt=True, segments=given)
+            segments = _named(self.segments, rows.texts)
+            sent, receipts = corrector.process_many(raw, receipt=True, segments=segments)
         elif len(labels) == 1 and not len(raw):
             self._learn_one(labels[0])
             return Made(raw, [], None)
@@ -245,8 +245,8 @@ class Dense(DeclaredClasses):
 
     def _observe(self, rows: DenseRows, labels: Sequence[JoinedLabel]) -> Made:
         """Observe rows that were corrected elsewhere, and learn the labels between them."""
-        assert rows.made is not None
-        m, data = len(self.classes), self._of_this_width(rows.made)
+        assert rows.sent_blobs is not None
+        m, data = len(self.classes), self._of_this_width(rows.sent_blobs)
         if labels:
             self._play(rows, labels, data)
         else:
@@ -254,22 +254,22 @@ class Dense(DeclaredClasses):
         sent = np.ascontiguousarray(data[:, 2 * m : 4 * m]).view(np.float64)
         return Made(sent, (data,), None)
 
-    def _of_this_width(self, made: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _of_this_width(self, blobs: NDArray[np.float32]) -> NDArray[np.float32]:
         """What another corrector made; receipts of another size become unknown ones."""
-        if 4 * made.shape[1] == self.width:
-            return np.ascontiguousarray(made)
-        data = np.full((len(made), self.width // 4), np.nan, np.float32)
-        data[:, : self.both // 4] = made[:, : self.both // 4]
+        if 4 * blobs.shape[1] == self.width:
+            return np.ascontiguousarray(blobs)
+        data = np.full((len(blobs), self.width // 4), np.nan, np.float32)
+        data[:, : self.both // 4] = blobs[:, : self.both // 4]
         return data
 
-    def _learn_one(self, one: JoinedLabel) -> None:
+    def _learn_one(self, joined: JoinedLabel) -> None:
         """Learn a single label without rows: the same bits, in less time."""
-        y, entry, row, given = one.y, one.entry, one.row, one.given
+        y, entry, row, values = joined.y, joined.entry, joined.row, joined.given
         corrector = self.corrector
         label, m = self.classes[y], len(self.classes)
         if row is not None:
             p = np.frombuffer(row)
-            corrector.learn_one(p, label, segments=_values(self.segments, given))
+            corrector.learn_one(p, label, segments=_values(self.segments, values))
         elif entry is None:
             corrector.learn_one(None, label)
         else:
@@ -285,7 +285,7 @@ class Dense(DeclaredClasses):
         self,
         rows: DenseRows,
         labels: Sequence[JoinedLabel],
-        made: NDArray[np.float32] | None = None,
+        sent_blobs: NDArray[np.float32] | None = None,
         *,
         explain: bool = False,
     ) -> Played:
@@ -296,49 +296,51 @@ class Dense(DeclaredClasses):
         raw, texts, _ = rows
         corrector = self.corrector
         m, n_sent, sets = len(self.classes), corrector.n_sent, self.sets is not None
-        ys = np.array([one.y for one in labels], np.int64)
-        due = np.array([one.due for one in labels], np.int64)
+        ys = np.array([label.y for label in labels], np.int64)
+        due = np.array([label.due for label in labels], np.int64)
         known = none_known(len(labels), n_sent, sets=sets)
         # Labels of rows that came with them, of this run's, and of rows with a receipt.
-        brought, own, kept = list[int](), list[int](), list[int]()
+        with_row, in_run, with_receipt = list[int](), list[int](), list[int]()
         places, blobs, entries = list[int](), list[bytes](), list[Recent]()
-        for i, one in enumerate(labels):
-            entry = one.entry
-            if one.row is not None:
-                brought.append(i)
+        for i, label in enumerate(labels):
+            entry = label.entry
+            if label.row is not None:
+                with_row.append(i)
             elif entry is None:
                 continue
-            elif (at := entry.at) >= 0 and made is None:
-                own.append(i)
+            elif (at := entry.at) >= 0 and sent_blobs is None:
+                in_run.append(i)
                 places.append(at)
             else:
-                kept.append(i)
+                with_receipt.append(i)
                 entries.append(entry)
-                blobs.append(entry.blob if made is None or at < 0 else made[at].tobytes())
-        first, P = len(brought) + len(kept), raw
+                blobs.append(
+                    entry.blob if sent_blobs is None or at < 0 else sent_blobs[at].tobytes()
+                )
+        first, P = len(with_row) + len(with_receipt), raw
         of = np.full(len(labels), -1, np.int64)
-        of[brought + kept] = np.arange(first)
-        of[own] = first + np.array(places, np.int64)
-        if kept:
-            data = np.frombuffer(b"".join(blobs), np.float32).reshape(len(kept), -1)
+        of[with_row + with_receipt] = np.arange(first)
+        of[in_run] = first + np.array(places, np.int64)
+        if with_receipt:
+            data = np.frombuffer(b"".join(blobs), np.float32).reshape(len(with_receipt), -1)
             P = np.concatenate([np.ascontiguousarray(data[:, : 2 * m]).view(np.float64), P])
-            given_ = gave_all(data[:, 4 * m :], ys[kept], n_sent, sets=sets)
+            of_receipts = gave_all(data[:, 4 * m :], ys[with_receipt], n_sent, sets=sets)
             if sets:
-                given_[[not one.fair for one in entries], OF_ROW] = NOT_FAIR
-            known[kept] = given_
-        if brought:
-            came = b"".join([labels[i].row or b"" for i in brought])
-            P = np.concatenate([np.frombuffer(came).reshape(len(brought), m), P])
+                of_receipts[[not entry.fair for entry in entries], OF_ROW] = NOT_FAIR
+            known[with_receipt] = of_receipts
+        if with_row:
+            came = b"".join([labels[i].row or b"" for i in with_row])
+            P = np.concatenate([np.frombuffer(came).reshape(len(with_row), m), P])
         segments = None
         if names := self.segments:
-            given = [labels[i].given for i in brought] + [one.columns for one in entries]
+            values = [labels[i].given for i in with_row] + [entry.columns for entry in entries]
             segments = {
-                name: [None if one is None else one[k] for one in given]
+                name: [None if row is None else row[k] for row in values]
                 + _column(texts, k, len(raw))
                 for k, name in enumerate(names)
             }
         return corrector.play(
-            P, ys, of, due, first=first, known=known, receipt=made is None, segments=segments,
+            P, ys, of, due, first=first, known=known, receipt=sent_blobs is None, segments=segments,
             explain=explain,
         )  # fmt: skip
 
@@ -360,10 +362,10 @@ class Dense(DeclaredClasses):
     def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
         """Score more labelled predictions."""
         m = len(self.classes)
-        both = np.frombuffer(b"".join([one.both for one in pending])).reshape(len(pending), 2, m)
-        P, sent = np.ascontiguousarray(both[:, 0]), np.ascontiguousarray(both[:, 1])
-        y = np.array([one.y for one in pending], np.int64)
-        times = 1000 * np.array([one.time for one in pending], np.float64)  # None becomes NaN
+        pairs = np.frombuffer(b"".join([row.both for row in pending])).reshape(len(pending), 2, m)
+        P, sent = np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
+        y = np.array([row.y for row in pending], np.int64)
+        times = 1000 * np.array([row.time for row in pending], np.float64)  # None becomes NaN
         raw_scores, sent_scores = judged.raw.add_checked(P, y), judged.sent.add_checked(sent, y)
         judged.alarm.learn_scored(raw_scores, sent_scores, times)
 
@@ -404,25 +406,25 @@ class Dense(DeclaredClasses):
         if data.dtype != np.float32 or data.shape[1] < 4 * m:
             raise ValueError("the size of recent predictions")
         if data.shape[1] != of.width // 4:  # stored under other settings
-            was, data = data, np.full((n, of.width // 4), np.nan, np.float32)
-            data[:, : 4 * m] = was[:, : 4 * m]
+            stored, data = data, np.full((n, of.width // 4), np.nan, np.float32)
+            data[:, : 4 * m] = stored[:, : 4 * m]
         rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
         require_rows(rows.reshape(2 * n, m))
         known = size(m, of.corrector.n_sent)
         require_probabilities(data[:, 4 * m :], tail=0 if of.sets is None else TAIL)
         if of.sets != self.sets:  # sets of another promise: unknown
-            was, data = data, np.full((n, self.width // 4), np.nan, np.float32)
-            data[:, : 4 * m + known] = was[:, : 4 * m + known]
+            stored, data = data, np.full((n, self.width // 4), np.nan, np.float32)
+            data[:, : 4 * m + known] = stored[:, : 4 * m + known]
         every, width = data.astype("<f4").tobytes(), self.width
         return [every[at : at + width] for at in range(0, n * width, width)]
 
-    def load_pending(self, one: Unscored) -> Unscored:
+    def load_pending(self, unscored: Unscored) -> Unscored:
         """Check a labelled prediction of a snapshot."""
-        both, y, m = one.both, one.y, len(self.classes)
-        if len(both) != 16 * m or not isinstance(y, int) or not 0 <= y < m:
+        pair, y, m = unscored.both, unscored.y, len(self.classes)
+        if len(pair) != 16 * m or not isinstance(y, int) or not 0 <= y < m:
             raise ValueError("scores")
-        require_rows(np.frombuffer(both).reshape(2, m))
-        return one
+        require_rows(np.frombuffer(pair).reshape(2, m))
+        return unscored
 
     def load_known(self, known: Any) -> int | None:
         """Check the label of a recent prediction of a snapshot."""
@@ -432,8 +434,8 @@ class Dense(DeclaredClasses):
 
 
 def _scores(sums: NDArray[Any]) -> Scores:
-    right = sums.dtype == np.float64 and sums.shape == Scores().sums().shape
-    if not right or not (np.abs(sums) < 2.0**53).all() or not (sums[:, 0] >= 0).all():
+    well_formed = sums.dtype == np.float64 and sums.shape == Scores().sums().shape
+    if not well_formed or not (np.abs(sums) < 2.0**53).all() or not (sums[:, 0] >= 0).all():
         raise ValueError("scores")
     return Scores.from_sums(sums)
 
@@ -445,12 +447,12 @@ def require_rows(rows: Array) -> None:
 
 
 def _column(texts: Texts | None, k: int, n: int) -> list[str | None]:
-    one = None if texts is None else texts[k]
-    return [None] * n if one is None else one
+    column = None if texts is None else texts[k]
+    return [None] * n if column is None else column
 
 
-def _values(segments: Sequence[str], given: Given | None) -> dict[str, str | None] | None:
-    return None if given is None else dict(zip(segments, given, strict=True))
+def _values(segments: Sequence[str], values: Given | None) -> dict[str, str | None] | None:
+    return None if values is None else dict(zip(segments, values, strict=True))
 
 
 def _named(segments: Sequence[str], texts: Texts | None) -> Mapping[str, Any] | None:

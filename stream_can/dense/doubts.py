@@ -59,14 +59,18 @@ def renaming(pairs: NDArray[np.int64], usual: NDArray[np.int64] | None = None) -
     usual
         An order that probabilities may have been written in, see :func:`as_text`.
     """
-    found = _exchanges(pairs)
+    exchanged = _exchanges(pairs)
     if usual is not None:
-        own = np.arange(len(pairs))
-        right, before = int(pairs[own, usual].sum()), int(pairs.trace())
-        least = 2 * before if found is None else found.right - SIGMAS * np.sqrt(found.right)
-        if right >= least and _outweighs(right, before, int(pairs.sum())):
-            return Renaming(usual, right, own[:0])
-    return found
+        classes = np.arange(len(pairs))
+        right_then, right_now = int(pairs[classes, usual].sum()), int(pairs.trace())
+        least = (
+            2 * right_now
+            if exchanged is None
+            else exchanged.right - SIGMAS * np.sqrt(exchanged.right)
+        )
+        if right_then >= least and _outweighs(right_then, right_now, int(pairs.sum())):
+            return Renaming(usual, right_then, classes[:0])
+    return exchanged
 
 
 def _outweighs(then: int, now: int, n: int) -> bool:
@@ -79,8 +83,8 @@ def _exchanges(pairs: NDArray[np.int64]) -> Renaming | None:
     n = pairs.sum()
     expected = pairs.sum(1, keepdims=True) * pairs.sum(0) / max(n, 1)
     excess = (pairs - expected) / np.sqrt(np.maximum(expected, 1))
-    own = np.arange(len(pairs))
-    wrong, free = excess[own, own] <= 0, excess[own, own] < SIGMAS
+    classes = np.arange(len(pairs))
+    wrong, free = excess[classes, classes] <= 0, excess[classes, classes] < SIGMAS
     of = np.full(len(pairs), -1)
     for place in np.argsort(-excess, axis=None, kind="stable").tolist():
         i, j = divmod(place, len(pairs))
@@ -88,26 +92,29 @@ def _exchanges(pairs: NDArray[np.int64]) -> Renaming | None:
             break
         if wrong[i] and free[j] and of[i] < 0:
             of[i], free[j] = j, False
-    told = of >= 0
-    chance = expected[own, own][told].sum()
-    if told.sum() < 2:
+    renamed = of >= 0
+    chance = expected[classes, classes][renamed].sum()
+    if renamed.sum() < 2:
         return None
-    taken = np.isin(own, of)
-    of = np.where((of < 0) & ~taken, own, of)
+    is_taken = np.isin(classes, of)
+    of = np.where((of < 0) & ~is_taken, classes, of)
     guessed = np.flatnonzero(of < 0)
-    of[guessed] = np.setdiff1d(own, of)  # whose name another has: one that is left
-    moved = of != own
-    then, now = int(pairs[own[moved], of[moved]].sum()), int(pairs[own[moved], own[moved]].sum())
+    of[guessed] = np.setdiff1d(classes, of)  # whose name another has: one that is left
+    moved = of != classes
+    then, now = (
+        int(pairs[classes[moved], of[moved]].sum()),
+        int(pairs[classes[moved], classes[moved]].sum()),
+    )
     right, by_chance = pairs.trace(), expected.trace()
-    likelier = pairs[own, own][told].sum() > chance - SIGMAS * np.sqrt(chance)
-    if likelier and pairs[own, of].sum() < max(2 * right, n / 4):
+    likelier = pairs[classes, classes][renamed].sum() > chance - SIGMAS * np.sqrt(chance)
+    if likelier and pairs[classes, of].sum() < max(2 * right, n / 4):
         return None
     if not _outweighs(then, now, int(n)):
         return None
     guessing = right < max(pairs.sum(0).max(), by_chance + SIGMAS * np.sqrt(by_chance))
     if not guessing and 2 * then < pairs[moved].sum():
         return None
-    return Renaming(of, int(pairs[own, of].sum()), guessed)
+    return Renaming(of, int(pairs[classes, of].sum()), guessed)
 
 
 def doubts(result: Any, recording: Any) -> list[str]:
@@ -136,12 +143,12 @@ def _one_of_several(result: Any, recording: Any) -> list[str]:
 
 def _shifted(result: Any) -> list[str]:
     """Labels that agree with the prediction before or after their own."""
-    for which, right in zip(("after", "before"), result.right_beside.tolist(), strict=True):
-        n, own = result.beside, result.right_there
-        if right - own > max(LEAST_GAIN * n, SHIFTED_SIGMAS * np.sqrt(max(right + own, 1))):
+    for side, right in zip(("after", "before"), result.right_beside.tolist(), strict=True):
+        n, here = result.beside, result.right_there
+        if right - here > max(LEAST_GAIN * n, SHIFTED_SIGMAS * np.sqrt(max(right + here, 1))):
             return [
                 f"{100 * right / n:.1f} % of the labels agree with the prediction of the row"
-                f" {which} their own, and {100 * own / n:.1f} % with their own. Is one of the two"
+                f" {side} their own, and {100 * here / n:.1f} % with their own. Is one of the two"
                 " columns shifted by a row?"
             ]
     return []
@@ -150,30 +157,30 @@ def _shifted(result: Any) -> list[str]:
 def _exchanged(result: Any, recording: Any) -> list[str]:
     if result.pairs is None:
         return []
-    if (found := renaming(result.pairs, as_text(result.classes))) is None:
+    if (names_found := renaming(result.pairs, as_text(result.classes))) is None:
         return []
-    names, own = result.classes, np.arange(len(result.classes))
-    moved = np.flatnonzero(found.of != own)
-    order = moved[np.argsort(-result.pairs[moved, found.of[moved]], kind="stable")]
-    said = [
-        f"{readable(names[i], 40)} are labelled {readable(names[found.of[i]], 40)}"
+    names, classes = result.classes, np.arange(len(result.classes))
+    moved = np.flatnonzero(names_found.of != classes)
+    order = moved[np.argsort(-result.pairs[moved, names_found.of[moved]], kind="stable")]
+    phrases = [
+        f"{readable(names[i], 40)} are labelled {readable(names[names_found.of[i]], 40)}"
         for i in order[:NAMED].tolist()
     ]
-    more = f", and so on for {len(moved) - NAMED:,} more" if len(moved) > NAMED else ""
+    further = f", and so on for {len(moved) - NAMED:,} more" if len(moved) > NAMED else ""
     n = result.raw.n
     by_position = recording.labels_are_positions
-    other = np.argsort(found.of) if by_position else found.of
+    other = np.argsort(names_found.of) if by_position else names_found.of
     command = json.dumps([names[k] for k in other.tolist()], ensure_ascii=False)
     options = f" --classes '{command}' says so." if len(names) <= 50 and "'" not in command else ""
     if recording.has_columns and not by_position:  # --classes would choose among these
         options = " Name the columns as they should be."
-    if len(found.guessed):
-        some = ", ".join(readable(names[i], 40) for i in found.guessed[:NAMED].tolist())
-        others = ", ..." if len(found.guessed) > NAMED else ""
-        options += f" Of {some}{others} too few labels say which they are: look these up."
+    if len(names_found.guessed):
+        unsure = ", ".join(readable(names[i], 40) for i in names_found.guessed[:NAMED].tolist())
+        ellipsis = ", ..." if len(names_found.guessed) > NAMED else ""
+        options += f" Of {unsure}{ellipsis} too few labels say which they are: look these up."
     return [
-        f"rows predicted as {', those as '.join(said)}{more}: with the classes named so"
-        f" {100 * found.right / n:.1f} % of the labels would be right, not"
+        f"rows predicted as {', those as '.join(phrases)}{further}: with the classes named so"
+        f" {100 * names_found.right / n:.1f} % of the labels would be right, not"
         f" {100 * result.raw.accuracy:.1f} %. Are the probabilities or the labels in another order"
         f" of the classes?{options}"
     ]

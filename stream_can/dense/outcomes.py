@@ -21,6 +21,6 @@ def outcomes_of(
 ) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.float32]]:
     """See `stream_can.app.tally.OutcomesOf`."""
     raw, sent, tails = rows_of(taught, m)
-    y = np.array([one.prediction.known for one in taught], np.int64)
-    before = score_rows(raw / raw.sum(axis=1, keepdims=True), y)
-    return outcomes(before, score_rows(sent, y)), sent, y, tails
+    y = np.array([label.prediction.known for label in taught], np.int64)
+    raw_scores = score_rows(raw / raw.sum(axis=1, keepdims=True), y)
+    return outcomes(raw_scores, score_rows(sent, y)), sent, y, tails

@@ -139,18 +139,18 @@ def paths(result: DenseReplay) -> str:
 def classes(result: DenseReplay) -> str:
     """Rows, recall and precision of each class: first those that lose right predictions beyond
     chance, the one that loses most first; then the most frequent."""
-    found, change = result.per_class(), result.made_right - result.made_wrong
+    scores, change = result.per_class(), result.made_right - result.made_wrong
     loses = set(losing(result).tolist())
     order = sorted(
-        range(len(found)),
-        key=lambda k: (k not in loses, change[k] * (k in loses), -found[k]["rows"]),
+        range(len(scores)),
+        key=lambda k: (k not in loses, change[k] * (k in loses), -scores[k]["rows"]),
     )
     body = "".join(
         f"<tr{' class=loses' if k in loses else ''}>"
-        f"<td class=name><bdi>{html.escape(readable(one['class'], 120))}</bdi></td>"
-        f"<td>{one['rows']:,}</td>{percentages(one['recall'])}{percentages(one['precision'])}</tr>"
+        f"<td class=name><bdi>{html.escape(readable(class_scores['class'], 120))}</bdi></td>"
+        f"<td>{class_scores['rows']:,}</td>{percentages(class_scores['recall'])}{percentages(class_scores['precision'])}</tr>"
         for k in order
-        for one in (found[k],)
+        for class_scores in (scores[k],)
     )
     head = (
         "<tr><th></th><th></th><th colspan=2>recall</th><th colspan=2>precision</th></tr>"
@@ -182,8 +182,8 @@ def class_mix(result: DenseReplay, figure: Figure) -> list[Key]:
         band(axes, course, 100 * truth[:, k], 100 * error[:, k], color)
         name = readable(result.classes[k])
         wide(axes, course, 100 * truth[:, k], color, name)
-        taken = 100 * course.values(prior[:, k])
-        axes.plot(course.x, taken, color=color, linewidth=1.4, label=f" {name}, taken for")
+        prior_shares = 100 * course.values(prior[:, k])
+        axes.plot(course.x, prior_shares, color=color, linewidth=1.4, label=f" {name}, taken for")
         if alone:
             axes.set_title(readable(name, 14), fontsize=9)
         else:
@@ -233,10 +233,10 @@ def final_weights(result: DenseReplay, figure: Figure) -> list[Key]:
     return stacked(figure, result, shares(result, "final_weights"), keys)
 
 
-def shares(result: DenseReplay, what: str) -> NDArray[np.float64]:
+def shares(result: DenseReplay, attribute: str) -> NDArray[np.float64]:
     """Weights of the moments, averaged over the window, shape (weights, points)."""
     course = Course(result)
-    weights = np.array([getattr(moment, what) for moment in result.moments])
+    weights = np.array([getattr(moment, attribute) for moment in result.moments])
     return course.sums(weights * course.lengths[:, None]).T / course.window
 
 
@@ -257,8 +257,8 @@ def temperature(result: DenseReplay, figure: Figure) -> list[Key]:
     course = Course(result)
     curves = [("of the mixture", [moment.last_temperature for moment in result.moments], AFTER)]
     if "temperature" in result.paths:
-        own = [moment.temperature for moment in result.moments]
-        curves.insert(0, ("of the predictions", own, BEFORE))
+        of_path = [moment.temperature for moment in result.moments]
+        curves.insert(0, ("of the predictions", of_path, BEFORE))
     axes.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
     low = high = 1.0
     for name, values, color in curves:

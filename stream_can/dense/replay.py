@@ -39,10 +39,10 @@ Result = DenseReplay
 
 def events(chunk: Chunk) -> RecordedRows:
     """Rows and labels of a chunk."""
-    which = np.flatnonzero(chunk.arrives)
-    at = None if chunk.label_time is None else chunk.label_time[which]
+    arrived = np.flatnonzero(chunk.arrives)
+    at = None if chunk.label_time is None else chunk.label_time[arrived]
     return RecordedRows(
-        chunk.first, chunk.P, chunk.y, chunk.time, which + chunk.first, chunk.y[which], at,
+        chunk.first, chunk.P, chunk.y, chunk.time, arrived + chunk.first, chunk.y[arrived], at,
         chunk.segments,
     )  # fmt: skip
 
@@ -97,18 +97,18 @@ def notes(result: DenseReplay) -> Iterator[str]:
 
 def _calibration_errors(result: DenseReplay) -> list[str]:
     """Standard errors of the changes of Brier score and calibration error, where known."""
-    if (found := result.calibration_changes()) is None:
+    if (changes := result.calibration_changes()) is None:
         return []
-    brier, ece = found
+    brier, ece = changes
     return [f"{brier.error:.4f}", f"{100 * ece.error:.2f}"]
 
 
-def _cells(scores: Scores, before: Scores | None = None) -> list[str]:
+def _cells(scores: Scores, baseline: Scores | None = None) -> list[str]:
     """Four scores as text, or their changes if ``before`` is given."""
     values = [100 * scores.accuracy, scores.log_loss, scores.brier, 100 * scores.ece]
-    if before is None:
+    if baseline is None:
         return [f"{value:.{digits}f}" for value, digits in zip(values, (2, 4, 4, 2), strict=True)]
-    raw = [100 * before.accuracy, before.log_loss, before.brier, 100 * before.ece]
+    raw = [100 * baseline.accuracy, baseline.log_loss, baseline.brier, 100 * baseline.ece]
     changes = [a - b for a, b in zip(values, raw, strict=True)]
     return [f"{change:+.{digits}f}" for change, digits in zip(changes, (2, 4, 4, 2), strict=True)]
 
@@ -130,8 +130,8 @@ def open_recording(
     form
         ``normalise``, ``segments``, and columns of times.
     """
-    more: dict[str, Any] = {**places, **form}
-    return Recording(file, classes=names_of(classes), **more)
+    options: dict[str, Any] = {**places, **form}
+    return Recording(file, classes=names_of(classes), **options)
 
 
 def new_corrector(recording: Recording, classes: str | None, settings: dict[str, Any]) -> Corrector:

@@ -102,19 +102,19 @@ class DenseReplay(Replay):
         if not known.all():
             P, y, corrected = P[known], y[known], corrected[known]
         sums = _calibration(self.raw, self.corrected)
-        before = self.raw.add_checked(P, y)
-        after = self.corrected.add_checked(corrected, y)
-        self.raw_classes.add(before.best, y)
-        self.corrected_classes.add(after.best, y)
-        m, was, now = len(self.raw_classes.rows), before.hits, after.hits
+        raw_scores = self.raw.add_checked(P, y)
+        sent_scores = self.corrected.add_checked(corrected, y)
+        self.raw_classes.add(raw_scores.best, y)
+        self.corrected_classes.add(sent_scores.best, y)
+        m, was, now = len(self.raw_classes.rows), raw_scores.hits, sent_scores.hits
         if self.pairs is not None:
-            pairs = np.bincount(before.best * m + y, minlength=m * m)
+            pairs = np.bincount(raw_scores.best * m + y, minlength=m * m)
             self.pairs += pairs.reshape(m, m)
         if self.all_descend or self.all_ascend:
             steps = np.diff(step.rows, axis=1)
             self.all_descend &= bool((steps <= 0).all())
             self.all_ascend &= bool((steps >= 0).all())
-        best = before.best
+        best = raw_scores.best
         self.beside += max(0, len(y) - 1)
         self.right_there += int((best[1:] == y[1:]).sum())
         self.right_beside += [(best[1:] == y[:-1]).sum(), (best[:-1] == y[1:]).sum()]
@@ -122,14 +122,14 @@ class DenseReplay(Replay):
         self.made_wrong += np.bincount(y[was & ~now], minlength=m)
         self.worst.add(step.first + np.flatnonzero(known), np.stack([was, now], axis=1))
         if self.columns and step.segments is not None:
-            found = outcomes(before, after)
+            row_outcomes = outcomes(raw_scores, sent_scores)
             for name, column in self.columns.items():
-                column.scored(step.segments[name][known].tolist(), found)
+                column.scored(step.segments[name][known].tolist(), row_outcomes)
         if self.sets is not None:
             self.sets.add(step, self.learner.classes)
         if self.alarm is not None:
             times = None if step.time is None else milliseconds(step.time[known])
-            self.alarm.learn_scored(before, after, times)
+            self.alarm.learn_scored(raw_scores, sent_scores, times)
         if (paths := paths_of(step)) is not None:
             for scores, path in zip(self.paths.values(), paths, strict=True):
                 scores.add_checked(path if len(path) == len(y) else path[known], y)
@@ -143,9 +143,12 @@ class DenseReplay(Replay):
                 None if step.time is None else step.time[-1],
                 len(y),
                 (float(was.sum()), float(now.sum())),
-                (float(before.losses.sum()), float(after.losses.sum())),
-                (float(before.losses @ before.losses), float(after.losses @ after.losses)),
-                differences(before, after),
+                (float(raw_scores.losses.sum()), float(sent_scores.losses.sum())),
+                (
+                    float(raw_scores.losses @ raw_scores.losses),
+                    float(sent_scores.losses @ sent_scores.losses),
+                ),
+                differences(raw_scores, sent_scores),
                 squared,
                 gaps,
                 np.bincount(y, minlength=m),
@@ -164,17 +167,13 @@ class DenseReplay(Replay):
         rows."""
         squared = np.array([moment.squared for moment in self.moments]).reshape(-1, 2).T
         gaps = np.array([moment.gaps for moment in self.moments])
-        found = change(self.labelled, *squared)
-        calibrated = calibration_change(self.labelled, gaps[:, 0], gaps[:, 1]) if found else None
-        if found is None or calibrated is None:
+        brier = change(self.labelled, *squared)
+        ece = calibration_change(self.labelled, gaps[:, 0], gaps[:, 1]) if brier else None
+        if brier is None or ece is None:
             return None
-        others = [one.calibration_changes() for one in self.other_draws]
-        pairs = [(found, calibrated), *(one for one in others if one is not None)]
-        brier, ece = (
-            one.over_draws([both[k].value for both in pairs])
-            for k, one in enumerate((found, calibrated))
-        )
-        return brier, ece
+        drawn = [(brier, ece), *filter(None, (r.calibration_changes() for r in self.other_draws))]
+        values = [[change.value for change in changes] for changes in zip(*drawn, strict=True)]
+        return brier.over_draws(values[0]), ece.over_draws(values[1])
 
     def questions(self, recording: Any) -> list[str]:
         """See :meth:`Replay.questions`."""
@@ -196,10 +195,10 @@ class DenseReplay(Replay):
         """Share of the correction that the labels let out, averaged over the stream."""
         return float(self._mean("coverage"))
 
-    def _mean(self, what: str) -> NDArray[np.float64]:
+    def _mean(self, attribute: str) -> NDArray[np.float64]:
         """Mean over rows of an attribute of the moments."""
         rows = np.diff([moment.row for moment in self.moments], prepend=0)
-        values = np.array([getattr(moment, what) for moment in self.moments])
+        values = np.array([getattr(moment, attribute) for moment in self.moments])
         return np.asarray(rows @ values / rows.sum())
 
     def per_class(self) -> list[dict[str, Any]]:
@@ -236,9 +235,9 @@ class DenseReplay(Replay):
 
     def _calibration_change(self) -> dict[str, float | None] | None:
         """Standard errors of the changes of Brier score and ECE; None for a single stretch."""
-        if (found := self.calibration_changes()) is None:
+        if (changes := self.calibration_changes()) is None:
             return None
-        brier, ece = found
+        brier, ece = changes
         return finite({"brier_error": brier.error, "ece_error": ece.error})
 
     def _fit_alone(self) -> dict[str, Any]:
@@ -250,8 +249,8 @@ class DenseReplay(Replay):
 
 def _calibration(raw: Scores, corrected: Scores) -> tuple[NDArray[np.float64], ...]:
     """What Brier score and calibration error are sums of so far, see :class:`Moment`."""
-    sides = (raw, corrected)
-    return np.array([one.brier_sum for one in sides]), np.stack([one.gaps for one in sides])
+    sums = np.array([raw.brier_sum, corrected.brier_sum])
+    return sums, np.stack([raw.gaps, corrected.gaps])
 
 
 def _plain(values: NDArray[np.float64]) -> list[float | None]:
@@ -267,7 +266,7 @@ def paths_of(step: Step) -> NDArray[np.float64] | None:
     if len(step.explained) == 1:
         only: NDArray[np.float64] = step.explained[0].found
         return only
-    found = np.empty((len(step.explained[0].found), *step.corrected.shape))
+    path_rows = np.empty((len(step.explained[0].found), *step.corrected.shape))
     for rows, paths in step.explained:
-        found[:, rows] = paths
-    return found
+        path_rows[:, rows] = paths
+    return path_rows

@@ -54,12 +54,15 @@ def names_of_sets(
     corrector: Corrector, rows: NDArray[Any], receipts: NDArray[Any], bad: Mapping[int, str]
 ) -> pa.Array:
     """The set of each row, the likeliest class first; null for a bad row."""
-    has, names = corrector.sets_of(rows, receipts), [json_name(name) for name in corrector.classes]
+    inside, names = (
+        corrector.sets_of(rows, receipts),
+        [json_name(name) for name in corrector.classes],
+    )
     order = np.argsort(-rows.astype(np.float32), axis=1, kind="stable").tolist()
-    found = [
-        None if i in bad else [names[k] for k in order[i] if has[i, k]] for i in range(len(rows))
+    names_inside = [
+        None if i in bad else [names[k] for k in order[i] if inside[i, k]] for i in range(len(rows))
     ]
-    return pa.array(found, NAMES)
+    return pa.array(names_inside, NAMES)
 
 
 ROWS = DenseColumn

@@ -98,53 +98,60 @@ def _beside_commonest(result: DenseReplay) -> str:
     rows, n = result.raw_classes.rows, result.raw.n
     most = int(rows.argmax())
     counts = np.array([moment.counts[most] for moment in result.moments], np.float64)
-    more = change(result.labelled, counts, result.sums(1)[0])
+    gain = change(result.labelled, counts, result.sums(1)[0])
     share = rows[most] / n
-    sure = more is not None and (more.rose or share < NEARLY_ALL) and more.value >= POINTS / 100
+    sure = gain is not None and (gain.rose or share < NEARLY_ALL) and gain.value >= POINTS / 100
     if len(rows) < 2 or sure:
         return ""
     first = beside_commonest(result.classes[most], share)
-    said = []
-    before, after = result.raw_classes.recall, result.corrected_classes.recall
-    others = [int(k) for k in np.argsort(-rows, kind="stable") if k != most and rows[k] >= FEWEST]
-    for k in others[:NAMED]:
-        found = f"{100 * before[k]:.0f} % before and {100 * after[k]:.0f} % after"
-        said.append(f"class {readable(result.classes[k], 40)} {found}")
-    found = f" Of the rows of other classes were found: {', '.join(said)}." if said else ""
-    return first + found
+    recalls = []
+    recall_before, recall_after = result.raw_classes.recall, result.corrected_classes.recall
+    order = np.argsort(-rows, kind="stable").tolist()
+    other_classes = [k for k in order if k != most and rows[k] >= FEWEST]
+    for k in other_classes[:NAMED]:
+        recall = f"{100 * recall_before[k]:.0f} % before and {100 * recall_after[k]:.0f} % after"
+        recalls.append(f"class {readable(result.classes[k], 40)} {recall}")
+    of_others = (
+        f" Of the rows of other classes were found: {', '.join(recalls)}." if recalls else ""
+    )
+    return first + of_others
 
 
 def _one_sided_labels(result: DenseReplay) -> list[str]:
-    said = []
+    sentences = []
     if silent := result.corrector.silent_classes:
         names = ", ".join(readable(name, 40) for name in silent[:NAMED])
-        more = f" and {len(silent) - NAMED:,} more" if len(silent) > NAMED else ""
-        said.append(
+        further = f" and {len(silent) - NAMED:,} more" if len(silent) > NAMED else ""
+        sentences.append(
             f"No label of class {names} has come: it is left out of learning."
             if len(silent) == 1
-            else f"No label of {len(silent):,} classes has come ({names}{more}): they are left out "
-            "of learning."
+            else f"No label of {len(silent):,} classes has come ({names}{further}): they are left"
+            " out of learning."
         )
     if result.corrector.coverage < FAIR:
         share = 100 * result.corrector.coverage
-        said.append(f"Labels are no fair sample: {share:.0f} % of the correction goes out by now.")
-    if said and result.raw.n < result.rows:
-        said.append("What is said here of accuracy and log loss is of the labelled rows alone.")
-    return said
+        sentences.append(
+            f"Labels are no fair sample: {share:.0f} % of the correction goes out by now."
+        )
+    if sentences and result.raw.n < result.rows:
+        sentences.append(
+            "What is said here of accuracy and log loss is of the labelled rows alone."
+        )
+    return sentences
 
 
 def _labels_of_few_values(result: DenseReplay) -> list[str]:
-    said = []
+    warnings = []
     for name, column in result.columns.items():
-        if (found := column.one_sided()) is not None:
-            values, of_labels, of_rows = found
-            names = ", ".join(readable(one.value, 40) for one in values)
-            said.append(
+        if (one_sided := column.one_sided()) is not None:
+            values, of_labels, of_rows = one_sided
+            names = ", ".join(readable(segment.value, 40) for segment in values)
+            warnings.append(
                 f"Warning: {100 * of_labels:.0f} % of the labels are of {100 * of_rows:.0f} % of"
                 f" the rows, those with {readable(name, 40)} {names}. What they teach moves all"
                 " other rows too, and may be wrong for them: take labels from every value."
             )
-    return said
+    return warnings
 
 
 def _fit_alone(result: DenseReplay) -> tuple[str, str]:
@@ -154,12 +161,12 @@ def _fit_alone(result: DenseReplay) -> tuple[str, str]:
     changes = None if alone is None else alone.changes()
     if changes is None:
         return "", ""
-    effects, more = Effects.of(changes), result.changes(alone)
+    effects, label_changes = Effects.of(changes), result.changes(alone)
     numbers = (
         f"`fit` alone, without a label: {changes.in_words()} against the predictions as they came"
     )
-    if more is not None and result.learned:
-        numbers += f"; the labels, against that: {more.in_words()}"
+    if label_changes is not None and result.learned:
+        numbers += f"; the labels, against that: {label_changes.in_words()}"
     harm = (
         f"The validation rows do harm here: `fit` alone changes it by {changes.in_words()}. They"
         " are too few, or differ from the stream in more than the class mix. With them:"
@@ -196,12 +203,12 @@ def _reasons(result: DenseReplay, *, good: bool, bad: bool) -> list[str]:
             f"{100 * follows:.0f} % of what was fitted to the validation rows follows the class mix"
             " of late rows; the rest stays as it was fitted."
         )
-    few, asked = result.rates.get(0.05), result.asked_rates.get(0.05)
+    few, requested = result.rates.get(0.05), result.asked_rates.get(0.05)
     every = result.rates.get(1.0, result.corrected)
     gain = result.raw.log_loss - every.log_loss
     if few is not None and result.learner.ask is None and good and gain > NATS:
-        kept = result.raw.log_loss - few.log_loss
-        of_it = 0.0 if asked is None else result.raw.log_loss - asked.log_loss
+        kept_gain = result.raw.log_loss - few.log_loss
+        of_it = 0.0 if requested is None else result.raw.log_loss - requested.log_loss
         right = every.accuracy - result.raw.accuracy
         of_right = ""
         if right > POINTS / 100:
@@ -209,11 +216,9 @@ def _reasons(result: DenseReplay, *, good: bool, bad: bool) -> list[str]:
             of_right = f", {_percent(share)} of that in accuracy"
         asking = f"; where these are asked for, {_percent(of_it / gain)} of the gain in log loss"
         reasons.append(
-            f"With one label in 20 it would keep {_percent(kept / gain)} of the gain in log loss"
-            + of_right
-            + (asking if of_it > 0 else "")
-            + "."
-            if kept > 0
+            f"With one label in 20 it would keep {_percent(kept_gain / gain)} of the gain in log"
+            f" loss{of_right}" + (asking if of_it > 0 else "") + "."
+            if kept_gain > 0
             else "With one label in 20 nothing of the gain in log loss would be left."
         )
     return reasons
@@ -252,26 +257,26 @@ def _changed(result: DenseReplay, sign: int) -> NDArray[np.intp]:
 
 def gains(result: DenseReplay) -> str:
     """One line: the class that gains most, and those that lose."""
-    said = []
+    sentences = []
     right, wrong = result.made_right, result.made_wrong
     change = right - wrong
     up, down = _changed(result, 1), losing(result)
     if not len(up) and not len(down):
         return "No class gains or loses right predictions beyond chance."
-    for which, verb, order in ((up, "gains", 1), (down, "loses", -1)):
-        if not len(which):
-            said.append(f"No class {verb} right predictions beyond chance.")
+    for changed, verb, order in ((up, "gains", 1), (down, "loses", -1)):
+        if not len(changed):
+            sentences.append(f"No class {verb} right predictions beyond chance.")
             continue
-        k = int(which[np.argmax(order * change[which])])
+        k = int(changed[np.argmax(order * change[changed])])
         name = readable(result.classes[k], 40)
-        rest = len(which) - 1
-        more = f"; {rest:,} more {verb if rest == 1 else verb[:-1]}" if rest else ""
-        if rest and order < 0:
-            others = sorted(set(which.tolist()) - {k}, key=lambda one: change[one])
-            more += f": {', '.join(readable(result.classes[one], 40) for one in others[:LOSING])}"
-            more += f" and {rest - LOSING:,} others" if rest > LOSING else ""
-        said.append(
+        n_further = len(changed) - 1
+        suffix = f"; {n_further:,} more {verb if n_further == 1 else verb[:-1]}" * bool(n_further)
+        if n_further and order < 0:
+            losers = sorted(set(changed.tolist()) - {k}, key=lambda i: change[i])[:LOSING]
+            suffix += f": {', '.join(readable(result.classes[i], 40) for i in losers)}"
+            suffix += f" and {n_further - LOSING:,} others" if n_further > LOSING else ""
+        sentences.append(
             f"Class {name} {verb} most: {right[k]:,} of its {result.raw_classes.rows[k]:,} rows"
-            f" made right, {wrong[k]:,} made wrong{more}."
+            f" made right, {wrong[k]:,} made wrong{suffix}."
         )
-    return " ".join(said)
+    return " ".join(sentences)

@@ -30,9 +30,9 @@ def describe(corrector: MultiLabelCorrector) -> dict[str, Any]:
 
 def learned(corrector: MultiLabelCorrector, most: int) -> Knowledge:
     """What the live page shows; at most so many labels."""
-    n, there = corrector.label_counts
+    n, positives = corrector.label_counts
     mix = corrector.label_mix
     return Knowledge([
-        (corrector.labels[i], float(there[i] / n[i]) if n[i] else None, float(mix[i]))
+        (corrector.labels[i], float(positives[i] / n[i]) if n[i] else None, float(mix[i]))
         for i in (-mix).argsort(kind="stable")[:most].tolist()
     ])  # fmt: skip

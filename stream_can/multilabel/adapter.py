@@ -1,4 +1,4 @@
-"""Several: the learner's adapter of a `MultiLabelCorrector`."""
+"""MultiLabel: the learner's adapter of a `MultiLabelCorrector`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.multilabel.loop import outside
 from stream_can.multilabel.scores import LabelScores
 
-__all__ = ["Several"]
+__all__ = ["MultiLabel"]
 
 Array = NDArray[np.float64]
 
@@ -29,15 +29,15 @@ BYTES_OF_LABEL = 500
 """Of its arrays, its name, and what the loop works in."""
 
 
-class SeveralRows(NamedTuple):
+class MultiLabelRows(NamedTuple):
     """Rows of a call."""
 
     raw: Array
-    made: NDArray[np.float32] | None = None
+    sent_blobs: NDArray[np.float32] | None = None
     """What another corrector made, see :attr:`SentLane.rows`."""
 
 
-class Several(DeclaredClasses):
+class MultiLabel(DeclaredClasses):
     """Adapter of a `MultiLabelCorrector`. A label is a row of 1, 0 and -1, as m bytes."""
 
     segments: tuple[str, ...] = ()
@@ -61,35 +61,35 @@ class Several(DeclaredClasses):
 
     # ---- rows
 
-    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> SeveralRows:
+    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> MultiLabelRows:
         """Check the n rows of a call; P may be None."""
         if segments:
             raise ValueError(f"segments: {next(iter(segments))!r} was not declared; declared: ()")
         if P is None:
-            return SeveralRows(np.empty((0, self.corrector.m)))
+            return MultiLabelRows(np.empty((0, self.corrector.m)))
         raw = self.corrector._rows_of(P)
         if len(raw) != n:
             raise InvalidPrediction(f"{n} ids for {len(raw)} rows")
-        return SeveralRows(raw)
+        return MultiLabelRows(raw)
 
     def row(self, p: Any) -> Array:
         """Check one row; return it like the rows of a call."""
         return self.corrector._row_of(p)
 
-    def made(self, rows: SeveralRows, blobs: NDArray[np.float32]) -> SeveralRows:
+    def made(self, rows: MultiLabelRows, blobs: NDArray[np.float32]) -> MultiLabelRows:
         """Mark the rows of a call as corrected elsewhere."""
-        return rows._replace(made=blobs)
+        return rows._replace(sent_blobs=blobs)
 
-    def cut(self, rows: SeveralRows, numbers: Sequence[int]) -> SeveralRows:
+    def cut(self, rows: MultiLabelRows, numbers: Sequence[int]) -> MultiLabelRows:
         """Select rows."""
-        made = None if rows.made is None else rows.made[numbers]
-        return SeveralRows(rows.raw[numbers], made)
+        sent_blobs = None if rows.sent_blobs is None else rows.sent_blobs[numbers]
+        return MultiLabelRows(rows.raw[numbers], sent_blobs)
 
-    def width_of(self, rows: SeveralRows, i: int) -> int:
+    def width_of(self, rows: MultiLabelRows, i: int) -> int:
         """Bytes of a row's blob; the same for all rows."""
         return self.width
 
-    def raw(self, rows: SeveralRows, i: int) -> bytes:
+    def raw(self, rows: MultiLabelRows, i: int) -> bytes:
         """The first part of a row's blob."""
         row: Array = rows.raw[i]
         return row.tobytes()
@@ -98,7 +98,7 @@ class Several(DeclaredClasses):
         """Decode the row of a blob."""
         return blob[: 8 * self.corrector.m]
 
-    def given(self, rows: SeveralRows, i: int) -> Given | None:
+    def given(self, rows: MultiLabelRows, i: int) -> Given | None:
         """Return None: no segments are declared."""
         return None
 
@@ -140,15 +140,15 @@ class Several(DeclaredClasses):
 
     def news(self, known: bytes | None, y: bytes) -> News:
         """Compare a label with the known one: for each class the first word counts."""
-        now = np.frombuffer(y, np.int8)
+        later = np.frombuffer(y, np.int8)
         if known is None:
-            return (y, y, False) if (now >= 0).any() else (None, None, False)
-        before = np.frombuffer(known, np.int8)
-        new = np.where(before < 0, now, np.int8(-1))
-        differs = bool(((before >= 0) & (now >= 0) & (before != now)).any())
+            return (y, y, False) if (later >= 0).any() else (None, None, False)
+        earlier = np.frombuffer(known, np.int8)
+        new = np.where(earlier < 0, later, np.int8(-1))
+        differs = bool(((earlier >= 0) & (later >= 0) & (earlier != later)).any())
         if not (new >= 0).any():
             return None, known, differs
-        return new.tobytes(), np.where(before < 0, now, before).tobytes(), differs
+        return new.tobytes(), np.where(earlier < 0, later, earlier).tobytes(), differs
 
     # ---- the corrector
 
@@ -162,10 +162,12 @@ class Several(DeclaredClasses):
             sent, yes = raw, raw >= HALF
         return sent, receipts, names_in_sets(yes, sent.astype(np.float32), self.classes)
 
-    def run(self, rows: SeveralRows, labels: Sequence[JoinedLabel], explain: object = None) -> Made:
+    def run(
+        self, rows: MultiLabelRows, labels: Sequence[JoinedLabel], explain: object = None
+    ) -> Made:
         """Correct rows and learn labels, in stream order; rows that were corrected elsewhere are
         observed. Explained are the decisions on each label, shape (n, m)."""
-        m, made = self.corrector.m, rows.made
+        m, sent_blobs = self.corrector.m, rows.sent_blobs
         earlier: list[bytes] = []
         of = np.full(len(labels), -1, np.int64)
         known = np.full((len(labels), 2 * m), np.nan, np.float32)
@@ -174,25 +176,29 @@ class Several(DeclaredClasses):
             if label.row is not None:
                 of[i] = len(earlier)
                 earlier.append(label.row)
-            elif entry is not None and entry.at >= 0 and made is None:
+            elif entry is not None and entry.at >= 0 and sent_blobs is None:
                 of[i] = -2 - entry.at  # one of the earlier rows
             elif entry is not None:
-                blob = entry.blob if made is None or entry.at < 0 else made[entry.at].tobytes()
+                blob = (
+                    entry.blob
+                    if sent_blobs is None or entry.at < 0
+                    else sent_blobs[entry.at].tobytes()
+                )
                 of[i] = len(earlier)
                 earlier.append(blob[: 8 * m])
                 known[i] = np.frombuffer(blob, np.float32, offset=16 * m)
         first, P = len(earlier), rows.raw
         if earlier:
             P = np.concatenate([np.frombuffer(b"".join(earlier)).reshape(first, m), P])
-        ys = np.frombuffer(b"".join([one.y for one in labels]), np.int8)
-        due = np.array([one.due for one in labels], np.int64)
+        ys = np.frombuffer(b"".join([label.y for label in labels]), np.int8)
+        due = np.array([label.due for label in labels], np.int64)
         played = self.corrector.play(
             P, ys.reshape(-1, m), np.where(of < -1, first - 2 - of, of), due, first=first,
             receipts=known,
         )  # fmt: skip
-        if made is not None:
-            sent = np.ascontiguousarray(made[:, 2 * m : 4 * m]).view(np.float64)
-            return Made(sent, (np.ascontiguousarray(made),), None)
+        if sent_blobs is not None:
+            sent = np.ascontiguousarray(sent_blobs[:, 2 * m : 4 * m]).view(np.float64)
+            return Made(sent, (np.ascontiguousarray(sent_blobs),), None)
         sent, yes = played.rows, played.decided
         if self.passes:
             sent, yes = rows.raw, rows.raw >= HALF
@@ -205,9 +211,9 @@ class Several(DeclaredClasses):
         (docs/multilabel.md)."""
         return [0.0] * len(sent)
 
-    def successor(self) -> Several:
+    def successor(self) -> MultiLabel:
         """The adapter with which a new version of the classifier starts."""
-        return Several(self.corrector.successor())
+        return MultiLabel(self.corrector.successor())
 
     # ---- scores
 
@@ -218,10 +224,10 @@ class Several(DeclaredClasses):
     def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
         """Score more labelled predictions."""
         m = self.corrector.m
-        both = np.frombuffer(b"".join([one.both for one in pending])).reshape(len(pending), 2, m)
-        Y = np.frombuffer(b"".join([one.y for one in pending]), np.int8).reshape(-1, m)
-        judged.raw.add_checked(both[:, 0], Y)
-        judged.sent.add_checked(both[:, 1], Y)
+        pairs = np.frombuffer(b"".join([row.both for row in pending])).reshape(len(pending), 2, m)
+        Y = np.frombuffer(b"".join([row.y for row in pending]), np.int8).reshape(-1, m)
+        judged.raw.add_checked(pairs[:, 0], Y)
+        judged.sent.add_checked(pairs[:, 1], Y)
 
     def copied(self, judged: Judged) -> Judged:
         """An independent copy."""
@@ -239,30 +245,30 @@ class Several(DeclaredClasses):
         """ValueError where rows that another process sent are none, whatever their classes."""
         _require_blobs(lane.rows, len(lane.classes))
 
-    def load_blobs(self, data: NDArray[Any], of: Several) -> list[bytes]:
+    def load_blobs(self, data: NDArray[Any], of: MultiLabel) -> list[bytes]:
         """Restore rows, sent rows and receipts, float32 of shape (n, 6 m)."""
         n, m = len(data), self.corrector.m
         _require_blobs(data, m)
         every, width = data.astype("<f4").tobytes(), self.width
         return [every[at : at + width] for at in range(0, n * width, width)]
 
-    def load_pending(self, one: Unscored) -> Unscored:
+    def load_pending(self, unscored: Unscored) -> Unscored:
         """Check a labelled prediction of a snapshot."""
-        both = one.both
-        if len(both) != 16 * self.corrector.m:
+        pair = unscored.both
+        if len(pair) != 16 * self.corrector.m:
             raise ValueError("scores")
-        _require_rows(np.frombuffer(both).reshape(2, -1))
-        known = self.load_known(one.y)
+        _require_rows(np.frombuffer(pair).reshape(2, -1))
+        known = self.load_known(unscored.y)
         if known is None:
             raise ValueError("scores")
-        return one._replace(y=known)
+        return unscored._replace(y=known)
 
     def load_known(self, known: Any) -> bytes | None:
         """Check the labels of a recent prediction of a snapshot."""
         if known is None:
             return None
-        right = isinstance(known, bytes) and len(known) == self.corrector.m
-        if not right or not np.isin(np.frombuffer(known, np.int8), (-1, 0, 1)).all():
+        well_formed = isinstance(known, bytes) and len(known) == self.corrector.m
+        if not well_formed or not np.isin(np.frombuffer(known, np.int8), (-1, 0, 1)).all():
             raise ValueError("the labels of a recent prediction")
         return bytes(known)
 
@@ -277,5 +283,5 @@ def _require_blobs(data: NDArray[np.float32], m: int) -> None:
 
 def _require_rows(rows: Array) -> None:
     """Raise where a row of a snapshot has a value outside [0, 1]."""
-    if (found := outside(np.array(rows, order="C"))) is not None:
-        raise ValueError(f"row {found[0]}: {rows[found]} is no probability")
+    if (bad_cell := outside(np.array(rows, order="C"))) is not None:
+        raise ValueError(f"row {bad_cell[0]}: {rows[bad_cell]} is no probability")

@@ -40,7 +40,7 @@ Receipts = NDArray[np.float32]
 Labels = NDArray[np.int8]
 
 
-class PlayedSeveral(NamedTuple):
+class PlayedMultiLabel(NamedTuple):
     """Result of :meth:`MultiLabelCorrector.play`."""
 
     rows: Array
@@ -171,15 +171,15 @@ class MultiLabelCorrector:
         InvalidPrediction
             A row is anything else; no row was processed.
         """
-        found = self._play(self._rows_of(P), True, True, receipt)
-        return found[:2] if receipt else found[0]  # type: ignore[no-any-return]
+        played = self._play(self._rows_of(P), True, True, receipt)
+        return played[:2] if receipt else played[0]  # type: ignore[no-any-return]
 
     def correct_many(
         self, P: ArrayLike, *, receipt: bool = False
     ) -> Array | tuple[Array, Receipts]:
         """:meth:`process_many` with the state as it is; nothing is learned."""
-        found = self._play(self._rows_of(P), False, True, receipt)
-        return found[:2] if receipt else found[0]  # type: ignore[no-any-return]
+        played = self._play(self._rows_of(P), False, True, receipt)
+        return played[:2] if receipt else played[0]  # type: ignore[no-any-return]
 
     def observe_many(self, P: ArrayLike) -> None:
         """Observe rows, shape (n, m): :meth:`process_many` without its output."""
@@ -262,7 +262,7 @@ class MultiLabelCorrector:
             self._learn(None, labels, None, None)
             return
         rows = self._row_of(p)
-        known = None if receipt is None else self._receipts(receipt, 1, one=True)
+        known = None if receipt is None else self._receipts(receipt, 1, single=True)
         self._learn(rows, labels, np.zeros(1, np.int64), known)
 
     def _learn(
@@ -319,7 +319,7 @@ class MultiLabelCorrector:
         *,
         first: int = 0,
         receipts: Receipts | None = None,
-    ) -> PlayedSeveral:
+    ) -> PlayedMultiLabel:
         """Process rows and learn labels between them, in one call; see :meth:`Corrector.play`.
 
         Parameters
@@ -339,22 +339,22 @@ class MultiLabelCorrector:
         -------
         The same bits as :meth:`process_one` and :meth:`learn_one` in that order.
         """
-        given, labels = self._rows_of(P), self._labels_of(Y)
+        checked_rows, labels = self._rows_of(P), self._labels_of(Y)
         at, when = np.array(rows, np.int64), np.array(due, np.int64)
-        n, k = len(given) - first, len(labels)
-        if not (0 <= first <= len(given) and at.shape == when.shape == (k,)):
-            raise ValueError(f"first: {first} of {len(given)} rows, {k} labels")
+        n, k = len(checked_rows) - first, len(labels)
+        if not (0 <= first <= len(checked_rows) and at.shape == when.shape == (k,)):
+            raise ValueError(f"first: {first} of {len(checked_rows)} rows, {k} labels")
         processed = np.where(at >= first, at - first + 1, 0)
         if k and (
-            (at < -1).any() or (at >= len(given)).any() or (np.diff(when) < 0).any()
+            (at < -1).any() or (at >= len(checked_rows)).any() or (np.diff(when) < 0).any()
             or when[0] < 0 or when[-1] > n or (when < processed).any()
         ):  # fmt: skip
             raise ValueError("rows, due: a label belongs to no row, or is due before it")
         known = None if receipts is None else self._receipts(receipts, k)
-        sent, made, yes = self._model.play(
-            given, first, labels, at, when, known, True, True, True, True
+        sent, sent_receipts, decided = self._model.play(
+            checked_rows, first, labels, at, when, known, True, True, True, True
         )
-        return PlayedSeveral(sent, made, yes.view(np.bool_))
+        return PlayedMultiLabel(sent, sent_receipts, decided.view(np.bool_))
 
     # ---- decisions
 
@@ -397,8 +397,8 @@ class MultiLabelCorrector:
                 " label"
             )
         array = np.array(array, order="C")
-        if (found := outside(array)) is not None:
-            row, column = found
+        if (bad_cell := outside(array)) is not None:
+            row, column = bad_cell
             raise InvalidPrediction(f"row {row}: {self._why(array[row, column], column)}")
         return array
 
@@ -409,8 +409,8 @@ class MultiLabelCorrector:
                 f"prediction has shape {array.shape}, expected ({self.m},): one number per label"
             )
         array = np.array(array[None], order="C")
-        if (found := outside(array)) is not None:
-            raise InvalidPrediction(self._why(array[found], found[1]))
+        if (bad_cell := outside(array)) is not None:
+            raise InvalidPrediction(self._why(array[bad_cell], bad_cell[1]))
         return array
 
     def _why(self, value: float, column: int) -> str:
@@ -420,23 +420,23 @@ class MultiLabelCorrector:
         )
 
     def _labels_of(self, Y: ArrayLike) -> Labels:
-        given = np.asarray(Y)
-        if given.ndim != 2 or given.shape[1] != self.m or given.dtype.kind not in "iubf":
+        array = np.asarray(Y)
+        if array.ndim != 2 or array.shape[1] != self.m or array.dtype.kind not in "iubf":
             raise UnknownClass(
-                f"labels are {given.dtype} of shape {given.shape}, expected integers of shape"
+                f"labels are {array.dtype} of shape {array.shape}, expected integers of shape"
                 f" (n, {self.m}): 1, 0, or -1 where it is not known"
             )
-        bad = np.argwhere((given != 1) & (given != 0) & (given != -1))
+        bad = np.argwhere((array != 1) & (array != 0) & (array != -1))
         if len(bad):
             row, column = bad[0].tolist()
             raise UnknownClass(
-                f"row {row}: label {self._labels[column]!r} is {given[row, column]}, expected 1, 0,"
+                f"row {row}: label {self._labels[column]!r} is {array[row, column]}, expected 1, 0,"
                 " or -1 where it is not known"
             )
-        return np.array(given, np.int8, order="C")
+        return np.array(array, np.int8, order="C")
 
-    def _receipts(self, receipts: ArrayLike, n: int, *, one: bool = False) -> Receipts:
-        return receipt_rows.checked(receipts, (n, 2 * self.m), one=one, most=1)
+    def _receipts(self, receipts: ArrayLike, n: int, *, single: bool = False) -> Receipts:
+        return receipt_rows.checked(receipts, (n, 2 * self.m), one=single, most=1)
 
     # ---- snapshots
 
@@ -485,14 +485,15 @@ class MultiLabelCorrector:
         except (ValueError, MemoryError) as error:
             raise SnapshotMismatch(f"snapshot: {error}") from None
         if train_counts is not None or train_rows is not None:
-            given = cls(head.labels, train_counts=train_counts, train_rows=train_rows)
+            expected = cls(head.labels, train_counts=train_counts, train_rows=train_rows)
             counts = [
-                None if one._counts is None else one._counts.tolist() for one in (self, given)
+                None if corrector._counts is None else corrector._counts.tolist()
+                for corrector in (self, expected)
             ]
-            if (counts[0], self._rows) != (counts[1], given._rows):
+            if (counts[0], self._rows) != (counts[1], expected._rows):
                 raise SnapshotMismatch(
                     f"snapshot: train_counts {counts[0]} of {self._rows} rows, expected {counts[1]}"
-                    f" of {given._rows}"
+                    f" of {expected._rows}"
                 )
         _check_arrays(arrays, self.m)
         self._model.load(arrays)
@@ -508,9 +509,9 @@ class MultiLabelCorrector:
             ``discount`` is not from 0 to 1.
         """
         in_range("discount", discount, 0, 1)
-        found = self.from_bytes(self.to_bytes())
+        successor = self.from_bytes(self.to_bytes())
         if discount == 1:
-            return found
+            return successor
         arrays, d = self._model.dump(), float(discount)
         of = _numbers_of(arrays["numbers"])
         label = dict(zip(OF_LABELS, arrays["labels"], strict=True))
@@ -528,8 +529,8 @@ class MultiLabelCorrector:
             if name not in ("c", "s", "L", "L_N"):
                 numbers *= d
         arrays["bins"] *= d
-        found._model.load(arrays)
-        return found
+        successor._model.load(arrays)
+        return successor
 
     def _add_labels(self, names: Iterable[Hashable]) -> None:
         """Add labels without knowledge or training rows."""
@@ -539,8 +540,8 @@ class MultiLabelCorrector:
         if self._counts is not None:
             self._counts = np.append(self._counts, np.zeros(len(new)))
         self._model = Model(self.train_shares, self._half_life)
-        begun = self._model.dump()["labels"][:, -len(new) :]
-        self._model.load(arrays | {"labels": np.concatenate([arrays["labels"], begun], axis=1)})
+        fresh = self._model.dump()["labels"][:, -len(new) :]
+        self._model.load(arrays | {"labels": np.concatenate([arrays["labels"], fresh], axis=1)})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_bytes, (self.to_bytes(),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from stream_can.multilabel.adapter import Several
+from stream_can.multilabel.adapter import MultiLabel
 from stream_can.multilabel.corrector import MultiLabelCorrector
 
 __all__ = ["KIND", "MultiLabelKind"]
@@ -39,9 +39,9 @@ class MultiLabelKind:
         """A new corrector."""
         return MultiLabelCorrector(classes, **settings)
 
-    def adapter(self, corrector: MultiLabelCorrector) -> Several:
+    def adapter(self, corrector: MultiLabelCorrector) -> MultiLabel:
         """The learner's adapter."""
-        return Several(corrector)
+        return MultiLabel(corrector)
 
     def restored(
         self, data: bytes, classes: int | Iterable[Hashable] | None, settings: Mapping[str, Any]

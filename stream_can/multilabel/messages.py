@@ -32,14 +32,15 @@ class MultiLabelMessages(Messages):
         """Parse a list of labels, or {label: whether the row has it}; null means unknown."""
         where = self.fields.label
         if isinstance(label, dict):
-            for name, has in label.items():
-                if has is not None and not isinstance(has, bool):
+            for name, is_there in label.items():
+                if is_there is not None and not isinstance(is_there, bool):
                     raise BadMessage(
-                        f"{where}: {_shown(name)} is {_shown(has)}, expected true, false or null"
+                        f"{where}: {_shown(name)} is {_shown(is_there)}, expected true, false or"
+                        " null"
                     )
         elif not isinstance(label, list):
-            what = "null" if label is None else type(label).__name__
-            raise BadMessage(f"{where}: {what}, expected a list of labels, or {{label: true}}")
+            type_name = "null" if label is None else type(label).__name__
+            raise BadMessage(f"{where}: {type_name}, expected a list of labels, or {{label: true}}")
         columns = []
         for name in label:
             if not isinstance(name, str | int | float):
@@ -52,8 +53,8 @@ class MultiLabelMessages(Messages):
         names = [self.classes[k] for k in columns]
         if isinstance(label, list):
             return names
-        has_it = zip(names, label.values(), strict=True)
-        return {name: has for name, has in has_it if has is not None}
+        pairs = zip(names, label.values(), strict=True)
+        return {name: is_there for name, is_there in pairs if is_there is not None}
 
     def rows_of(self, rows: Sequence[Any]) -> tuple[Any, dict[int, str], int]:
         """Stack parsed rows; also return faults, {row: reason}."""

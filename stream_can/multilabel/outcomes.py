@@ -25,11 +25,13 @@ def outcomes_of(
 ) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.float32]]:
     """See `stream_can.app.tally.OutcomesOf`."""
     raw, sent, tails = rows_of(taught, m)
-    Y = np.frombuffer(b"".join([one.prediction.known for one in taught]), np.int8).reshape(-1, m)
-    known, there = Y >= 0, Y == 1
-    n_known, found = np.maximum(known.sum(axis=1), 1), np.zeros((len(Y), 6))
+    Y = np.frombuffer(b"".join([label.prediction.known for label in taught]), np.int8).reshape(
+        -1, m
+    )
+    known, is_true = Y >= 0, Y == 1
+    n_known, outcomes = np.maximum(known.sum(axis=1), 1), np.zeros((len(Y), 6))
     for side, P in enumerate((raw, sent)):
-        right = ((P >= 0.5) == there) & known
-        found[:, HITS + side] = right.sum(axis=1) / n_known
-        found[:, LOSSES + side] = (log_losses(np.where(there, P, 1 - P)) * known).sum(axis=1)
-    return found, sent, np.empty(0, np.int64), tails
+        right = ((P >= 0.5) == is_true) & known
+        outcomes[:, HITS + side] = right.sum(axis=1) / n_known
+        outcomes[:, LOSSES + side] = (log_losses(np.where(is_true, P, 1 - P)) * known).sum(axis=1)
+    return outcomes, sent, np.empty(0, np.int64), tails

@@ -29,7 +29,7 @@ NOTHING = "report: of no row a label is known, so there is nothing to compare"
 
 def rolling_f1(result: MultiLabelReplay, figure: Figure) -> list[Key]:
     course, axes = Course(result), figure.subplots()
-    sums = course.sums([(*m.said, *m.right, m.there) for m in result.moments])
+    sums = course.sums([(*m.decided, *m.right, m.positives) for m in result.moments])
     all_of = sums[:, :3] + sums[:, 6:]
     f1 = 200 * sums[:, 3:6] / np.where(all_of > 0, all_of, np.nan)
     wide(axes, course, f1[:, 1], BEFORE, "before, from its best threshold on")
@@ -55,10 +55,10 @@ def reliability(result: MultiLabelReplay, figure: Figure) -> list[Key]:
 
 
 def by_label(result: MultiLabelReplay, figure: Figure) -> list[Key]:
-    found = [one for one in result.per_label() if one["known"]]
+    known_labels = [label for label in result.per_label() if label["known"]]
     axes = figure.subplots()
-    share = np.array([100 * one["there"] / one["known"] for one in found])
-    change = [one["log_loss"]["corrected"] - one["log_loss"]["raw"] for one in found]
+    share = np.array([100 * label["there"] / label["known"] for label in known_labels])
+    change = [label["log_loss"]["corrected"] - label["log_loss"]["raw"] for label in known_labels]
     axes.axhline(0, color=MUTED, linewidth=1)
     axes.scatter(share, change, 18, color=AFTER, alpha=0.7, linewidth=0)
     axes.set_xscale("symlog", linthresh=1)
@@ -128,29 +128,30 @@ def sub(result: MultiLabelReplay) -> str:
 
 def tiles(result: MultiLabelReplay) -> str:
     """Changes of the scores, with their values before and after."""
-    raw, after, (own_raw, own_after) = result.raw, result.corrected, result.own
+    raw, sent, (raw_at_best, sent_at_best) = result.raw, result.corrected, result.own
     change = loss_change(result)
     error = None if change is None else change.error
     points = ("points", "%")
     return tiles_of([
-        ("log loss", raw.log_loss, after.log_loss, error, ".4f", ("", "nats")),
-        ("micro F1, each at its best threshold", 100 * own_raw.micro_f1, 100 * own_after.micro_f1,
-         None, ".2f", points),
-        ("macro F1 there", 100 * own_raw.macro_f1, 100 * own_after.macro_f1, None, ".2f", points),
-        ("ECE", 100 * raw.ece, 100 * after.ece, None, ".2f", points),
+        ("log loss", raw.log_loss, sent.log_loss, error, ".4f", ("", "nats")),
+        ("micro F1, each at its best threshold", 100 * raw_at_best.micro_f1,
+         100 * sent_at_best.micro_f1, None, ".2f", points),
+        ("macro F1 there", 100 * raw_at_best.macro_f1, 100 * sent_at_best.macro_f1, None, ".2f",
+         points),
+        ("ECE", 100 * raw.ece, 100 * sent.ece, None, ".2f", points),
     ])  # fmt: skip
 
 
 def labels_table(result: MultiLabelReplay) -> str:
     """Scores of each label, the most frequent first."""
-    found = sorted(result.per_label(), key=lambda one: -one["there"])
+    by_frequency = sorted(result.per_label(), key=lambda label: -label["there"])
     body = "".join(
-        f"<tr><td class=name><bdi>{html.escape(readable(one['label'], 120))}</bdi></td>"
-        f"<td>{one['known']:,}</td><td>{one['there']:,}</td>"
-        + percentages({side: one["f1"][side] for side in ("raw", "raw_best", "decided")})
-        + before_and_after(one["log_loss"].values() if one["known"] else (nan, nan), 1, 4)
+        f"<tr><td class=name><bdi>{html.escape(readable(label['label'], 120))}</bdi></td>"
+        f"<td>{label['known']:,}</td><td>{label['there']:,}</td>"
+        + percentages({side: label["f1"][side] for side in ("raw", "raw_best", "decided")})
+        + before_and_after(label["log_loss"].values() if label["known"] else (nan, nan), 1, 4)
         + "</tr>"
-        for one in found
+        for label in by_frequency
     )
     head = (
         "<tr><th></th><th></th><th></th><th colspan=3>F1</th><th colspan=2>log loss</th></tr>"

@@ -45,10 +45,10 @@ NOTHING = "Of no row a label is known, so there is nothing to compare."
 
 def events(chunk: MultiLabelChunk) -> RecordedRows:
     """Rows and label messages of a chunk."""
-    told = np.empty(len(chunk.said), object)
-    told[:] = [one.tobytes() for one in chunk.said]
+    messages = np.empty(len(chunk.said), object)
+    messages[:] = [label.tobytes() for label in chunk.said]
     return RecordedRows(
-        chunk.first, chunk.P, chunk.Y, chunk.time, chunk.of, told, chunk.at, chunk.segments,
+        chunk.first, chunk.P, chunk.Y, chunk.time, chunk.of, messages, chunk.at, chunk.segments,
         chunk.changed,
     )  # fmt: skip
 
@@ -78,7 +78,7 @@ def table(result: MultiLabelReplay, *, verbose: bool = False) -> ScoreTable:
 def _cells(scores: LabelScores) -> list[str]:
     return [
         f"{scores.log_loss:.4f}",
-        *(f"{100 * one:.2f}" for one in (scores.ece, scores.micro_f1, scores.macro_f1)),
+        *(f"{100 * share:.2f}" for share in (scores.ece, scores.micro_f1, scores.macro_f1)),
     ]
 
 
@@ -97,16 +97,16 @@ def notes(result: MultiLabelReplay) -> Iterator[str]:
 def judge(result: MultiLabelReplay) -> Verdict:
     """Judge by the log loss of a row, see :func:`stream_can.replay.judge`."""
     raw, corrected = result.raw, result.corrected
-    if (change := loss_change(result)) is None:
+    if (loss := loss_change(result)) is None:
         return few_labels(f"of {raw.n:,} rows a label is known")
-    known, there = raw.of_labels[:2].sum(axis=1)
-    if there == known:
+    known, positives = raw.of_labels[:2].sum(axis=1)
+    if positives == known:
         only = (
             "No verdict: all known labels are there, and nothing says which are not, so nothing is"
             " corrected. Some negatives are needed: rows of which all labels are known, say."
         )
         return Verdict(only, "", (), False)
-    nats = Effect(change, NATS)
+    nats = Effect(loss, NATS)
     numbers = (
         f"log loss of a row {raw.log_loss:.4f} before and {corrected.log_loss:.4f} after "
         f"({nats.change.value:+.4f} nats, standard error {nats.change.error:.4f})"
@@ -121,61 +121,64 @@ def loss_change(result: MultiLabelReplay) -> Change | None:
     if result.raw.n < FEW:
         return None
     rows = [moment.labelled for moment in result.moments]
-    found = change(rows, *zip(*(moment.losses for moment in result.moments), strict=True))
-    others = [loss_change(one) for one in result.other_draws]
-    return found and found.over_draws([one.value for one in (found, *others) if one is not None])
+    loss = change(rows, *zip(*(moment.losses for moment in result.moments), strict=True))
+    if loss is None:
+        return None
+    drawn = [loss, *filter(None, map(loss_change, result.other_draws))]
+    return loss.over_draws([draw.value for draw in drawn])
 
 
 def _decisions(result: MultiLabelReplay) -> str:
     """Sentences on F1: what a threshold gives, and what the correction."""
-    raw, decided, (before, after) = result.raw, result.decided, result.own
+    raw, decided, (raw_at_best, sent_at_best) = result.raw, result.decided, result.own
     at, threshold, correction = (
         result.best[0].value,
-        100 * (before.micro_f1 - raw.micro_f1),
-        100 * (after.micro_f1 - before.micro_f1),
+        100 * (raw_at_best.micro_f1 - raw.micro_f1),
+        100 * (sent_at_best.micro_f1 - raw_at_best.micro_f1),
     )
     gain = f"{abs(correction):.2f} points {'more' if correction > 0 else 'less'}"
     text = (
         f"Micro F1 is {100 * raw.micro_f1:.2f} % before with a yes from 0.5 on. A threshold alone"
-        f" ({at:.3f} at the end) gives {threshold:+.2f} points, {100 * before.micro_f1:.2f} %; the"
-        f" correction, at a threshold found the same way, {gain},"
-        f" {100 * after.micro_f1:.2f} %. What is decided here, from"
+        f" ({at:.3f} at the end) gives {threshold:+.2f} points, {100 * raw_at_best.micro_f1:.2f} %;"
+        f" the correction, at a threshold found the same way, {gain},"
+        f" {100 * sent_at_best.micro_f1:.2f} %. What is decided here, from"
         f" {result.corrector.threshold:.3f} on at the end, has {100 * decided.micro_f1:.2f} %."
     )
-    if decided.macro_f1 < before.macro_f1 - 0.001:
+    if decided.macro_f1 < raw_at_best.macro_f1 - 0.001:
         text += (
             f" Macro F1, in which rare labels count as much as others, falls from"
-            f" {100 * before.macro_f1:.2f} % at that threshold to {100 * decided.macro_f1:.2f} %."
+            f" {100 * raw_at_best.macro_f1:.2f} % at that threshold to"
+            f" {100 * decided.macro_f1:.2f} %."
         )
     return text
 
 
 def _why(result: MultiLabelReplay) -> list[str]:
-    said = [*asked_labels(result), *late_labels(result)]
-    known, there, *_ = result.raw.of_labels
-    one_sided = int(((known > 0) & (there == known)).sum())
+    sentences = [*asked_labels(result), *late_labels(result)]
+    known, positives, *_ = result.raw.of_labels
+    one_sided = int(((known > 0) & (positives == known)).sum())
     if one_sided:
         noun = "label is" if one_sided == 1 else "labels are"
-        said.append(
+        sentences.append(
             f"{one_sided:,} {noun} known where they are there alone; of such a label nothing is"
             " corrected."
         )
     if never := int((known == 0).sum()):
-        said.append(f"Of {never:,} label{'s' * (never > 1)} nobody said anything.")
+        sentences.append(f"Of {never:,} label{'s' * (never > 1)} nobody said anything.")
     if result.changed:
-        said.append(
+        sentences.append(
             f"{result.changed:,} messages say something else of a label than one before them; the"
             " first counts."
         )
     few = result.rates.get(0.05)
     gain = result.raw.log_loss - result.corrected.log_loss
     if few is not None and gain > NATS:
-        kept = max(0.0, min(1.0, (result.raw.log_loss - few.log_loss) / gain))
-        said.append(
-            f"With the labels of one row in 20 it would keep {100 * kept:.0f} % of the gain in log"
-            " loss."
+        kept_share = max(0.0, min(1.0, (result.raw.log_loss - few.log_loss) / gain))
+        sentences.append(
+            f"With the labels of one row in 20 it would keep {100 * kept_share:.0f} % of the gain"
+            " in log loss."
         )
-    return said
+    return sentences
 
 
 # ---- what is replayed
@@ -185,9 +188,9 @@ def open_recording(
     file: Path, classes: str | None, places: Mapping[str, str], form: Mapping[str, Any]
 ) -> MultiLabelRecording:
     """Open a file, see :func:`stream_can.dense.replay.open_recording`."""
-    more: dict[str, Any] = {**places, **form}
-    del more["normalise"]
-    return MultiLabelRecording(file, classes=names_of(classes), **more)
+    options: dict[str, Any] = {**places, **form}
+    del options["normalise"]
+    return MultiLabelRecording(file, classes=names_of(classes), **options)
 
 
 def new_corrector(

@@ -32,9 +32,9 @@ class LabelMoment(NamedTuple):
     differences: tuple[float, float]
     """Of hits, which are none here, and of log losses: the sum of the squared differences between
     before and after."""
-    there: int
+    positives: int
     """Number of true labels."""
-    said: tuple[int, ...]
+    decided: tuple[int, ...]
     """Number of labels decided for: raw at 0.5, raw at its best threshold so far, corrected at the
     threshold."""
     right: tuple[int, ...]
@@ -68,10 +68,10 @@ class MultiLabelReplay(Replay):
         """Score the rows of a step, and add its moment."""
         P, Y, corrected = step.rows, step.truth, step.corrected
         decided = decided_of(step)
-        known, there = Y >= 0, Y == 1
+        known, is_true = Y >= 0, Y == 1
         losses = self.raw.add_checked(P, Y), self.corrected.add_checked(corrected, Y)
         self.decided.add_checked(corrected, Y, decided)
-        said = [one & known for one in (P >= 0.5, self.best[0].value <= P, decided)]
+        decisions = [decision & known for decision in (P >= 0.5, self.best[0].value <= P, decided)]
         for scores, best, rows in zip(self.own, self.best, (P, corrected), strict=True):
             scores.add_checked(rows, Y, rows >= best.value)
             best.add(rows, Y)
@@ -84,9 +84,9 @@ class MultiLabelReplay(Replay):
                 (float(losses[0].sum()), float(losses[1].sum())),
                 (float(losses[0] @ losses[0]), float(losses[1] @ losses[1])),
                 (0.0, float(gains @ gains)),
-                int(there.sum()),
-                tuple(int(one.sum()) for one in said),
-                tuple(int((one & there).sum()) for one in said),
+                int(is_true.sum()),
+                tuple(int(decision.sum()) for decision in decisions),
+                tuple(int((decision & is_true).sum()) for decision in decisions),
             )
         )
 
@@ -98,17 +98,17 @@ class MultiLabelReplay(Replay):
         """Scores of each label: how often known and true, F1, and log loss per row, before ("raw")
         and after ("corrected"), and F1 before at its best threshold ("raw_best") and after at the
         threshold ("decided"); None where it was never true or decided for."""
-        known, there, *_ = self.raw.of_labels
-        f1 = [s.f1 for s in (self.raw, self.own[0], self.corrected, self.decided)]
-        loss = [s.of_labels[2] / np.maximum(known, 1) for s in (self.raw, self.corrected)]
+        known, positives, *_ = self.raw.of_labels
+        f1 = [scores.f1 for scores in (self.raw, self.own[0], self.corrected, self.decided)]
+        loss = [scores.of_labels[2] / np.maximum(known, 1) for scores in (self.raw, self.corrected)]
         return [
             {
                 "label": name,
                 "known": int(known[k]),
-                "there": int(there[k]),
+                "there": int(positives[k]),
                 "f1": {
-                    side: None if np.isnan(one[k]) else float(one[k])
-                    for side, one in zip(
+                    side: None if np.isnan(f1_of_side[k]) else float(f1_of_side[k])
+                    for side, f1_of_side in zip(
                         ("raw", "raw_best", "corrected", "decided"), f1, strict=True
                     )
                 },
@@ -141,6 +141,6 @@ class MultiLabelReplay(Replay):
 def decided_of(step: Step) -> NDArray[np.bool_]:
     """The decision on each label by the threshold of that moment, shape (n, m)."""
     decided = np.empty(step.truth.shape, np.bool_)
-    for rows, found in step.explained:
-        decided[rows] = found
+    for rows, decisions in step.explained:
+        decided[rows] = decisions
     return decided

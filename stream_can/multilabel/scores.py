@@ -78,20 +78,20 @@ class LabelScores:
         self, P: Array, Y: NDArray[np.int8], yes: NDArray[np.bool_] | None = None
     ) -> Array:
         """Add checked rows; return the log loss of each with a known label."""
-        known, there = Y >= 0, Y == 1
-        said = (P >= 0.5 if yes is None else yes) & known
-        loss = log_losses(np.where(there, P, 1 - P)) * known
+        known, is_true = Y >= 0, Y == 1
+        decided = (P >= 0.5 if yes is None else yes) & known
+        loss = log_losses(np.where(is_true, P, 1 - P)) * known
         labelled = known.any(1)
         self.n += int(labelled.sum())
         self.of_labels += [
-            known.sum(0), there.sum(0), loss.sum(0), said.sum(0), (said & there).sum(0)
+            known.sum(0), is_true.sum(0), loss.sum(0), decided.sum(0), (decided & is_true).sum(0)
         ]  # fmt: skip
         p = P[known]
         # Bins are open to the left, as for `Scores`.
         inside = np.clip(np.ceil(p * BINS).astype(np.intp) - 1, 0, BINS - 1)
         self.bins += [
             np.bincount(inside, minlength=BINS), np.bincount(inside, p, BINS),
-            np.bincount(inside, there[known], BINS),
+            np.bincount(inside, is_true[known], BINS),
         ]  # fmt: skip
         return np.asarray(loss.sum(axis=1)[labelled])
 
@@ -101,11 +101,11 @@ class LabelScores:
             return NotImplemented
         if other.m != self.m:
             raise ValueError(f"{self.m} and {other.m} labels cannot be added up")
-        both = LabelScores(self.m)
-        both.n = self.n + other.n
-        both.of_labels = self.of_labels + other.of_labels
-        both.bins = self.bins + other.bins
-        return both
+        total = LabelScores(self.m)
+        total.n = self.n + other.n
+        total.of_labels = self.of_labels + other.of_labels
+        total.bins = self.bins + other.bins
+        return total
 
     def sums(self) -> Array:
         """All sums as one array, for :meth:`from_sums`."""
@@ -114,15 +114,17 @@ class LabelScores:
     @classmethod
     def from_sums(cls, sums: NDArray[np.float64], m: int) -> LabelScores:
         """Restore :attr:`sums`; ValueError where they are impossible."""
-        found = cls(m)
-        size = 1 + found.of_labels.size + found.bins.size
-        right = sums.dtype == np.float64 and sums.shape == (size,)
-        if not right or not ((sums >= 0) & (sums < 2.0**53)).all():
+        scores = cls(m)
+        size = 1 + scores.of_labels.size + scores.bins.size
+        well_formed = sums.dtype == np.float64 and sums.shape == (size,)
+        if not well_formed or not ((sums >= 0) & (sums < 2.0**53)).all():
             raise ValueError("scores of several labels")
-        found.n = int(sums[0])
-        found.of_labels = sums[1 : 1 + found.of_labels.size].reshape(found.of_labels.shape).copy()
-        found.bins = sums[1 + found.of_labels.size :].reshape(found.bins.shape).copy()
-        return found
+        scores.n = int(sums[0])
+        scores.of_labels = (
+            sums[1 : 1 + scores.of_labels.size].reshape(scores.of_labels.shape).copy()
+        )
+        scores.bins = sums[1 + scores.of_labels.size :].reshape(scores.bins.shape).copy()
+        return scores
 
     @property
     def m(self) -> int:
@@ -137,21 +139,21 @@ class LabelScores:
     @property
     def f1(self) -> Array:
         """F1 of each label, shape (m,): 2 correct / (decided + true); nan where it was neither."""
-        _, there, _, said, right = self.of_labels
+        _, positives, _, decided, right = self.of_labels
         with np.errstate(invalid="ignore"):
-            return np.asarray(2 * right / (said + there))
+            return np.asarray(2 * right / (decided + positives))
 
     @property
     def micro_f1(self) -> float:
         """F1 over all labels of all rows."""
-        _, there, _, said, right = self.of_labels.sum(axis=1)
-        return float(2 * right / (said + there)) if said + there else float("nan")
+        _, positives, _, decided, right = self.of_labels.sum(axis=1)
+        return float(2 * right / (decided + positives)) if decided + positives else float("nan")
 
     @property
     def macro_f1(self) -> float:
         """Mean F1 of the labels that were true or decided for."""
-        found = self.f1
-        return float(np.nanmean(found)) if not np.isnan(found).all() else float("nan")
+        f1 = self.f1
+        return float(np.nanmean(f1)) if not np.isnan(f1).all() else float("nan")
 
     @property
     def reliability(self) -> tuple[NDArray[np.int64], Array, Array]:
@@ -163,8 +165,8 @@ class LabelScores:
     @property
     def ece(self) -> float:
         """Expected calibration error over all known labels, in 15 equal bins of p."""
-        count, p, there = self.bins
-        return float(np.abs(p - there).sum() / count.sum()) if count.any() else float("nan")
+        count, p, positives = self.bins
+        return float(np.abs(p - positives).sum() / count.sum()) if count.any() else float("nan")
 
     def summary(self) -> dict[str, float]:
         """All scores by name."""
@@ -193,6 +195,6 @@ class BestThreshold:
         self._counts += [
             np.bincount(bins, minlength=FINE_BINS), np.bincount(bins, Y[known] == 1, FINE_BINS)
         ]  # fmt: skip
-        said, right = self._counts[:, ::-1].cumsum(axis=1)[:, ::-1]
+        decided, right = self._counts[:, ::-1].cumsum(axis=1)[:, ::-1]
         if right[0]:
-            self.value = int(np.argmax(right / (said + right[0]))) / FINE_BINS
+            self.value = int(np.argmax(right / (decided + right[0]))) / FINE_BINS

@@ -71,8 +71,10 @@ class MultiLabelStart(Start):
 
     def changed(self, begun: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """Settings that differ from those of correctors in use."""
-        found: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         for _, corrector in begun:
             have = {"half_life": corrector.half_life}
-            found |= {name: one for name, one in self._options.items() if have[name] != one}
-        return found
+            changed |= {
+                name: setting for name, setting in self._options.items() if have[name] != setting
+            }
+        return changed

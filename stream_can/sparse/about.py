@@ -31,15 +31,20 @@ def describe(corrector: SparseCorrector) -> dict[str, Any]:
 
 def learned(corrector: SparseCorrector, most: int) -> Knowledge:
     """What the live page shows; at most so many classes."""
-    ids, said, taken = corrector.class_shares()
+    ids, label_shares, row_shares = corrector.class_shares()
 
     def shares(order: NDArray[np.float64]) -> list[Share]:
         largest = np.argsort(-order, kind="stable")[:most]
-        found = said[largest], taken[largest], order[largest]
+        columns = label_shares[largest], row_shares[largest], order[largest]
         return [
             (name, float(labels), float(rows))
-            for name, labels, rows, by in zip(corrector.names_of(ids[largest]), *found, strict=True)
+            for name, labels, rows, by in zip(
+                corrector.names_of(ids[largest]), *columns, strict=True
+            )
             if by > 0
         ]
 
-    return Knowledge(shares(said), shares(np.abs(said - taken)) if corrector.n_labels else [])
+    return Knowledge(
+        shares(label_shares),
+        shares(np.abs(label_shares - row_shares)) if corrector.n_labels else [],
+    )

@@ -50,18 +50,18 @@ class SparseBlob:
             self.receipt = words[at : at + 3 * (k + 1)].view("<f4").reshape(3, k + 1)
 
     @staticmethod
-    def raw(rows: ListedRows, i: int) -> bytes:
+    def raw(rows: NumberedRows, i: int) -> bytes:
         """Encode the first part for a row of a call."""
         k = int(rows.ks[i])
-        return _listed(rows.ids[i, :k], rows.P[i, :k])
+        return _encoded(rows.ids[i, :k], rows.P[i, :k])
 
     @staticmethod
     def sent(ids: Any, P: Any, rest: float, receipt: NDArray[np.float32]) -> bytes:
         """Encode what is behind the first part: the row that was sent, and its receipt."""
-        return _listed(ids, P) + np.array(rest, "<f8").tobytes() + receipt.astype("<f4").tobytes()
+        return _encoded(ids, P) + np.array(rest, "<f8").tobytes() + receipt.astype("<f4").tobytes()
 
 
-def _listed(ids: Any, P: Any) -> bytes:
+def _encoded(ids: Any, P: Any) -> bytes:
     """Number of classes, the classes, and their probabilities."""
     return (
         len(ids).to_bytes(4, "little") + np.asarray(ids, "<i4").tobytes()
@@ -69,13 +69,13 @@ def _listed(ids: Any, P: Any) -> bytes:
     )  # fmt: skip
 
 
-class ListedRows(NamedTuple):
+class NumberedRows(NamedTuple):
     """The rows of a call, see `stream_can.sparse.corrector.Rows`."""
 
     ids: NDArray[np.int32]
     P: NDArray[np.float64]
     ks: NDArray[np.int32]
-    made: list[bytes] | None = None
+    sent_blobs: list[bytes] | None = None
     """Blobs of rows that were corrected elsewhere."""
 
 
@@ -120,12 +120,12 @@ class Lookup:
         return name
 
 
-class SparseMade(NamedTuple):
+class SparseOutput(NamedTuple):
     """Output of a run as it grows."""
 
     sent: list[SparseRow]
     blobs: list[bytes]
-    found: list[bytes]
+    ranks: list[bytes]
     """Rank and probability of the label of each row, where they are wanted."""
 
 
@@ -193,28 +193,28 @@ class Sparse:
 
     # ---- rows
 
-    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> ListedRows:
+    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> NumberedRows:
         """Check the n rows of a call and number new names; P may be None."""
         if segments:
             raise ValueError(f"segments: {next(iter(segments))!r} was not declared; declared: ()")
-        given = [] if P is None else list(P)
-        if len(given) != n:
-            raise InvalidPrediction(f"{n} ids for {len(given)} rows")
+        unchecked = [] if P is None else list(P)
+        if len(unchecked) != n:
+            raise InvalidPrediction(f"{n} ids for {len(unchecked)} rows")
         checked = []
-        for i, one in enumerate(given):
+        for i, row in enumerate(unchecked):
             try:
-                checked.append(one if isinstance(one, Rows) else self.corrector._check_one(one))
+                checked.append(row if isinstance(row, Rows) else self.corrector._check_one(row))
             except InvalidPrediction as error:
                 raise InvalidPrediction(f"row {i}: {error}") from None
-        widest = max((one.ids.shape[1] for one in checked), default=1)
+        widest = max((row.ids.shape[1] for row in checked), default=1)
         ids = np.full((n, widest), -1, np.int32)
-        rows = ListedRows(ids, np.zeros((n, widest)), np.empty(n, np.int32))
-        for i, (one, row) in enumerate(zip(given, checked, strict=True)):
-            k = int(row.ks[0])
-            rows.ks[i], rows.P[i, :k] = k, row.P[0, :k]
+        rows = NumberedRows(ids, np.zeros((n, widest)), np.empty(n, np.int32))
+        for i, (plain, checked_row) in enumerate(zip(unchecked, checked, strict=True)):
+            k = int(checked_row.ks[0])
+            rows.ks[i], rows.P[i, :k] = k, checked_row.P[0, :k]
             rows.ids[i, :k] = (
-                row.ids[0, :k] if row is one
-                else self.corrector._ids_of(list(one), "row", add=True, error=InvalidPrediction)
+                checked_row.ids[0, :k] if checked_row is plain
+                else self.corrector._ids_of(list(plain), "row", add=True, error=InvalidPrediction)
             )  # fmt: skip
         return rows
 
@@ -222,21 +222,21 @@ class Sparse:
         """Return one row like the rows of a call."""
         return [p]
 
-    def made(self, rows: ListedRows, blobs: NDArray[np.float32]) -> ListedRows:
+    def made(self, rows: NumberedRows, blobs: NDArray[np.float32]) -> NumberedRows:
         """Mark the rows of a call as corrected elsewhere."""
-        return rows._replace(made=list(self._loaded(blobs, self.corrector._known)))
+        return rows._replace(sent_blobs=list(self._loaded(blobs, self.corrector._known)))
 
-    def cut(self, rows: ListedRows, numbers: Sequence[int]) -> ListedRows:
+    def cut(self, rows: NumberedRows, numbers: Sequence[int]) -> NumberedRows:
         """Select rows."""
-        made = None if rows.made is None else [rows.made[i] for i in numbers]
-        return ListedRows(rows.ids[numbers], rows.P[numbers], rows.ks[numbers], made)
+        sent_blobs = None if rows.sent_blobs is None else [rows.sent_blobs[i] for i in numbers]
+        return NumberedRows(rows.ids[numbers], rows.P[numbers], rows.ks[numbers], sent_blobs)
 
-    def width_of(self, rows: ListedRows, i: int) -> int:
+    def width_of(self, rows: NumberedRows, i: int) -> int:
         """Upper bound in bytes of the row, sent row and receipt."""
         k = int(rows.ks[i])
         return 4 * (1 + 3 * k + 3 + 3 * (k + PROMOTED) + 3 * (k + 1))
 
-    def raw(self, rows: ListedRows, i: int) -> bytes:
+    def raw(self, rows: NumberedRows, i: int) -> bytes:
         """The first part of a row's blob."""
         return SparseBlob.raw(rows, i)
 
@@ -244,7 +244,7 @@ class Sparse:
         """Decode the row of a blob."""
         return blob[: 4 * SparseBlob(blob).raw_words]
 
-    def given(self, rows: ListedRows, i: int) -> Given | None:
+    def given(self, rows: NumberedRows, i: int) -> Given | None:
         """Return None: no segments are declared."""
         return None
 
@@ -291,14 +291,14 @@ class Sparse:
         for names, p in raw:
             numbers = corrector._ids_of(names, "row", add=False, error=InvalidPrediction)
             k = np.array([len(names)], np.int32)
-            ids, P, rest, receipt = corrector._model.rows(
+            ids, P, rests, receipt = corrector._model.rows(
                 np.array([numbers], np.int32), p[None], k, False, True
             )
-            every = names + corrector._names_of(ids[0][ids[0] >= 0].tolist()[len(names) :])
-            better, others = dict(zip(every, P[0].tolist(), strict=False)), float(rest[0])
+            all_names = names + corrector._names_of(ids[0][ids[0] >= 0].tolist()[len(names) :])
+            better, rest = dict(zip(all_names, P[0].tolist(), strict=False)), float(rests[0])
             if self.passes:
-                better, others = dict(zip(names, p.tolist(), strict=True)), 1 - float(p.sum())
-            sent.append(SparseRow(better, max(0.0, others)))
+                better, rest = dict(zip(names, p.tolist(), strict=True)), 1 - float(p.sum())
+            sent.append(SparseRow(better, max(0.0, rest)))
             receipts.append(receipt[0])
         return sent, receipts, None
 
@@ -311,12 +311,14 @@ class Sparse:
         numbers: dict[Any, int] = {}
         blobs = []
         for (names, p), (better, rest), receipt in zip(raw, sent, receipts, strict=True):
-            own, theirs = (
-                [*one] if self.numbered else [numbers.setdefault(n, len(numbers)) for n in one]
-                for one in (names, better)
+            raw_ids, sent_ids = (
+                [*classes]
+                if self.numbered
+                else [numbers.setdefault(n, len(numbers)) for n in classes]
+                for classes in (names, better)
             )
             blobs.append(
-                _listed(own, p) + SparseBlob.sent(theirs, [*better.values()], rest, receipt)
+                _encoded(raw_ids, p) + SparseBlob.sent(sent_ids, [*better.values()], rest, receipt)
             )
         most = max(map(len, blobs), default=4)
         data = b"".join([blob.ljust(most, b"\0") for blob in blobs])
@@ -330,7 +332,7 @@ class Sparse:
 
     def run(
         self,
-        rows: ListedRows,
+        rows: NumberedRows,
         labels: Sequence[JoinedLabel],
         explain: Sequence[Any] | None = None,
     ) -> Made:
@@ -339,66 +341,66 @@ class Sparse:
         ``explain`` has a label for each row, or None: of rows with one it is found out, when they
         are sent, which rank and probability it has, raw and sent, shape (rows with one, 4).
         """
-        made, at = SparseMade([], [], []), 0
-        for one in labels:
-            self._process(rows, at, one.due, made, explain)
-            at = max(at, one.due)
-            self._learn(one, made)
-        self._process(rows, at, len(rows.ks), made, explain)
-        found = np.frombuffer(b"".join(made.found), "<f8").reshape(-1, 4)
-        return Made(made.sent, made.blobs, None, None if explain is None else found)
+        output, at = SparseOutput([], [], []), 0
+        for label in labels:
+            self._process(rows, at, label.due, output, explain)
+            at = max(at, label.due)
+            self._learn(label, output)
+        self._process(rows, at, len(rows.ks), output, explain)
+        ranks = np.frombuffer(b"".join(output.ranks), "<f8").reshape(-1, 4)
+        return Made(output.sent, output.blobs, None, None if explain is None else ranks)
 
     def _process(
-        self, rows: ListedRows, first: int, last: int, made: SparseMade,
+        self, rows: NumberedRows, first: int, last: int, output: SparseOutput,
         explain: Sequence[Any] | None,
     ) -> None:  # fmt: skip
         if first >= last:
             return
         cut = slice(first, last)
         model = self.corrector._model
-        ids, P, rest, receipts = model.rows(rows.ids[cut], rows.P[cut], rows.ks[cut], True, True)
+        ids, P, rests, receipts = model.rows(rows.ids[cut], rows.P[cut], rows.ks[cut], True, True)
         for i, k in enumerate(rows.ks[cut].tolist()):
             n = int((ids[i] >= 0).sum())
-            numbers, p, others = ids[i, :n], P[i, :n], float(rest[i])
-            if rows.made is None:
+            numbers, p, rest = ids[i, :n], P[i, :n], float(rests[i])
+            if rows.sent_blobs is None:
                 if self.passes:
                     numbers, p = rows.ids[first + i, :k], rows.P[first + i, :k]
-                    others = max(0.0, 1 - float(p.sum()))
+                    rest = max(0.0, 1 - float(p.sum()))
                 receipt = receipts[i][:, [*range(k), -1]]
-                made.blobs.append(
-                    SparseBlob.raw(rows, first + i) + SparseBlob.sent(numbers, p, others, receipt)
+                output.blobs.append(
+                    SparseBlob.raw(rows, first + i) + SparseBlob.sent(numbers, p, rest, receipt)
                 )
             else:
-                made.blobs.append(rows.made[first + i])
-                blob = SparseBlob(made.blobs[-1])
-                numbers, p, others = blob.sent_ids, blob.sent_P, blob.rest
+                output.blobs.append(rows.sent_blobs[first + i])
+                blob = SparseBlob(output.blobs[-1])
+                numbers, p, rest = blob.sent_ids, blob.sent_P, blob.rest
             names = self.corrector._names_of(numbers.tolist())
-            made.sent.append(SparseRow(dict(zip(names, p.tolist(), strict=True)), others))
+            output.sent.append(SparseRow(dict(zip(names, p.tolist(), strict=True)), rest))
             if explain is not None and (label := explain[first + i]) is not None:
                 (y,) = self.corrector._ids_of([label], "label", add=False, error=UnknownClass)
-                made.found.append(self._foretold(SparseBlob(made.blobs[-1]), y))
+                output.ranks.append(self._rank_and_probability(SparseBlob(output.blobs[-1]), y))
 
-    def _learn(self, one: JoinedLabel, made: SparseMade) -> None:
+    def _learn(self, label: JoinedLabel, output: SparseOutput) -> None:
         """Learn a label; record its rank and probability beside it."""
-        model, y = self.corrector._model, np.array([one.y], np.int64)
-        entry = one.entry
-        if one.row is None and entry is None:
+        model, y = self.corrector._model, np.array([label.y], np.int64)
+        entry = label.entry
+        if label.row is None and entry is None:
             model.learn(None, None, None, y, None)
             return
         blob = None
         if entry is not None:
-            blob = SparseBlob(made.blobs[entry.at] if entry.at >= 0 else entry.blob)
-            entry.scored = self._foretold(blob, one.y)
-        row = blob if one.row is None else SparseBlob(one.row)
+            blob = SparseBlob(output.blobs[entry.at] if entry.at >= 0 else entry.blob)
+            entry.scored = self._rank_and_probability(blob, label.y)
+        row = blob if label.row is None else SparseBlob(label.row)
         assert row is not None
         ids, P = row.ids[None].astype(np.int32), row.P[None].copy()
         ks = np.array([ids.shape[1]], np.int32)
         known = None
-        if one.row is None and not np.isnan(row.receipt).any():
+        if label.row is None and not np.isnan(row.receipt).any():
             known = given_by(row.receipt[None].astype(np.float32), ids, ks, y)
         model.learn(ids, P, ks, y, known)
 
-    def _foretold(self, blob: SparseBlob, y: int) -> bytes:
+    def _rank_and_probability(self, blob: SparseBlob, y: int) -> bytes:
         """Rank and probability of a label, raw and sent, as 4 float64."""
         P = blob.P.tolist()
         raw = rank_of(blob.ids.tolist(), P, y) or (-1.0, unlisted(P, self.corrector.m))
@@ -430,10 +432,10 @@ class Sparse:
 
     def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
         """Score more labelled predictions."""
-        found = np.frombuffer(b"".join([one.both for one in pending]), "<f8").reshape(-1, 2, 2)
-        times = 1000 * np.array([one.time for one in pending], np.float64)  # None becomes NaN
+        ranked = np.frombuffer(b"".join([row.both for row in pending]), "<f8").reshape(-1, 2, 2)
+        times = 1000 * np.array([row.time for row in pending], np.float64)  # None becomes NaN
         raw, sent = (
-            scores.add_checked(found[:, side, 0], found[:, side, 1])
+            scores.add_checked(ranked[:, side, 0], ranked[:, side, 1])
             for side, scores in enumerate((judged.raw, judged.sent))
         )
         judged.alarm.learn_scored(raw, sent, times)
@@ -470,9 +472,9 @@ class Sparse:
     def adopted(self, lane: SentLane) -> tuple[SentLane, NDArray[np.bool_]]:
         """The rows of another process with the classes numbered as here, where new names get
         numbers; and whether each is one of these: there may be no room for its names."""
-        kept = np.ones(len(lane.rows), np.bool_)
+        is_known = np.ones(len(lane.rows), np.bool_)
         if self.numbered:
-            return lane, kept
+            return lane, is_known
         of = np.full(len(lane.named), -1, np.int32)
         for i, name in enumerate(lane.named):
             with contextlib.suppress(UnknownClass):  # no room
@@ -483,16 +485,16 @@ class Sparse:
             at = 1 + 3 * k
             for ids in (words[1 : 1 + k], words[at + 1 : at + 1 + int(words[at])]):
                 ids[:] = of[ids]
-                kept[i] &= (ids >= 0).all()
-        return lane._replace(rows=rows[kept], named=()), kept
+                is_known[i] &= (ids >= 0).all()
+        return lane._replace(rows=rows[is_known], named=()), is_known
 
     def load_rows(self, lane: SentLane) -> list[Rows]:
         """Rows of a sent batch's lane as those of a call."""
         rows = []
-        for blob in self._loaded(lane.rows, self.corrector._known):
-            one = SparseBlob(blob)
-            k = len(one.ids)
-            ids, P = np.array(one.ids[None], np.int32), np.array(one.P[None])
+        for data in self._loaded(lane.rows, self.corrector._known):
+            blob = SparseBlob(data)
+            k = len(blob.ids)
+            ids, P = np.array(blob.ids[None], np.int32), np.array(blob.P[None])
             rows.append(Rows(ids, P, np.array([k], np.int32)))
         return rows
 
@@ -533,22 +535,24 @@ class Sparse:
             blob = SparseBlob(words[:size].astype("<i4").tobytes())
             require_probabilities(blob.receipt[None], first=i)
             if not (
-                _fine(blob.ids, blob.P, known)
-                and _fine(blob.sent_ids, blob.sent_P, known)
+                _plausible(blob.ids, blob.P, known)
+                and _plausible(blob.sent_ids, blob.sent_P, known)
                 and 0 <= blob.rest <= 1 + TOLERANCE
             ):
                 raise ValueError("recent predictions")
             yield words[:size].astype("<i4").tobytes()
 
-    def load_pending(self, one: Unscored) -> Unscored:
+    def load_pending(self, unscored: Unscored) -> Unscored:
         """A labelled prediction."""
-        found = np.frombuffer(one.both, "<f8") if len(one.both) == 32 else np.array([np.nan])
-        ranks, p = found[::2], found[1::2]
+        ranked = (
+            np.frombuffer(unscored.both, "<f8") if len(unscored.both) == 32 else np.array([np.nan])
+        )
+        ranks, p = ranked[::2], ranked[1::2]
         if not (ranks >= -1).all() or not (ranks <= MOST_LISTED + PROMOTED).all():
             raise ValueError("scores")
         if not ((p >= 0) & (p <= 1.001)).all():
             raise ValueError("scores")
-        return one
+        return unscored
 
     def load_known(self, known: Any) -> int | None:
         """The label of a recent prediction."""
@@ -567,7 +571,7 @@ def shared_name(name: Any) -> str:
     return name
 
 
-def _fine(ids: NDArray[np.int32], P: NDArray[np.float64], known: int) -> bool:
+def _plausible(ids: NDArray[np.int32], P: NDArray[np.float64], known: int) -> bool:
     """Whether these may be classes and their probabilities."""
     classes = ((ids >= 0) & (ids < known)).all() and len(np.unique(ids)) == len(ids)
     return bool(classes and (P >= 0).all() and P.sum() <= 1 + TOLERANCE)

@@ -133,8 +133,8 @@ class SparseCorrector:
         else:
             name, m = "classes", classes
         if isinstance(m, bool) or not isinstance(m, int | np.integer) or not 1 <= m <= MOST_CLASSES:
-            more = ', or "any"' if name == "classes" else ""
-            raise ValueError(f"{name}: {m!r}, expected a number from 1 to {MOST_CLASSES:,}{more}")
+            hint = ', or "any"' if name == "classes" else ""
+            raise ValueError(f"{name}: {m!r}, expected a number from 1 to {MOST_CLASSES:,}{hint}")
         in_range("half_life", half_life, 1, MOST_HALF_LIFE)
         in_range("memory_mb", memory_mb, 0, 2**40)
         needed = math.ceil(int(m) * CLASS_BYTES / 2**20)
@@ -224,8 +224,8 @@ class SparseCorrector:
 
     def _sent(self, rows: Rows, observes: bool, receipt: bool) -> Any:
         ids, P, rest, receipts = self._model.rows(*rows, observes, receipt)
-        found = SparseRows(ids, P, rest)
-        return (found, receipts) if receipt else found
+        corrected = SparseRows(ids, P, rest)
+        return (corrected, receipts) if receipt else corrected
 
     @overload
     def process_one(
@@ -306,8 +306,8 @@ class SparseCorrector:
             raise InvalidPrediction(
                 f"{len(rows.ids)} rows but {len(ys)} labels; give one label per row"
             )
-        given = None if receipts is None else self._receipts(receipts, rows)
-        self._learn(rows, ys, given)
+        of_rows = None if receipts is None else self._receipts(receipts, rows)
+        self._learn(rows, ys, of_rows)
 
     def learn_one(
         self, row: Mapping[Any, float] | None, label: Hashable, *, receipt: ArrayLike | None = None
@@ -322,19 +322,19 @@ class SparseCorrector:
             self._model.learn(None, None, None, np.array(alone, np.int64), None)
             return
         checked = self._check_one(row)
-        given = None if receipt is None else self._receipts(receipt, checked, one=True)
+        of_row = None if receipt is None else self._receipts(receipt, checked, single=True)
         # New names are numbered once everything else is valid.
         y, *ids = self._ids_of([label, *row], "label", add=True, error=UnknownClass)
         checked.ids[0] = ids
-        self._learn(checked, np.array([y], np.int64), given)
+        self._learn(checked, np.array([y], np.int64), of_row)
 
     def _learn(self, rows: Rows, ys: NDArray[np.int64], receipts: Receipts | None) -> None:
         known = None if receipts is None else given_by(receipts, rows.ids, rows.ks, ys)
         self._model.learn(*rows, ys, known)
 
-    def _receipts(self, receipts: ArrayLike, rows: Rows, *, one: bool = False) -> Receipts:
+    def _receipts(self, receipts: ArrayLike, rows: Rows, *, single: bool = False) -> Receipts:
         n, k = rows.ids.shape
-        return receipt_rows.checked(receipts, (n, 3, k + 1), one=one)
+        return receipt_rows.checked(receipts, (n, 3, k + 1), one=single)
 
     # ---- the tail
 
@@ -357,10 +357,10 @@ class SparseCorrector:
             ``label`` is listed: its probability is in the row.
         """
         in_range("rest", rest, 0, 1 + TOLERANCE)
-        given = np.asarray(ids).tolist()
-        if self._names is not None and len(given) and not isinstance(given[0], str):
-            given = self._names_of([i for i in given if 0 <= i < self._known])
-        y, *listed = self._ids_of([label, *(i for i in given if i != -1)], "tail", add=False)
+        classes = np.asarray(ids).tolist()
+        if self._names is not None and len(classes) and not isinstance(classes[0], str):
+            classes = self._names_of([i for i in classes if 0 <= i < self._known])
+        y, *listed = self._ids_of([label, *(i for i in classes if i != -1)], "tail", add=False)
         if y in listed:
             raise ValueError(f"label {label!r} is listed: its probability is in the row")
         return rest * self._model.tail_of(y, np.array(listed, np.int32))
@@ -376,18 +376,18 @@ class SparseCorrector:
 
     def names_of(self, ids: ArrayLike) -> list[Any]:
         """The names of numbers, shape (n,); the numbers themselves where classes have no names."""
-        given = np.asarray(ids).tolist()
+        numbers = np.asarray(ids).tolist()
         known = self._known
-        for i in given:
+        for i in numbers:
             if not 0 <= i < known:
                 raise UnknownClass(self._unknown(i))
-        return self._names_of(given)
+        return self._names_of(numbers)
 
     def _names_of(self, ids: list[int]) -> list[Any]:
         return ids if self._names is None else self._names.of(ids)
 
     def _ids_of(
-        self, names: Sequence[Any], what: str, *, add: bool, error: type[ValueError] = ValueError
+        self, names: Sequence[Any], field: str, *, add: bool, error: type[ValueError] = ValueError
     ) -> list[int]:
         """Numbers of classes given by name or number.
 
@@ -397,23 +397,23 @@ class SparseCorrector:
         if self._names is None:
             for i in names:
                 if isinstance(i, bool) or not isinstance(i, int | np.integer):
-                    raise error(f"{what}: {i!r}, expected a class, 0 to {self.m - 1}")
+                    raise error(f"{field}: {i!r}, expected a class, 0 to {self.m - 1}")
                 if not 0 <= i < self.m:
-                    raise error(f"{what}: {self._unknown(int(i))}")
+                    raise error(f"{field}: {self._unknown(int(i))}")
             return [int(i) for i in names]
         for name in names:
             if type(name) is not str or not name.isascii():
-                _check_name(name, what, error)
+                _check_name(name, field, error)
         names = [str.__str__(name) for name in names]
         if add:
             try:
                 return self._names.add(names)
             except ValueError as full:
-                raise error(f"{what}: {full}") from None
+                raise error(f"{field}: {full}") from None
         known = [self._names.find(name) for name in names]
         new = dict.fromkeys(name for name, i in zip(names, known, strict=True) if i < 0)
         if len(self._names) + len(new) > self.m:
-            raise error(f"{what}: {self._names.full(len(new))}")
+            raise error(f"{field}: {self._names.full(len(new))}")
         last = dict(zip(new, range(self.m - 1, -1, -1), strict=False))
         return [last[name] if i < 0 else i for name, i in zip(names, known, strict=True)]
 
@@ -431,25 +431,27 @@ class SparseCorrector:
 
     def _rows(self, ids: ArrayLike, probs: ArrayLike) -> Rows:
         """Check and copy rows; a copy cannot change while the loop runs."""
-        given, P = np.asarray(ids), np.asarray(probs)
-        if given.ndim != 2 or P.shape != given.shape:
+        id_array, P = np.asarray(ids), np.asarray(probs)
+        if id_array.ndim != 2 or P.shape != id_array.shape:
             raise InvalidPrediction(
-                f"ids have shape {given.shape} and probs {P.shape}, expected (n, k) of both"
+                f"ids have shape {id_array.shape} and probs {P.shape}, expected (n, k) of both"
             )
-        if given.size and given.dtype.kind not in "iu":
-            raise InvalidPrediction(f"ids are {given.dtype}, expected integers")
+        if id_array.size and id_array.dtype.kind not in "iu":
+            raise InvalidPrediction(f"ids are {id_array.dtype}, expected integers")
         if P.size and P.dtype.kind not in "fiu":
             raise InvalidPrediction(f"probs are {P.dtype}, expected floats")
-        if given.dtype != np.int32 and given.size:  # no number may wrap around to another
-            out = np.argwhere((given < -1) | (given >= self.m))
+        if id_array.dtype != np.int32 and id_array.size:  # no number may wrap around to another
+            out = np.argwhere((id_array < -1) | (id_array >= self.m))
             if len(out):
                 row, column = out[0].tolist()
-                raise InvalidPrediction(f"row {row}: {self._unknown(int(given[row, column]))}")
-        own, P = np.array(given, np.int32, order="C"), np.array(P, np.float64, order="C")
-        ks, fault, row, column = check(own, P, self.m, self._known)
+                raise InvalidPrediction(f"row {row}: {self._unknown(int(id_array[row, column]))}")
+        numbers, P = np.array(id_array, np.int32, order="C"), np.array(P, np.float64, order="C")
+        ks, fault, row, column = check(numbers, P, self.m, self._known)
         if fault != Fault.NONE:
-            raise InvalidPrediction(f"row {row}: {self._reason(own[row], P[row], fault, column)}")
-        return Rows(own, P, ks)
+            raise InvalidPrediction(
+                f"row {row}: {self._reason(numbers[row], P[row], fault, column)}"
+            )
+        return Rows(numbers, P, ks)
 
     def _row(self, row: Mapping[Any, float]) -> Rows:
         """Check one row by name; new names are numbered once everything else is valid."""
@@ -470,16 +472,16 @@ class SparseCorrector:
             P = np.array([[float(p) for p in row.values()]], np.float64).reshape(1, len(ids))
         except (TypeError, ValueError):
             raise InvalidPrediction("row: probabilities are no numbers") from None
-        own = np.array([ids], np.int32).reshape(1, len(ids))
-        ks, fault, _, column = check(own, P, self.m, self.m)
+        numbers = np.array([ids], np.int32).reshape(1, len(ids))
+        ks, fault, _, column = check(numbers, P, self.m, self.m)
         if fault != Fault.NONE:
             raise InvalidPrediction(self._reason(names, P[0], fault, column))
-        return Rows(own, P, ks)
+        return Rows(numbers, P, ks)
 
     def _reason(self, names: Any, p: Array, fault: Fault, column: int) -> str:
         """Describe what is wrong with a row."""
-        which = names[column] if len(names) else None
-        name = repr(which) if isinstance(which, str) else which
+        listed_class = names[column] if len(names) else None
+        name = repr(listed_class) if isinstance(listed_class, str) else listed_class
         if fault == Fault.EMPTY:
             return "no class is listed, expected 1 to 128"
         if fault == Fault.LONG:
@@ -622,14 +624,14 @@ def _from_bytes(cls: type[SparseCorrector], data: bytes) -> SparseCorrector:
     return cls.from_bytes(data, memory_mb=2**40)
 
 
-def _check_name(name: Any, what: str, error: type[ValueError]) -> None:
+def _check_name(name: Any, field: str, error: type[ValueError]) -> None:
     """Check that a name is a text."""
     if not isinstance(name, str):
-        raise error(f"{what}: {name!r}, expected the name of a class, a str")
+        raise error(f"{field}: {name!r}, expected the name of a class, a str")
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise error(f"{what}: {name!r} is no text that UTF-8 can write") from None
+        raise error(f"{field}: {name!r} is no text that UTF-8 can write") from None
 
 
 SHAPES = {

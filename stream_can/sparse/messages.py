@@ -71,8 +71,8 @@ class SparseMessages(Messages):
         """Parse one of very many classes; number a new one, unless it says that there is none."""
         where = self.fields.label
         if not isinstance(label, str | int) or isinstance(label, bool):
-            what = "null" if label is None else type(label).__name__
-            raise BadMessage(f"{where}: {what}, expected the name of a class")
+            type_name = "null" if label is None else type(label).__name__
+            raise BadMessage(f"{where}: {type_name}, expected the name of a class")
         try:
             name = self._sparse_forms.name_of(label)
             if isinstance(name, str) and is_missing(name):

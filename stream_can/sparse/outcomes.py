@@ -21,8 +21,8 @@ def outcomes_of(
 ) -> tuple[Array, Array, NDArray[np.int64], NDArray[np.float32]]:
     """See `stream_can.app.tally.OutcomesOf`."""
     n = len(taught)
-    scored = b"".join([one.prediction.scored for one in taught])
+    scored = b"".join([label.prediction.scored for label in taught])
     rank, p = np.frombuffer(scored, "<f8").reshape(n, 2, 2).transpose(2, 0, 1)
-    found = np.zeros((n, 6))
-    found[:, HITS : HITS + 2], found[:, LOSSES : LOSSES + 2] = rank == 0, log_losses(p)
-    return found, np.empty((0, 0)), np.empty(0, np.int64), np.full((n, 1), np.nan, np.float32)
+    outcomes = np.zeros((n, 6))
+    outcomes[:, HITS : HITS + 2], outcomes[:, LOSSES : LOSSES + 2] = rank == 0, log_losses(p)
+    return outcomes, np.empty((0, 0)), np.empty(0, np.int64), np.full((n, 1), np.nan, np.float32)

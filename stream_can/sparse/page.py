@@ -47,15 +47,15 @@ def sub(result: SparseReplay) -> str:
 
 def tiles(result: SparseReplay) -> str:
     """Changes of the scores, with their values before and after."""
-    raw, after, changes = result.raw, result.corrected, result.changes()
+    raw, sent, changes = result.raw, result.corrected, result.changes()
     assert changes is not None
     points = ("points", "%")
     return tiles_of([
-        ("accuracy", 100 * raw.accuracy, 100 * after.accuracy, 100 * changes.accuracy.error, ".2f",
+        ("accuracy", 100 * raw.accuracy, 100 * sent.accuracy, 100 * changes.accuracy.error, ".2f",
          points),
-        ("top 5", 100 * raw.top5, 100 * after.top5, None, ".2f", points),
-        ("listed", 100 * raw.listed, 100 * after.listed, None, ".2f", points),
-        ("log loss", raw.log_loss, after.log_loss, changes.log_loss.error, ".4f", ("", "nats")),
+        ("top 5", 100 * raw.top5, 100 * sent.top5, None, ".2f", points),
+        ("listed", 100 * raw.listed, 100 * sent.listed, None, ".2f", points),
+        ("log loss", raw.log_loss, sent.log_loss, changes.log_loss.error, ".4f", ("", "nats")),
     ])  # fmt: skip
 
 

@@ -44,12 +44,12 @@ NOTHING = "No row has a label, so there is nothing to compare."
 
 def events(chunk: SparseChunk) -> RecordedRows:
     """Rows and labels of a chunk."""
-    which = np.flatnonzero(chunk.arrives)
-    told = np.empty(len(which), object)
-    told[:] = [chunk.labels[i] for i in which.tolist()]
-    at = None if chunk.label_time is None else chunk.label_time[which]
+    arrived = np.flatnonzero(chunk.arrives)
+    labels = np.empty(len(arrived), object)
+    labels[:] = [chunk.labels[i] for i in arrived.tolist()]
+    at = None if chunk.label_time is None else chunk.label_time[arrived]
     return RecordedRows(
-        chunk.first, chunk.rows, chunk.labels, chunk.time, which + chunk.first, told, at
+        chunk.first, chunk.rows, chunk.labels, chunk.time, arrived + chunk.first, labels, at
     )
 
 
@@ -73,7 +73,7 @@ def table(result: SparseReplay, *, verbose: bool = False) -> ScoreTable:
 
 def _cells(scores: SparseScores) -> list[str]:
     shares = (scores.accuracy, scores.top5, scores.listed)
-    return [*(f"{100 * one:.2f}" for one in shares), f"{scores.log_loss:.4f}"]
+    return [*(f"{100 * share:.2f}" for share in shares), f"{scores.log_loss:.4f}"]
 
 
 def notes(result: SparseReplay) -> Iterator[str]:
@@ -87,18 +87,18 @@ def notes(result: SparseReplay) -> Iterator[str]:
 
 def judge(result: SparseReplay) -> Verdict:
     """Judge by accuracy and log loss, see :func:`stream_can.replay.judge`."""
-    raw, after, changes = result.raw, result.corrected, result.changes()
+    raw, sent, changes = result.raw, result.corrected, result.changes()
     if raw.n < FEW or changes is None:
         return few_labels(f"{raw.n:,} rows have one")
     effects = Effects.of(changes)
     numbers = (
-        f"accuracy {100 * raw.accuracy:.2f} % before and {100 * after.accuracy:.2f} % after, log"
-        f" loss {raw.log_loss:.4f} before and {after.log_loss:.4f} after: {changes.in_words()}"
+        f"accuracy {100 * raw.accuracy:.2f} % before and {100 * sent.accuracy:.2f} % after, log"
+        f" loss {raw.log_loss:.4f} before and {sent.log_loss:.4f} after: {changes.in_words()}"
     )
     lists = (
         f"The rows list the label in {100 * raw.listed:.1f} % as they came and in"
-        f" {100 * after.listed:.1f} % as they were sent; among the first five it is in"
-        f" {100 * raw.top5:.1f} % and {100 * after.top5:.1f} %."
+        f" {100 * sent.listed:.1f} % as they were sent; among the first five it is in"
+        f" {100 * raw.top5:.1f} % and {100 * sent.top5:.1f} %."
     )
     deploys = effects.better
     why = [*asked_labels(result), *late_labels(result)]
@@ -114,8 +114,8 @@ def open_recording(
 ) -> SparseRecording:
     """Open a file, see :func:`stream_can.dense.replay.open_recording`."""
     numbered = classes_of(classes, declared=False) != "any"
-    more = {name: value for name, value in form.items() if "time" in name}
-    return SparseRecording(file, numbered=numbered, **places, **more)
+    times = {name: value for name, value in form.items() if "time" in name}
+    return SparseRecording(file, numbered=numbered, **places, **times)
 
 
 def new_corrector(

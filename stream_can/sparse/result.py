@@ -54,24 +54,27 @@ class SparseReplay(Replay):
     def score(self, step: Step) -> None:
         """Score the rows of a step, and add its moment."""
         self.classes_listed += sum(map(len, step.rows))
-        found = np.concatenate([one.found for one in step.explained]).reshape(-1, 2, 2)
-        before, after = [
-            one.add_checked(found[:, side, 0], found[:, side, 1])
-            for side, one in enumerate((self.raw, self.corrected))
+        ranked = np.concatenate([explained.found for explained in step.explained]).reshape(-1, 2, 2)
+        raw_scores, sent_scores = [
+            scores.add_checked(ranked[:, side, 0], ranked[:, side, 1])
+            for side, scores in enumerate((self.raw, self.corrected))
         ]
         if self.alarm is not None:
             known = [label is not None for label in step.truth]
             times = None if step.time is None else milliseconds(step.time[known])
-            self.alarm.learn_scored(before, after, times)
+            self.alarm.learn_scored(raw_scores, sent_scores, times)
         self.moments.append(
             SparseMoment(
                 self.rows,
                 None if step.time is None else step.time[-1],
-                len(found),
-                (float(before.hits.sum()), float(after.hits.sum())),
-                (float(before.losses.sum()), float(after.losses.sum())),
-                (float(before.losses @ before.losses), float(after.losses @ after.losses)),
-                differences(before, after),
+                len(ranked),
+                (float(raw_scores.hits.sum()), float(sent_scores.hits.sum())),
+                (float(raw_scores.losses.sum()), float(sent_scores.losses.sum())),
+                (
+                    float(raw_scores.losses @ raw_scores.losses),
+                    float(sent_scores.losses @ sent_scores.losses),
+                ),
+                differences(raw_scores, sent_scores),
             )
         )
 

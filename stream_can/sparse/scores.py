@@ -47,9 +47,9 @@ class SparseScores:
         """The scores of the rows of both."""
         if not isinstance(other, SparseScores):
             return NotImplemented
-        both = SparseScores()
-        both._sums = self._sums + other._sums
-        return both
+        total = SparseScores()
+        total._sums = self._sums + other._sums
+        return total
 
     def sums(self) -> NDArray[np.float64]:
         """Rows, hits at 1 and at 5, rows that list the label, and log losses, shape (5,)."""
@@ -60,8 +60,8 @@ class SparseScores:
         """Restore :meth:`sums`; ValueError where they are impossible."""
         if sums.dtype != np.float64 or sums.shape != (SUMS,):
             raise ValueError("scores")
-        n, one, five, listed, loss = sums.tolist()
-        if not 0 <= one <= five <= listed <= n < 2**53 or not 0 <= loss <= 14 * n:
+        n, top1, top5, listed, loss = sums.tolist()
+        if not 0 <= top1 <= top5 <= listed <= n < 2**53 or not 0 <= loss <= 14 * n:
             raise ValueError("scores")
         self = cls()
         self._sums = sums.copy()

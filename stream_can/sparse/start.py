@@ -51,16 +51,16 @@ class SparseStart(Start):
         if named is not None:
             raise SettingsError("classes_from_file: expected a snapshot of a SparseCorrector")
         if snapshot is not None:
-            found = SparseCorrector.from_bytes(snapshot, **self._memory)
-            numbered = found.names is None
-            theirs = {
-                "max_classes": None if numbered else found.m,
-                "n_classes": found.m if numbered else None, "half_life": found.half_life,
+            corrector = SparseCorrector.from_bytes(snapshot, **self._memory)
+            numbered = corrector.names is None
+            of_snapshot = {
+                "max_classes": None if numbered else corrector.m,
+                "n_classes": corrector.m if numbered else None, "half_life": corrector.half_life,
             }  # fmt: skip
-            for name, one in theirs.items():
-                if (own := getattr(settings, name)) not in (None, one):
-                    raise SettingsError(f"{name}: {own} here, {one} in classes_from_file")
-            return found
+            for name, stored in of_snapshot.items():
+                if (setting := getattr(settings, name)) not in (None, stored):
+                    raise SettingsError(f"{name}: {setting} here, {stored} in classes_from_file")
+            return corrector
         options: dict[str, Any] = {**self._memory, **settings.corrector}
         if settings.n_classes is not None:
             return SparseCorrector(settings.n_classes, **options)
@@ -90,9 +90,9 @@ class SparseStart(Start):
 
     def _require_alike(self, corrector: Any) -> None:
         """Raise SnapshotMismatch where existing knowledge has other classes or half-life."""
-        for name, theirs in _fits(corrector).items():
-            if theirs != self._fits[name]:
-                raise SnapshotMismatch(f"{name}: {theirs} in it, {self._fits[name]} here")
+        for name, stored in _fits(corrector).items():
+            if stored != self._fits[name]:
+                raise SnapshotMismatch(f"{name}: {stored} in it, {self._fits[name]} here")
 
     def train(self, classes: tuple[Any, ...]) -> None:
         """Return None: missing scores are not filled in."""
