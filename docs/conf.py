@@ -83,7 +83,7 @@ REFERENCE = {
     "compare": ["stream_can.compare"],
     "sklearn": ["stream_can.sklearn"],
     "river": ["stream_can.river"],
-    "requests": ["stream_can.app.labelling.asked"],
+    "requests": ["stream_can.app.labelling.request_message"],
     "messages": [
         "stream_can.messages.messages",
         "stream_can.messages.codecs.codec",

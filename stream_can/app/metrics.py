@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Metric, ProcessCollector
 
 from stream_can.app import table
+from stream_can.app.correctors_in_use import CorrectorsInUse
+from stream_can.app.counts import Committed, Handled, MetricsSource
 from stream_can.app.history import History
-from stream_can.app.known import Committed, Handled, Known, MetricsSource
 from stream_can.app.letters import KEPT, Letter
 from stream_can.app.status import Backlog
 from stream_can.app.table import SIDES, Commit
@@ -106,7 +107,7 @@ class Metrics:
 
     def __init__(
         self,
-        known: Callable[[], Known | None] = lambda: None,
+        known: Callable[[], CorrectorsInUse | None] = lambda: None,
         episodes: Callable[[], Mapping[LaneName, Episode]] = dict,
         waits_for: Callable[[], str | None] = lambda: None,
     ) -> None:

@@ -183,12 +183,12 @@ class Start:
         data = self._models.get(model)
         if data is None and not self._own(model):
             return None
-        return self.under(self.snapshot if data is None else data, model)
+        return self.with_settings(self.snapshot if data is None else data, model)
 
     def of_classes(self, names: Sequence[Any], model: str) -> Corrector:
         """Initial corrector of a model whose first message names its classes; ValueError where
         these are invalid."""
-        return self.under(self._of_classes(names), model)
+        return self.with_settings(self._of_classes(names), model)
 
     def train(self, classes: tuple[Any, ...]) -> NDArray[np.float64] | None:
         """Training prior, shape (m,), of a model with these classes, where known."""
@@ -228,7 +228,7 @@ class Start:
         shared = {name: value for name, value in self.settings.items() if name != "sets"}
         return shared | self._own(model)
 
-    def under(self, snapshot: bytes, model: str = "") -> Corrector:
+    def with_settings(self, snapshot: bytes, model: str = "") -> Corrector:
         """Restore a snapshot under the settings of a model, with its prediction sets."""
         settings, sets = self.settings_of(model), self._given.sets
         if sets is None:
@@ -259,7 +259,10 @@ class Start:
                 self._require_own(name[0] or "", corrector)
         if not self._from_snapshot or self._given.has_lanes:
             return
-        if self.under(begin.to_bytes()).to_bytes() != self.under(self.snapshot).to_bytes():
+        if (
+            self.with_settings(begin.to_bytes()).to_bytes()
+            != self.with_settings(self.snapshot).to_bytes()
+        ):
             raise SnapshotMismatch(
                 "classes_from_file: not the snapshot with which it began; name that one again or"
                 " give the classes instead, which keeps what is learned, or start over, which"

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from stream_can.app.correctors_in_use import CorrectorsInUse
 from stream_can.app.history import DELAYS
-from stream_can.app.known import Known
 
 __all__ = [
     "COMMITTED",
@@ -140,7 +140,7 @@ COMMITTED = (
 """Metrics of each `Commit`."""
 
 
-def _of(name: str) -> Callable[[Known], Values]:
+def _of(name: str) -> Callable[[CorrectorsInUse], Values]:
     """Return a getter for an attribute of the only corrector, where it has that attribute."""
     return lambda known: None if known.lanes is not None else getattr(known.corrector, name, None)
 
@@ -177,7 +177,7 @@ LEARNED = (
     Row("foreign_records", Gauge, "Records of sent batches that are none of ours, left out",
         lambda known: known.foreign, ("partition",)),
 )  # fmt: skip
-"""Metrics of `Known`, under partition 0."""
+"""Metrics of `CorrectorsInUse`, under partition 0."""
 
 REQUESTS = (
     Row("open_label_requests", Gauge, "Labels asked for that have not come",

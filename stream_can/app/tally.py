@@ -8,7 +8,7 @@ from itertools import combinations, groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.app.known import Committed, Seen
+from stream_can.app.counts import Committed, Seen
 from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.column_scores import HITS, LOSSES, ColumnScores
 from stream_can.learner.lane import Name, Taught

@@ -13,18 +13,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from stream_can.app.counts import Handled
 from stream_can.app.health import Health
-from stream_can.app.known import Handled
 from stream_can.app.letters import KEPT, letter
 from stream_can.app.metrics import Metrics
 from stream_can.app.start import Start
 from stream_can.app.tally import Tally
 from stream_can.errors import StreamCANError
 from stream_can.kafka import refusals
-from stream_can.kafka.client.accepts import OVERHEAD_BYTES
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
 from stream_can.kafka.client.member import Assignment
+from stream_can.kafka.client.topic_limits import OVERHEAD_BYTES
 from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.deferred import pieces_of
 from stream_can.kafka.following import Follower
@@ -167,7 +167,7 @@ class Work:
                 self.known,
             )
         self._told = counts
-        limit = self.client.transaction.limits[s.output] - OVERHEAD_BYTES
+        limit = self.client.transaction.max_bytes[s.output] - OVERHEAD_BYTES
         self._correcting = Correcting(
             s.fields, self.start.formats, self.start.segments, max_bytes=limit,
             fail=s.errors == "fail", rows=s.rows,
@@ -391,7 +391,7 @@ class Work:
             return
         transaction = self.client.transaction
         made = self._correcting.correct(records, state)
-        topics, now = transaction.accepts, transaction.clock.now_ms()
+        topics, now = transaction.topic_limits, transaction.clock.now_ms()
         kept, refused = refusals.divert(
             made.outputs, topics[s.output], now, fail=s.errors == "fail"
         )
@@ -465,7 +465,7 @@ class Work:
                 first, error = bad[0]
                 stopped, records = (records[first], error), records[:first]
         transaction, topic = self.client.transaction, self.settings.sent_topic
-        limit = transaction.limits.get(topic, 1 << 20) - HEADER_ROOM
+        limit = transaction.max_bytes.get(topic, 1 << 20) - HEADER_ROOM
         headers = headers_by(state.number, state.index.mark)
         if records:
             too_large = list[Source]()
@@ -504,7 +504,7 @@ class Work:
     def _send(self, partition: int, batch: SentBatch, at: int, state: CurrentState) -> None:
         """Send the batch for the learner in records of accepted size; ``at`` is the next offset."""
         topic, transaction = self.settings.sent_topic, self.client.transaction
-        limit = transaction.limits.get(topic, 1 << 20) - HEADER_ROOM
+        limit = transaction.max_bytes.get(topic, 1 << 20) - HEADER_ROOM
         headers = headers_by(state.number, state.index.mark)
         for data, n in batch.pieces(limit):
             behind = at if n == len(batch) else int(batch.numbers[n])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.app.known import Known, KnownLane
+from stream_can.app.correctors_in_use import CorrectorInUse, CorrectorsInUse
 from stream_can.app.label_reader import LabelReader
 from stream_can.app.model_messages import Bad, Classes, ModelMessages
 from stream_can.app.models import DeclaredCorrector, LiveModels, classes_of, train_prior_of
@@ -172,7 +172,7 @@ class CurrentState(LiveModels):
         self.correctors[name] = begun if before is None else alike[before].successor()
         self._classes[name] = classes
 
-    def known(self, settings: Settings) -> Known:
+    def known(self, settings: Settings) -> CorrectorsInUse:
         """Correctors of the state, for display."""
         live = {one.name: (self.correctors[one.name], one.after) for one in self.index.lanes}
         found = known_of(settings, self.number, self.index.time, live, self.begins[None])
@@ -248,7 +248,7 @@ def known_of(
     when: float,
     live: Mapping[Name, tuple[DeclaredCorrector, str | None]],
     first: DeclaredCorrector,
-) -> Known:
+) -> CorrectorsInUse:
     """Correctors in use, for display.
 
     Parameters
@@ -262,9 +262,9 @@ def known_of(
     """
     lanes, named = None, settings.has_lanes
     if named:
-        lanes = {lane_name(name): KnownLane(*one) for name, one in live.items()}
+        lanes = {lane_name(name): CorrectorInUse(*one) for name, one in live.items()}
     corrector = first if named or not live else next(iter(live.values()))[0]
-    return Known(
+    return CorrectorsInUse(
         corrector, number, int(1000 * when), settings.sets, lanes, settings.max_lanes,
         switch=settings.switch,
     )  # fmt: skip

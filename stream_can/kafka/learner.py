@@ -22,8 +22,8 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from stream_can.app.known import Handled
-from stream_can.app.labelling.asked import REASON_HEADER, RequestMessage
+from stream_can.app.counts import Handled
+from stream_can.app.labelling.request_message import REASON_HEADER, RequestMessage
 from stream_can.app.letters import KEPT, letter
 from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.start import Start
@@ -31,10 +31,10 @@ from stream_can.app.tally import Tally, lane_name
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka import refusals
 from stream_can.kafka.behind import Behind, HandedOver, is_backlog, progress
-from stream_can.kafka.client.accepts import OVERHEAD_BYTES
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, FencedError, RebuildError, RetryError
+from stream_can.kafka.client.topic_limits import OVERHEAD_BYTES
 from stream_can.kafka.deferred import DeferredBatch, TimesOf, read_deferred, times_of
 from stream_can.kafka.memory import (
     LabelPlace,
@@ -249,7 +249,7 @@ class Learns:
         """For each input partition the next offset and the latest time of what was read."""
         self.foreign = 0
         """Number of records that are no sent batches of this application."""
-        self._fresh = Learner(start.under(start.snapshot))
+        self._fresh = Learner(start.with_settings(start.snapshot))
         """Knows what rows of the application are like."""
         self._output_bytes: int | None = None
         """Maximum size of an output."""
@@ -279,7 +279,7 @@ class Learns:
         self.client.check_topics(
             others, own, input=s.input, create=s.create_topics, has_begun=self.has_state
         )
-        limit = self.client.transaction.limits.get(s.output)
+        limit = self.client.transaction.max_bytes.get(s.output)
         self._output_bytes = None if limit is None else limit - OVERHEAD_BYTES
 
     # -- whose it is -----------------------------------------------------------------------------
@@ -995,7 +995,7 @@ class Learns:
             transaction.send(self.state_topic, CORRECTORS, corrector_key(name), None)
         memory = learning.memory()
         size += len(memory)
-        most = transaction.limits[self.state_topic] - OVERHEAD_BYTES
+        most = transaction.max_bytes[self.state_topic] - OVERHEAD_BYTES
         pieces = [memory[at : at + most] for at in range(0, len(memory), most)]
         where_memory = []
         for k, piece in enumerate(pieces):
@@ -1035,7 +1035,11 @@ class Learns:
         if not played.answers:
             return
         s, transaction = self.settings, self.client.transaction
-        accepts, now, fail = transaction.accepts, transaction.clock.now_ms(), s.errors == "fail"
+        accepts, now, fail = (
+            transaction.topic_limits,
+            transaction.clock.now_ms(),
+            s.errors == "fail",
+        )
         for answer in played.answers.values():
             if fail and answer.dead_letters:
                 first = answer.dead_letters[0]
@@ -1077,7 +1081,7 @@ class Learns:
         headers: list[Header] = [
             (MARK_HEADER, learning.mark.encode()), (PLAYED_HEADER, b"%d" % self.number)
         ]  # fmt: skip
-        pieces = batch.pieces(transaction.limits[topic] - OVERHEAD_BYTES)
+        pieces = batch.pieces(transaction.max_bytes[topic] - OVERHEAD_BYTES)
         futures = [transaction.send(topic, p, None, data, headers) for data, _ in pieces]
         transaction.deliver()
         return [(p, future.value.offset) for future in futures]
@@ -1093,7 +1097,7 @@ class Learns:
         of = self._partitions(self.dead_letters) if played.bad else 1
         transaction = self.client.transaction
         letters = [_letter(record, error) for record, error in played.bad]
-        accepts = transaction.accepts[self.dead_letters]
+        accepts = transaction.topic_limits[self.dead_letters]
         refusals.date(letters, accepts, transaction.clock.now_ms())
         for one, (record, _) in zip(letters, played.bad, strict=True):
             transaction.send_all(self.dead_letters, record.partition % of, [one])
@@ -1124,7 +1128,7 @@ class Learns:
                 Output(id, msgspec.json.encode(says), headers, now)
             )
         for partition, made in requests.items():
-            taken = refusals.accepted(made, s.requests_topic, transaction.accepts, now)
+            taken = refusals.accepted(made, s.requests_topic, transaction.topic_limits, now)
             transaction.send_all(s.requests_topic, partition, taken)
 
     def _partitions(self, topic: str) -> int:

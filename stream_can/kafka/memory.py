@@ -197,7 +197,7 @@ class TopicLearner:
     ) -> TopicLearner:
         """Create a learner without knowledge at these offsets."""
         learner = Learner(
-            start.under(start.snapshot),
+            start.with_settings(start.snapshot),
             recent_mb=settings.recent_mb, ask=settings.ask, label_wait=settings.label_wait,
             max_lanes=settings.max_lanes,
         )  # fmt: skip
@@ -242,7 +242,7 @@ class TopicLearner:
         learner = Learner.from_state(
             state, batch_of, recent_mb=settings.recent_mb, ask=settings.ask,
             max_lanes=settings.max_lanes, label_wait=settings.label_wait,
-            under=lambda name, one: start.under(one.to_bytes(), name[0] or ""), whole=False,
+            under=lambda name, one: start.with_settings(one.to_bytes(), name[0] or ""), whole=False,
         )  # fmt: skip
         self = cls(
             settings, start, learner, memory._replace(plays=plays.kept, begun=plays.begun),
@@ -482,7 +482,7 @@ class TopicLearner:
     def begin_with(self) -> dict[str | None, bytes]:
         """Initial correctors; None is the common one."""
         start = self.start
-        found: dict[str | None, bytes] = {None: start.under(start.snapshot).to_bytes()}
+        found: dict[str | None, bytes] = {None: start.with_settings(start.snapshot).to_bytes()}
         for model in self.settings.models:
             if (own := start.of_model(model)) is not None:
                 found[model] = own.to_bytes()

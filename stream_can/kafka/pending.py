@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from kafka import TopicPartition
 
-from stream_can.app.labelling.asked import RequestMessage
+from stream_can.app.labelling.request_message import RequestMessage
 from stream_can.app.labelling.requests import Chosen, NotOpen, NotWritten, Pending, label_of
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.kafka.client.consumer import open_consumer

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 from stream_can.errors import StreamCANError
-from stream_can.kafka.client.accepts import Accepts, weight
 from stream_can.kafka.client.guards import DeniedError
+from stream_can.kafka.client.topic_limits import TopicLimits, weight
 from stream_can.kafka.client.transaction import Transaction
 from stream_can.messages.records import (
     Output,
@@ -51,7 +51,7 @@ def made_of(inputs: Sequence[Sequence[Source]]) -> Iterator[None]:
 
 
 def divert(
-    outputs: list[Output], topic: Accepts, now: int, *, fail: bool
+    outputs: list[Output], topic: TopicLimits, now: int, *, fail: bool
 ) -> tuple[list[Output], list[Output]]:
     """Split outputs into those that a topic accepts, and dead letters of the others.
 
@@ -116,7 +116,7 @@ def _letter(record: Source, why: str) -> Output:
 
 
 def accepted(
-    requests: Sequence[Output], name: str, topics: Mapping[str, Accepts], now: int
+    requests: Sequence[Output], name: str, topics: Mapping[str, TopicLimits], now: int
 ) -> list[Output]:
     """Filter out label requests that their topic refuses, with a warning."""
     taken = []
@@ -128,7 +128,7 @@ def accepted(
     return taken
 
 
-def date(letters: Sequence[Output], topic: Accepts, now: int) -> None:
+def date(letters: Sequence[Output], topic: TopicLimits, now: int) -> None:
     """Set the time of dead letters whose topic refuses it to ``now``; keep their own in a
     header."""
     first, last = topic.times(now)
@@ -140,8 +140,8 @@ def date(letters: Sequence[Output], topic: Accepts, now: int) -> None:
 
 def require_taken(letters: Sequence[Output], topic: str, transaction: Transaction) -> None:
     """Date dead letters as their topic accepts them; raise where one is too large."""
-    date(letters, transaction.accepts[topic], transaction.clock.now_ms())
-    require_fits(letters, transaction.limits[topic], topic)
+    date(letters, transaction.topic_limits[topic], transaction.clock.now_ms())
+    require_fits(letters, transaction.max_bytes[topic], topic)
 
 
 def require_fits(letters: Sequence[Output], limit: int, topic: str) -> None:

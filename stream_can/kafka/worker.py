@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 
+from stream_can.app.correctors_in_use import CorrectorsInUse
 from stream_can.app.health import Health
-from stream_can.app.known import Known
-from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.app.models import DeclaredCorrector
 from stream_can.app.port import Port
 from stream_can.app.start import NO_CLASSES
+from stream_can.app.status_report import StatusReport
 from stream_can.app.tally import lane_name
 from stream_can.errors import StreamCANError
 from stream_can.kafka.checking import SaidOfTopic, found_in_topics
@@ -85,7 +85,7 @@ class Worker:
         self.doubts = 0
         """Number of topics of which `check` cannot read the newest record, or nothing joins it."""
         self.port: Port | None = None
-        self.look = Look(
+        self.status_report = StatusReport(
             settings.application_id,
             settings.name,
             has_labels=settings.labels is not None,
@@ -140,7 +140,11 @@ class Worker:
         log.info("%s", self._about())
         if s.http_port is not None:  # before the brokers answer: waiting for them counts as alive
             self.port = Port(
-                s.http_host, s.http_port, self.health, self.metrics.registry, self.look.json
+                s.http_host,
+                s.http_port,
+                self.health,
+                self.metrics.registry,
+                self.status_report.json,
             )
         first, *others = self._loops
         first.patience.until_answered(lambda: check(s, self.start.formats))
@@ -211,7 +215,7 @@ class Worker:
                 said += f", {name.replace('_', ' ')} {both} over {raw.n} labels"
         return said
 
-    def _known(self) -> Known | None:
+    def _known(self) -> CorrectorsInUse | None:
         state = None if self.work is None else self.work.follower.state
         learns = self.learns
         learning = None if learns is None else learns.learning
@@ -219,7 +223,7 @@ class Worker:
             return None if state is None else state.known(self.settings)
         learner, of = learning.learner, self.settings
 
-        def counted(known: Known) -> Known:
+        def counted(known: CorrectorsInUse) -> CorrectorsInUse:
             return known._replace(
                 dropped=learner.dropped,
                 foreign=learns.foreign,

@@ -50,7 +50,7 @@ class MultiLabelStart(Start):
         self._from_snapshot = snapshot is not None
         messages_of(settings.rows, self.classes, settings.fields)
 
-    def under(self, snapshot: bytes, model: str = "") -> Any:
+    def with_settings(self, snapshot: bytes, model: str = "") -> Any:
         """Restore a snapshot under the settings."""
         return MultiLabelCorrector.from_bytes(snapshot, **self._options)
 

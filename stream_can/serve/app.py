@@ -123,7 +123,7 @@ class App:
         self._names = {*LOCAL, f"[{own}]" if ":" in own else own}
         """Names of this machine, accepted where no token is required."""
         health, registry = service.health, service.metrics.registry
-        self._pages, policy = pages(health, registry, service.look.json)
+        self._pages, policy = pages(health, registry, service.status_report.json)
         self._policy = (*SECURE, (b"content-security-policy", policy.encode()))
         self._description = _write(description(service))
         self._durable = self.settings.durable == "predictions"

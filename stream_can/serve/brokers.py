@@ -12,11 +12,12 @@ from functools import partial
 
 import msgspec
 
+from stream_can.app.correctors_in_use import CorrectorsInUse
+from stream_can.app.counts import Handled
 from stream_can.app.health import Health
-from stream_can.app.known import Handled, Known
 from stream_can.app.labelling.requests import OpenRequests
-from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
+from stream_can.app.status_report import StatusReport
 from stream_can.app.tally import Tally
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError
@@ -94,7 +95,7 @@ class BrokerService(Service):
             DELIVERY | application.client,
             compression=application.compression,
         )
-        self.look = Look(
+        self.status_report = StatusReport(
             settings.application_id,
             application.state_topic,
             has_labels=application.labels is not None,
@@ -212,7 +213,7 @@ class BrokerService(Service):
             return len(self.start.classes)
         return self._correcting.messages(state).widest
 
-    def _known(self) -> Known | None:
+    def _known(self) -> CorrectorsInUse | None:
         state = self._state
         return None if state is None else state.known(self._application)
 

@@ -15,17 +15,18 @@ from typing import Any
 
 import msgspec
 
+from stream_can.app.correctors_in_use import CorrectorInUse, CorrectorsInUse
+from stream_can.app.counts import Handled
 from stream_can.app.health import Health
-from stream_can.app.known import Handled, Known, KnownLane
 from stream_can.app.label_reader import LabelReader
-from stream_can.app.labelling.asked import RequestMessage
+from stream_can.app.labelling.request_message import RequestMessage
 from stream_can.app.labelling.requests import Chosen, NotOpen, OpenRequests, Pending, label_of
-from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.app.model_messages import ModelMessages
 from stream_can.app.models import LearnerModels
 from stream_can.app.prediction_reader import PredictionReader, ReadPredictions
 from stream_can.app.start import start_of
+from stream_can.app.status_report import StatusReport
 from stream_can.app.tally import Tally, lane_name
 from stream_can.errors import SnapshotMismatch, UnknownClass
 from stream_can.learner import Corrected, State
@@ -112,7 +113,7 @@ class LocalService(Service):
         self._count_requests()
         self.metrics = Metrics(self._known, episodes=self._episodes)
         self.metrics.restored({0: self.tally}, 0.0)
-        self.look = Look(
+        self.status_report = StatusReport(
             settings.application_id,
             settings.state,
             has_labels=True,
@@ -140,7 +141,7 @@ class LocalService(Service):
         start, settings, stored = self.start, self.settings, self.store.read()
         if stored is None:
             self.learner = Learner(
-                start.under(start.snapshot),
+                start.with_settings(start.snapshot),
                 recent_mb=settings.recent_mb,
                 ask=settings.ask,
                 max_lanes=settings.max_lanes,
@@ -159,7 +160,7 @@ class LocalService(Service):
             learner = Learner.from_state(
                 learner.state(), [learner.keep_events()],
                 recent_mb=settings.recent_mb, ask=settings.ask, max_lanes=settings.max_lanes,
-                under=lambda name, one: start.under(one.to_bytes(), name[0] or ""),
+                under=lambda name, one: start.with_settings(one.to_bytes(), name[0] or ""),
             )  # fmt: skip
         self.learner = learner
         self._write_state(self.learner.state())
@@ -312,10 +313,10 @@ class LocalService(Service):
 
     # -- status ----------------------------------------------------------------------------------
 
-    def _known(self) -> Known:
+    def _known(self) -> CorrectorsInUse:
         learner = self.learner
         live = {
-            lane_name(name): KnownLane(one.corrector, one.after)
+            lane_name(name): CorrectorInUse(one.corrector, one.after)
             for name, one in learner.live.items()
         }
         first = next(iter(live.values())).corrector
@@ -323,7 +324,7 @@ class LocalService(Service):
         if self.messages.naming is not None:
             lanes = live if learner.models else {}
         newest = None if self._newest is None else int(1000 * self._newest)
-        return Known(
+        return CorrectorsInUse(
             first, None, newest, learner.sets, lanes, self.settings.max_lanes, learner.dropped,
             learner.changed_labels, learner.early_labels, switch=learner.switch,
         )  # fmt: skip

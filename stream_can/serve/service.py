@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import ClassVar, NamedTuple
 
+from stream_can.app.counts import Handled
 from stream_can.app.health import Health
-from stream_can.app.known import Handled
 from stream_can.app.labelling.requests import OpenRequests
 from stream_can.app.letters import KEPT, Letter, without_payload
-from stream_can.app.look import Look
 from stream_can.app.metrics import Metrics
 from stream_can.app.model_messages import Bad
 from stream_can.app.start import Start
+from stream_can.app.status_report import StatusReport
 from stream_can.app.tally import Tally
 from stream_can.errors import StreamCANError
 from stream_can.method.state import FEW_ROWS, rows_at_once
@@ -70,7 +70,7 @@ class Service(ABC):
     health: Health
     metrics: Metrics
     tally: Tally
-    look: Look
+    status_report: StatusReport
 
     def __init__(self) -> None:
         self._together: list[tuple[Sequence[bytes], asyncio.Future[Answers]]] = []

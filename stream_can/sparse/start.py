@@ -80,13 +80,13 @@ class SparseStart(Start):
         """What an application that was begun may not change."""
         return self._fits
 
-    def under(self, snapshot: bytes, model: str = "") -> Any:
+    def with_settings(self, snapshot: bytes, model: str = "") -> Any:
         """Restore a snapshot."""
         return SparseCorrector.from_bytes(snapshot, **self._memory)
 
     def corrector(self) -> Any:
         """Create an initial corrector."""
-        return self.under(self.snapshot)
+        return self.with_settings(self.snapshot)
 
     def _require_alike(self, corrector: Any) -> None:
         """Raise SnapshotMismatch where existing knowledge has other classes or half-life."""

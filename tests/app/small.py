@@ -8,10 +8,11 @@ import msgspec
 import numpy as np
 
 from stream_can import Corrector
+from stream_can.app.correctors_in_use import CorrectorsInUse
+from stream_can.app.counts import Committed
 from stream_can.app.health import Health
-from stream_can.app.known import Committed, Known
-from stream_can.app.look import Look
 from stream_can.app.metrics import LEARNER, Metrics
+from stream_can.app.status_report import StatusReport
 from stream_can.column_scores import ColumnScores, outcomes
 from stream_can.messages.records import Output, Record
 from stream_can.scores import score_rows
@@ -52,18 +53,18 @@ class Small:
         counts = msgspec.to_builtins(Counts())
         one = Committed(counts, 0, zero, {**zero}, None)
         self.metrics.partitions = {0 if corrects else LEARNER: one}
-        self.known = Known(Corrector(classes), 3, None, None)
-        self.look = Look(
+        self.known = CorrectorsInUse(Corrector(classes), 3, None, None)
+        self.status_report = StatusReport(
             "app", "0", has_labels=has_labels, health=self.health,
             metrics=self.metrics, known=lambda: self.known, corrects=corrects,
         )  # fmt: skip
-        self.look._since = BEGIN - 7200
+        self.status_report._since = BEGIN - 7200
 
     def add(self, seconds: float, **amounts: float) -> None:
         self.metrics.history.record(BEGIN - seconds, **amounts)
 
     def first(self) -> str:
-        said = self.look.status(BEGIN).problems[0]
+        said = self.status_report.status(BEGIN).problems[0]
         return f"{said.level}: {said.what}"
 
     def labelled(self, after: float, hits: int = 26) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stream_can.app.labelling.asked import RequestMessage
+from stream_can.app.labelling.request_message import RequestMessage
 from stream_can.app.labelling.requests import Pending
 from stream_can.app.labelling.server import shown
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stream_can import Corrector
-from stream_can.app.known import Known
+from stream_can.app.correctors_in_use import CorrectorsInUse
 from stream_can.app.metrics import Metrics
 from stream_can.app.tally import Tally
 
@@ -23,7 +23,7 @@ def test_one_sided_labels_are_shown() -> None:
                 corrector.learn_one(p, y)
 
     learn(2)
-    metrics = Metrics(lambda: Known(corrector, 7, None, None))
+    metrics = Metrics(lambda: CorrectorsInUse(corrector, 7, None, None))
     metrics.partitions = {
         0: Tally((), lambda name: 3, named=False, sets=False, rows="dense").committed()
     }

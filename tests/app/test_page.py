@@ -25,7 +25,7 @@ from tests.programs import answer, wait
 @pytest.fixture
 def port() -> Iterator[Port]:
     small = Small()
-    port = Port("127.0.0.1", 0, small.health, small.metrics.registry, small.look.json)
+    port = Port("127.0.0.1", 0, small.health, small.metrics.registry, small.status_report.json)
     yield port
     port.close()
 
@@ -79,7 +79,7 @@ def busy(classes: int) -> Small:
     """Figures of every kind, a silent class, dead letters, names that mean no good."""
     small = Small([*ODD, *(f"class {i} " + "long" * (i % 40) for i in range(classes - 3))])
     now, rng = time.time(), np.random.default_rng(0)
-    small.look._since = now - 7200
+    small.status_report._since = now - 7200
     for ago in range(3600, -1, -20):
         small.metrics.history.record(
             now - ago, [3.0], predictions=1000, labels=900, matched=890, unmatched=10, scored=890,
@@ -123,7 +123,7 @@ TICKS = "[...document.querySelectorAll('#{} text')].map(e => e.textContent)"
 )
 def test_the_page_in_a_browser(browser: Browser, width: int, dark: bool, classes: int) -> None:
     small = busy(classes)
-    port = Port("127.0.0.1", 0, small.health, small.metrics.registry, small.look.json)
+    port = Port("127.0.0.1", 0, small.health, small.metrics.registry, small.status_report.json)
     try:
         browser.look(f"http://127.0.0.1:{port.number}/", width, dark=dark)
         wait("the figures", lambda: browser.value(TITLE) == "app")
@@ -162,9 +162,9 @@ def test_the_page_in_a_browser(browser: Browser, width: int, dark: bool, classes
 def test_a_worker_that_has_just_begun_in_a_browser(browser: Browser) -> None:
     """Its records a second are drawn from the first on; the figures of labels wait."""
     small, now = Small(), time.time()
-    small.look._since = now - 20
+    small.status_report._since = now - 20
     small.metrics.history.record(now, predictions=400)
-    port = Port("127.0.0.1", 0, small.health, small.metrics.registry, small.look.json)
+    port = Port("127.0.0.1", 0, small.health, small.metrics.registry, small.status_report.json)
     try:
         browser.look(f"http://127.0.0.1:{port.number}/", 1280)
         wait("the figures", lambda: browser.value(TITLE) == "app")
@@ -243,7 +243,7 @@ def test_each_figure_is_the_documents(page: Page) -> None:
     small.labelled(0.9)
     small.add(5, given_up=2, asked=30, answered=9, repeated=4, dead_letters=1)
     small.metrics.lags({("input", 0): 70})
-    status = small.look.status(BEGIN)
+    status = small.status_report.status(BEGIN)
     status.hour.accuracy = Score(0.5, 0.52, -0.01, 0.03)
     status.hour.delay_from, status.hour.delay_to = 60.0, 300.0
     status.day.delay_from, status.day.delay_to = 86400.0, None
@@ -304,7 +304,7 @@ def test_how_many_labels_count_and_why_is_said(page: Page) -> None:
         small = Small()
         small.metrics.partitions[0] = small.metrics.partitions[0]._replace(requests=requests)
         small.add(7200, **amounts)  # not of the last hour
-        page.show(small.look.status(BEGIN))
+        page.show(small.status_report.status(BEGIN))
         return page.text("fair")
 
     assert line((374, 1), labels=2867, matched=2800, scored=73) == (
@@ -322,10 +322,10 @@ def test_how_many_labels_count_and_why_is_said(page: Page) -> None:
     )
     assert line(None) == line((374, 1)) == begun
     old = Small()
-    old.look._since = BEGIN - 90_000
-    page.show(old.look.status(BEGIN))
+    old.status_report._since = BEGIN - 90_000
+    page.show(old.status_report.status(BEGIN))
     assert page.text("fair").startswith("No label has come in the last day. One")
-    page.show(Small(has_labels=False).look.status(BEGIN))
+    page.show(Small(has_labels=False).status_report.status(BEGIN))
     assert page.text("fair") == ""
 
 
@@ -336,7 +336,7 @@ def test_all_dead_letters_are_counted_not_only_those_that_are_shown(page: Page) 
     def said(dead_letters: int) -> str:
         counts = small.metrics.partitions[0].counts | {"dead_letters": dead_letters}
         small.metrics.partitions[0] = small.metrics.partitions[0]._replace(counts=counts)
-        page.show(small.look.status(BEGIN))
+        page.show(small.status_report.status(BEGIN))
         return page.text("letters_note")
 
     assert said(0).startswith("Where each came from")
@@ -352,7 +352,7 @@ def test_weights_durations_and_values(page: Page) -> None:
     rows = {f"v{i}": 200 - i for i in range(120)}
     column = counted(rows, {"v0": 20, "v118": 30})
     small.metrics.values = {"country": column}
-    status = small.look.status(BEGIN)
+    status = small.status_report.status(BEGIN)
     (learned,) = status.learned
     learned.weights = {"raw": 0.6, "can": 0.3998, "vector": 0.0002}
     page.show(status)
@@ -377,7 +377,7 @@ def test_weights_durations_and_values(page: Page) -> None:
 
 @pytest.mark.needs("chromium")
 def test_models_and_versions_are_shown_side_by_side(page: Page) -> None:
-    status = Small().look.status(BEGIN)
+    status = Small().status_report.status(BEGIN)
     status.n_lanes, status.max_lanes = 2, 100
     status.lanes = [
         LaneScores("m", "2", "1", 40, 1000, 30, 0.5, 0.6, 1.0, 0.9),
@@ -401,11 +401,11 @@ def test_models_and_versions_are_shown_side_by_side(page: Page) -> None:
 def test_a_server_speaks_of_requests_and_its_file(page: Page) -> None:
     """Words of Kafka are a worker's."""
     small = Small()
-    small.look._over_http, small.look._instance = True, "/var/lib/can.sqlite"
+    small.status_report._over_http, small.status_report._instance = True, "/var/lib/can.sqlite"
     small.labelled(0.9)
     small.add(5, dead_letters=60)
     small.metrics.letters.append(letter(dead("BadMessage", "x"), BEGIN, []))
-    status = small.look.status(BEGIN)
+    status = small.status_report.status(BEGIN)
     status.learned[0].offset = None
     page.show(status)
     visible = "[...document.querySelectorAll('main > *, section')].filter(e => !e.hidden)"

@@ -29,7 +29,7 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     assert fine.first().startswith(
         "good: It helps: over the last hour the accuracy goes from 50.0 %"
     )
-    assert len(fine.look.status(BEGIN).problems) == 1
+    assert len(fine.status_report.status(BEGIN).problems) == 1
     worse = Small()
     worse.add(5, predictions=1, labels=1, matched=1, scored=1, log_loss_before=1, log_loss_after=2)
     assert worse.first().startswith(
@@ -79,7 +79,7 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     behind.metrics.handed_over(Backlog(20_000, 600.0, 600.0))
     assert behind.first().endswith("at 600 a second while 600 come: it does not get smaller.")
     behind.metrics.given_up("aborted")
-    assert behind.look.status(BEGIN).backlog is None
+    assert behind.status_report.status(BEGIN).backlog is None
 
     dead = Small()
     dead.add(5, predictions=100, dead_letters=2)
@@ -112,16 +112,16 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     none = Small(has_labels=False)
     assert none.first().startswith("good: Nothing is wrong; without labels")
     for one in (fine, harms, hangs, starts, still, dead, aborts, deaf, lost, early, none):
-        assert all(problem.do for problem in one.look.status(BEGIN).problems)
+        assert all(problem.do for problem in one.status_report.status(BEGIN).problems)
 
 
 def test_records_a_second_are_of_the_time_that_the_process_ran() -> None:
     """From the first record on."""
     small, now = Small(), BEGIN + 4  # the last slot began 4 s ago, the last step 54 s
-    small.look._since = now - 84
+    small.status_report._since = now - 84
 
     def course() -> list[float | None]:
-        found = small.look.status(now)
+        found = small.status_report.status(now)
         assert found.records_per_second == (found.hour_course.rates[-1] or 0.0)
         assert len(found.day_course.rates) == 96
         return found.hour_course.rates
@@ -130,10 +130,10 @@ def test_records_a_second_are_of_the_time_that_the_process_ran() -> None:
     assert course() == [None] * 58 + [3, 0]
     small.metrics.history.record(now, predictions=108)
     assert course() == [None] * 58 + [3, 2]
-    assert small.look.status(now).day_course.rates[-1] == 198 / 84
-    small.look._since = now - 7200
+    assert small.status_report.status(now).day_course.rates[-1] == 198 / 84
+    small.status_report._since = now - 7200
     assert course() == [0] * 58 + [90 / 60, 2]
-    small.look._since = now
+    small.status_report._since = now
     assert course() == [None] * 60
 
 
@@ -147,7 +147,7 @@ def test_silent_classes_and_stale_logs_are_named() -> None:
             corrector.learn_one(p, "ab"[y])
     first = small.first()
     assert first == "doubt: No label of “refund” has come: left out of learning."
-    (found,) = small.look.status(BEGIN).learned
+    (found,) = small.status_report.status(BEGIN).learned
     assert (found.silent, found.n_silent) == (["refund"], 1)
     assert found.coverage == corrector.coverage < 1
     assert [c.name for c in found.classes][-1] in ("a", "b", "refund")
@@ -162,7 +162,7 @@ def test_silent_classes_and_stale_logs_are_named() -> None:
 def test_many_classes_are_the_largest_and_names_are_text() -> None:
     odd = ["<b>&\u2028\x1b[31m", "x" * 500, "ü"]
     small = Small([*odd, *map(str, range(3, 1000))])
-    text = small.look.json()
+    text = small.status_report.json()
     assert len(text) < 60_000
     found = msgspec.json.decode(text, type=Status)
     assert found.n_classes == 1000
@@ -175,11 +175,11 @@ def test_many_classes_are_the_largest_and_names_are_text() -> None:
 
 def test_values_of_columns_are_the_heaviest_and_names_are_text() -> None:
     small = Small()
-    assert small.look.status(BEGIN).columns == []
+    assert small.status_report.status(BEGIN).columns == []
     rows = {f"v{i}": 200 - i for i in range(120)} | {"<b>" + "x" * 500: 900}
     column = counted(rows, {"v0": 20, "v118": 30})
     small.metrics.values = {"customer.country": column, "y" * 500: ColumnScores()}
-    found = msgspec.json.decode(small.look.json(), type=Status)
+    found = msgspec.json.decode(small.status_report.json(), type=Status)
     first, second = found.columns
     said = (first.name, first.rows, first.labels, first.few)
     assert said == ("customer.country", sum(rows.values()), 50, None)
@@ -211,7 +211,7 @@ def test_labels_of_few_values_are_a_doubt_that_names_them() -> None:
 def test_the_document_before_the_first_record_has_no_numbers_that_are_none() -> None:
     small = Small()
     small.known, small.metrics.partitions = None, {}
-    found = json.loads(small.look.json(), parse_constant=pytest.fail)
+    found = json.loads(small.status_report.json(), parse_constant=pytest.fail)
     assert found["version"] == 2
     assert found["hour"]["accuracy"] is found["lag"] is found["hour"]["delay_to"] is None
     assert found["learned"] == found["partitions"] == found["dead_letters"] == []

@@ -10,7 +10,7 @@ from tests.programs import wait
 
 
 def first_problem(running: Running) -> str:
-    said: str = json.loads(running.worker.look.json())["problems"][0]["what"]
+    said: str = json.loads(running.worker.status_report.json())["problems"][0]["what"]
     return said
 
 
@@ -24,7 +24,7 @@ def test_the_page_is_red_while_no_broker_answers(own_broker: Broker) -> None:
     assert running.worker.health.ready
     own_broker.kill()
     wait("it says so", lambda: first_problem(running).startswith("No broker has answered for "))
-    assert json.loads(running.worker.look.json())["lag"] is None
+    assert json.loads(running.worker.status_report.json())["lag"] is None
     own_broker.start()
     wait("it sees them", lambda: not first_problem(running).startswith("No broker"))
     fill(app, 100, 1, first=100)

@@ -73,7 +73,7 @@ def test_all_is_well(broker: Broker, name: str) -> None:
     c = client(broker.bootstrap_servers, name)
     assert check(c) == 2
     kinds = ("out", "state", "sent", "dead-letters")
-    assert c.transaction.limits == {f"{name}-{kind}": 1_048_588 for kind in kinds}
+    assert c.transaction.max_bytes == {f"{name}-{kind}": 1_048_588 for kind in kinds}
 
 
 def test_no_broker_is_worth_a_retry() -> None:
@@ -98,7 +98,7 @@ def test_a_large_state_gets_a_topic_that_takes_it(broker: Broker) -> None:
     create(broker.bootstrap_servers, {f"{name}-in": {}})
     c = client(broker.bootstrap_servers, name)
     check(c, state_bytes=3_000_000, create=True)
-    assert c.transaction.limits[f"{name}-state"] == 6_000_000
+    assert c.transaction.max_bytes[f"{name}-state"] == 6_000_000
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ class Plain:
         s = settings
         self.settings, self.start = settings, start
         self.learner = Learner(
-            start.under(start.snapshot), recent_mb=s.recent_mb, ask=s.ask,
+            start.with_settings(start.snapshot), recent_mb=s.recent_mb, ask=s.ask,
             label_wait=s.label_wait, max_lanes=s.max_lanes,
         )  # fmt: skip
         self.models = LearnerModels(

@@ -95,11 +95,11 @@ class OrdinalStart(Start):
         self._given, self._models, self._counted = settings, {}, False
         self.formats = JSON
 
-    def under(self, snapshot: bytes, model: str = "") -> Any:
+    def with_settings(self, snapshot: bytes, model: str = "") -> Any:
         return OrdinalCorrector.from_bytes(snapshot)
 
     def corrector(self) -> Any:
-        return self.under(self.snapshot)
+        return self.with_settings(self.snapshot)
 
 
 def open_recording(file: Path, classes: str | None, places: Any, form: Any) -> Recording:

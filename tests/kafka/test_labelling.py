@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from kafka import TopicPartition
 
-from stream_can.app.labelling.asked import RequestMessage
+from stream_can.app.labelling.request_message import RequestMessage
 from stream_can.app.labelling.server import LabellingServer
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.pending import PendingRequests

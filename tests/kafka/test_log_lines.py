@@ -30,8 +30,8 @@ def test_a_start_and_the_first_of_each_kind_are_named(
     produce(app.servers, [(labels, 0, b"k", None, [], now)] * 4)
     running = app.worker()
     caught_up(app, running)
-    look = running.worker.look
-    wait("counted", lambda: look.status().hour.without_id == 3)
+    status_report = running.worker.status_report
+    wait("counted", lambda: status_report.status().hour.without_id == 3)
     running.stop()
     assert (
         f"stream_can {__version__}: application '{app.id}', instance '0', corrects '{topic}' to"
@@ -73,10 +73,10 @@ def test_who_is_away_is_said(
     learner = app.learner()
     wait("and that one is back", lambda: "states are written again" in caplog.text)
     worker.stop()
-    assert learner.worker.look.status().unowned == {}
+    assert learner.worker.status_report.status().unowned == {}
     fill(app, 10, 1, first=100)
-    wait("nobody's", lambda: learner.worker.look.status().unowned == {0: 5, 1: 5})
+    wait("nobody's", lambda: learner.worker.status_report.status().unowned == {0: 5, 1: 5})
     worker = app.worker("1", learn=False)
-    wait("somebody's", lambda: learner.worker.look.status().unowned == {})
+    wait("somebody's", lambda: learner.worker.status_report.status().unowned == {})
     worker.stop()
     learner.stop()

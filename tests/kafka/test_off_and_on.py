@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from stream_can.app.application import ModelSettings
-from stream_can.app.look import Look
+from stream_can.app.status_report import StatusReport
 from stream_can.kafka.corrections import OFF_HEADER
 from tests.kafka.broker.broker import Served
 from tests.kafka.streams import App, caught_up, fill, prediction, rows_in_memory, rows_of
@@ -20,8 +20,8 @@ def is_off(record: Any) -> bool:
     return tuple(OFF_HEADER) in [tuple(one) for one in record.headers]
 
 
-def first_problem(look: Look) -> str:
-    return look.status().problems[0].what
+def first_problem(status_report: StatusReport) -> str:
+    return status_report.status().problems[0].what
 
 
 def test_history_goes_out_as_it_came_and_is_learned(broker: Served) -> None:
@@ -30,13 +30,13 @@ def test_history_goes_out_as_it_came_and_is_learned(broker: Served) -> None:
     fill(app, 200)
     running = app.worker(correct=False)
     caught_up(app, running)
-    assert first_problem(running.worker.look).startswith("Correction is switched off")
-    assert running.worker.look.status().passes == ["*"]
+    assert first_problem(running.worker.status_report).startswith("Correction is switched off")
+    assert running.worker.status_report.status().passes == ["*"]
     running.stop()
     fill(app, 200, 1, first=200)
     running = app.worker()
     caught_up(app, running)
-    assert running.worker.look.status().passes == []
+    assert running.worker.status_report.status().passes == []
     running.stop()
     came = rows_of(read(app.servers, app.given["input"], 0))
     outputs = app.outputs(0)

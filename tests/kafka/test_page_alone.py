@@ -449,7 +449,7 @@ def test_states_follow_as_the_page_says(broker: Served, more: dict[str, Any]) ->
     running = app.worker()
     for _ in send(app):
         caught_up(app, running)
-    assert running.worker.look.status().hour.early > 5  # as the labels that come too early
+    assert running.worker.status_report.status().hour.early > 5  # as the labels that come too early
     running.stop()
     names = (f"{app.id}-{kind}" for kind in ("state", "sent", "labels"))
     state, sent, labels = ([read(app.servers, name, p) for p in (0, 1)] for name in names)

@@ -12,7 +12,7 @@ import pytest
 
 from stream_can.kafka import DeniedError, RebuildError, RetryError, correcting
 from stream_can.kafka import patience as patience_module
-from stream_can.kafka.client.accepts import Accepts
+from stream_can.kafka.client.topic_limits import TopicLimits
 from stream_can.kafka.patience import MOST_RESTORES, Patience
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, Running, prediction, run_once
@@ -127,7 +127,7 @@ def test_what_is_refused_all_the_same_is_named(
 ) -> None:
     """As where the topics' settings may not be read, or change while the worker runs; of records
     that are handed over too."""
-    monkeypatch.setattr(Accepts, "of", classmethod(lambda cls, _: cls()))
+    monkeypatch.setattr(TopicLimits, "from_configs", classmethod(lambda cls, _: cls()))
     monkeypatch.setattr(correcting, "ANSWER_SECONDS", 2.0)
     now = int(time.time() * 1000) - (60_000 if old else 0)
     key, value, _ = prediction(random.Random(0), 0)

@@ -24,7 +24,7 @@ def test_outputs_have_sets_that_keep_their_promise(broker: Broker) -> None:
     assert corrector.set_counts == (3000, 3000)
     outputs = [json.loads(r.value) for p in range(app.partitions) for r in app.outputs(p)]
     assert all({*one["set"]} <= {*app.given["classes"]} and one["set"] for one in outputs)
-    status = worker.look.status()
+    status = worker.status_report.status()
     assert status.sets == 0.8
     assert status.hour.set_labels > 500
     assert 0.7 < status.hour.set_kept < 0.95

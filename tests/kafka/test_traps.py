@@ -29,14 +29,14 @@ from stream_can.kafka.client import consumer as consumer_module
 from stream_can.kafka.client import member as member_module
 from stream_can.kafka.client import probe
 from stream_can.kafka.client import transaction as transaction_module
-from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.client import Client
-from stream_can.kafka.client.ended import Ended, last_ended
 from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError, close
 from stream_can.kafka.client.member import Assignment, Member
 from stream_can.kafka.client.options import Options
+from stream_can.kafka.client.topic_limits import TopicLimits
 from stream_can.kafka.client.transaction import Transaction
+from stream_can.kafka.client.transaction_status import TransactionStatus, last_transaction
 from stream_can.kafka.client.unpacking import unpark
 from stream_can.kafka.patience import Patience
 from tests.kafka.broker.broker import Broker
@@ -232,7 +232,7 @@ class TestMarkerLeftOut:
         admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "1", configs=verify)])
         admin.close()
         p = Pass(broker.bootstrap_servers)
-        p.client.transaction.accepts = {p.out: Accepts()}
+        p.client.transaction.topic_limits = {p.out: TopicLimits()}
         return p
 
     def send_unheard(self, p: Pass, producer: Any) -> None:
@@ -287,8 +287,8 @@ class TestMarkerLeftOut:
         self, own_broker: Broker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         p = self.leave_open(own_broker)
-        committed = Ended("commit", -1, 0)
-        monkeypatch.setattr(transaction_module, "last_ended", lambda *_: committed)
+        committed = TransactionStatus("commit", -1, 0)
+        monkeypatch.setattr(transaction_module, "last_transaction", lambda *_: committed)
         assert self.go_on(p) == [b"unheard", b"0", b"1"]
 
     def test_an_owner_that_commits_before_it_is_fenced(
@@ -325,14 +325,14 @@ class TestMarkerLeftOut:
         waiting = [owner]
 
         def looked(*args: Any, **options: Any) -> Any:
-            answer = last_ended(*args, **options)
+            answer = last_transaction(*args, **options)
             if waiting:
                 waiting.pop()
                 owner.send(p.input, b"second", partition=0).get(10)
                 owner.commit_transaction()
             return answer
 
-        monkeypatch.setattr(transaction_module, "last_ended", looked)
+        monkeypatch.setattr(transaction_module, "last_transaction", looked)
         try:
             assert self.go_on(p) == [b"first", b"0", b"1"]
         finally:
@@ -344,8 +344,8 @@ class TestMarkerLeftOut:
 
         def ended() -> str | None:
             with Admin(p.client.options, p.client.group) as admin:
-                last = last_ended(admin, p.client.transaction.identity)
-                return last and last.how
+                last = last_transaction(admin, p.client.transaction.identity)
+                return last and last.state
 
         assert ended() is None
         token = p.open().token

@@ -180,7 +180,7 @@ def test_a_field_that_is_no_name_begins_few_models(tmp_path):
     assert len(serving.models) == 2
     serving.correct(*every[:2])
     serving.service.metrics.committed({0: serving.service.tally}, 0.0, 0)
-    assert serving.service.look.status().refused == 1
+    assert serving.service.status_report.status().refused == 1
     serving.service.close()
 
 
@@ -209,7 +209,7 @@ def test_versions_are_compared_on_the_same_labels(tmp_path):
         serving.label({"id": i, "label": "ab"[y]})
     service = serving.service
     service.metrics.committed({0: service.tally}, 0.0, 0)
-    page = service.look.status()
+    page = service.status_report.status()
     (pair,) = page.versions
     assert (pair.version, pair.other, pair.labels) == ("1", "2", 200)
     assert pair.raw.accuracy.before == pytest.approx(hits["1"] / 200)
@@ -323,9 +323,9 @@ def test_a_model_is_switched_off_and_on(tmp_path):
         serving.label(*({"id": f"{m}{i}", "label": "ab"[i % 2]} for m in "st"))
         assert one["probs"] == p
     assert other["probs"] != p
-    assert serving.service.look.status().passes == ["same"]
+    assert serving.service.status_report.status().passes == ["same"]
     serving.config.write_text(serving.config.read_text().replace("correct = false\n", ""))
     assert serving.restart()
     assert serving.correct(said("u", "same", p))[0]["probs"] != p
-    assert serving.service.look.status().passes == []
+    assert serving.service.status_report.status().passes == []
     serving.service.close()

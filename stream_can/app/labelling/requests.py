@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from stream_can.app.labelling.asked import RequestMessage
+from stream_can.app.labelling.request_message import RequestMessage
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.row_kinds import row_kind
 

@@ -12,10 +12,10 @@ from kafka import OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 
-from stream_can.kafka.client.accepts import OVERHEAD_BYTES, Accepts
 from stream_can.kafka.client.connecting import connect
 from stream_can.kafka.client.guards import DeniedError, RetryError, classify, close, within
 from stream_can.kafka.client.options import MESSAGE_BYTES, Options
+from stream_can.kafka.client.topic_limits import OVERHEAD_BYTES, TopicLimits
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ class Admin:
         *,
         create: bool,
         has_begun: Callable[[], bool] = bool,
-    ) -> tuple[dict[str, int], dict[str, Accepts]]:
+    ) -> tuple[dict[str, int], dict[str, TopicLimits]]:
         """Check rights, topics and sizes; create missing topics if ``create``.
 
         Parameters
@@ -160,7 +160,7 @@ class Admin:
 
     def _takes(
         self, topics: Mapping[str, Any], own_topics: Mapping[str, Any]
-    ) -> dict[str, Accepts]:
+    ) -> dict[str, TopicLimits]:
         """Read the limits of each topic; raise DeniedError where its configuration is
         unsuitable."""
         all_configs, limits = self._settings(topics), {}
@@ -174,7 +174,7 @@ class Admin:
                     " by time, without bounds on timestamps, of records up to %d bytes: one that it"
                     " refuses stops the worker", name, MESSAGE_BYTES
                 )  # fmt: skip
-            limits[name] = topic_limits = Accepts.from_configs(configs)
+            limits[name] = topic_limits = TopicLimits.from_configs(configs)
             policy = configs.get("cleanup.policy", {}).get("value", "delete")
             if topic.compacted is not None and ("compact" in policy) is not topic.compacted:
                 required_policy = "compact" if topic.compacted else "delete"

@@ -9,8 +9,8 @@ from kafka import TopicPartition
 
 from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.consumer import open_consumer
-from stream_can.kafka.client.ends import Ends
 from stream_can.kafka.client.guards import GONE, RebuildError, RetryError, close, errors_as
+from stream_can.kafka.client.high_watermarks import HighWatermarks
 from stream_can.kafka.client.options import Options
 
 __all__ = ["Assigned"]
@@ -30,7 +30,7 @@ class Assigned:
 
     def __init__(self, options: Options) -> None:
         self._consumer: Any = open_consumer(options)
-        self._ends = Ends(self._consumer)
+        self._watermarks = HighWatermarks(self._consumer)
         self._held: set[TopicPartition] = set()
 
     def start(self, places: Mapping[Place, int]) -> None:
@@ -40,7 +40,7 @@ class Assigned:
         self._consumer.assign([TopicPartition(*place) for place in places])
         for place, offset in places.items():
             self._consumer.seek(TopicPartition(*place), offset)
-            self._ends.forget(TopicPartition(*place))
+            self._watermarks.forget(TopicPartition(*place))
 
     def poll(self, wait_ms: int) -> dict[Place, list[Any]]:
         """Poll; return records by partition.
@@ -67,7 +67,7 @@ class Assigned:
         unread = []
         for place in places:
             tp = TopicPartition(*place)
-            end = self._ends.end_of(tp)
+            end = self._watermarks.end_of(tp)
             with errors_as(RetryError):
                 at = self._consumer.position(tp, timeout_ms=0)
             if end is None or at is None or at < end:
@@ -78,7 +78,7 @@ class Assigned:
         """Number of offsets between position and known end of each partition."""
         lags = {}
         for tp in self._consumer.assignment():
-            end = self._ends.end_of(tp)
+            end = self._watermarks.end_of(tp)
             with errors_as(RetryError):
                 at = self._consumer.position(tp, timeout_ms=0)
             if end is not None and at is not None:
@@ -103,7 +103,7 @@ class Assigned:
             self._held.add(tp)
         else:  # it was not fetched for a while: its known end is stale
             self._held.remove(tp)
-            self._ends.forget(tp)
+            self._watermarks.forget(tp)
 
     def close(self) -> None:
         """Close it."""

@@ -13,7 +13,6 @@ from kafka import errors as kafka_errors
 
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.assigning import CommonRange, OneOwner
-from stream_can.kafka.client.ended import last_ended
 from stream_can.kafka.client.guards import (
     ClientError,
     MadeAgain,
@@ -25,6 +24,7 @@ from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.client.transaction import Transaction, positions
+from stream_can.kafka.client.transaction_status import last_transaction
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Client:
             counts, limits = admin.check_topics(
                 topic_of_input, foreign_topics, own_topics, create=create, has_begun=has_begun
             )
-        self.transaction.accepts = {
+        self.transaction.topic_limits = {
             name: limits[name] for name, topic in own_topics.items() if "WRITE" in topic.rights
         }
         return counts
@@ -138,7 +138,7 @@ class Client:
     def require_identity(self) -> None:
         """Raise DeniedError where the right to the transactional id is missing."""
         with Admin(self.options, self.group) as admin:
-            last_ended(admin, self.transaction.identity)
+            last_transaction(admin, self.transaction.identity)
 
     def open(self) -> None:
         """Join the group and take over the transactional id, settling an earlier owner's

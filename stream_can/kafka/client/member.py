@@ -15,7 +15,6 @@ from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.assigning import CommonRange
 from stream_can.kafka.client.consumer import ends_of, open_consumer
-from stream_can.kafka.client.ends import Ends
 from stream_can.kafka.client.guards import (
     GONE,
     ClientError,
@@ -24,6 +23,7 @@ from stream_can.kafka.client.guards import (
     close,
     errors_as,
 )
+from stream_can.kafka.client.high_watermarks import HighWatermarks
 from stream_can.kafka.client.joining import STABLE, JoinClock, keep_join
 from stream_can.kafka.client.options import Options
 
@@ -75,7 +75,7 @@ class Member:
         self.group, self.identity, self.topic = group, identity, topic
         self._options, self._assignor = options, assignor
         self._consumer: Any = None
-        self._ends: Ends | None = None
+        self._watermarks: HighWatermarks | None = None
         self._rebalanced = threading.Event()
         self._joining = JoinClock(options.session_seconds)
 
@@ -88,7 +88,7 @@ class Member:
                 self._options, group_id=self.group, group_instance_id=self.identity,
                 partition_assignment_strategy=(self._assignor,),
             )  # fmt: skip
-            self._ends = Ends(self._consumer)
+            self._watermarks = HighWatermarks(self._consumer)
             self._consumer.subscribe([self.topic], listener=_Flag(self._rebalanced.set))
 
     def drop(self) -> None:
@@ -232,7 +232,7 @@ class Member:
     def end(self, partition: int) -> int | None:
         """The next offset of a partition, as fetches say; None where unknown."""
         tp = TopicPartition(self.topic, partition)
-        return None if self._ends is None else self._ends.end_of(tp)
+        return None if self._watermarks is None else self._watermarks.end_of(tp)
 
     @contextlib.contextmanager
     def _given_up(self) -> Iterator[None]:

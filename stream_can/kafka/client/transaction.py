@@ -11,10 +11,8 @@ from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 
 from stream_can.kafka.client import appending
-from stream_can.kafka.client.accepts import Accepts
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.clock import BrokerClock
-from stream_can.kafka.client.ended import last_ended
 from stream_can.kafka.client.guards import (
     ClientError,
     FencedError,
@@ -28,6 +26,8 @@ from stream_can.kafka.client.guards import (
     within,
 )
 from stream_can.kafka.client.options import MESSAGE_BYTES, Options
+from stream_can.kafka.client.topic_limits import TopicLimits
+from stream_can.kafka.client.transaction_status import last_transaction
 from stream_can.messages.records import Header, Output
 
 
@@ -57,7 +57,7 @@ class Transaction:
 
     def __init__(self, options: Options, group: str, identity: str) -> None:
         self.group, self.identity = group, identity
-        self.accepts: dict[str, Accepts] = {}
+        self.topic_limits: dict[str, TopicLimits] = {}
         """Limits of each output topic, set by `Client.check_topics`."""
         self.clock = BrokerClock()
         """Measured whenever a producer is created."""
@@ -69,9 +69,9 @@ class Transaction:
         self._ended: Literal["commit", "abort"] | None = None
 
     @property
-    def limits(self) -> dict[str, int]:
+    def max_bytes(self) -> dict[str, int]:
         """Maximum record size of each output topic."""
-        return {topic: accepts.max_bytes for topic, accepts in self.accepts.items()}
+        return {topic: limits.max_bytes for topic, limits in self.topic_limits.items()}
 
     def take_over(self) -> None:
         """Take over the transactional id and settle an earlier owner's transaction."""
@@ -95,7 +95,7 @@ class Transaction:
         longer ask how the transaction ended.
         """
         options = self._options.producer
-        options.setdefault("max_request_size", max([MESSAGE_BYTES, *self.limits.values()]))
+        options.setdefault("max_request_size", max([MESSAGE_BYTES, *self.max_bytes.values()]))
         with errors_as(RetryError):
             with self._options.noting():
                 self._producer = KafkaProducer(**options, transactional_id=self.identity)
@@ -123,7 +123,7 @@ class Transaction:
         last = None
         if self._ended is None:  # otherwise an earlier attempt asked, and could not settle it
             with Admin(self._options, self.group) as admin:
-                last = last_ended(admin, self.identity)
+                last = last_transaction(admin, self.identity)
         within(self._patience + 2, self._producer.init_transactions)
         if last is not None:
             now = self._producer._transaction_manager.producer_id_and_epoch
@@ -146,7 +146,7 @@ class Transaction:
         topics
             Topics that it may have written to; all by default.
         """
-        producer, topics = self._producer, self.limits if topics is None else topics
+        producer, topics = self._producer, self.max_bytes if topics is None else topics
         written = [TopicPartition(t, p) for t in topics for p in producer.partitions_for(t)]
         with Admin(self._options, self.group) as admin:  # connected before anything is open
             asked_at = time.time()
@@ -215,7 +215,7 @@ class Transaction:
             return
         with self._sending():
             self._begin()
-            limit = self.accepts.get(topic, Accepts()).max_bytes
+            limit = self.topic_limits.get(topic, TopicLimits()).max_bytes
             self._sent += appending.append(self._producer, topic, partition, outputs, limit)
 
     @contextlib.contextmanager

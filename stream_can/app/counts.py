@@ -1,9 +1,9 @@
-"""Counts of a program and its correctors, as metrics and pages read them."""
+"""Counts of a program's records, rows and labels, as metrics and pages read them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from stream_can.app.letters import Letter
 from stream_can.app.versions import Comparison, Pair
 from stream_can.column_scores import ColumnScores
-from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.messages.naming import LaneName
-from stream_can.row_kinds import kind_of
 
-__all__ = ["Committed", "Handled", "Known", "KnownLane", "MetricsSource", "Seen"]
+__all__ = ["Committed", "Handled", "MetricsSource", "Seen"]
 
 
 class Seen(NamedTuple):
@@ -27,52 +25,6 @@ class Seen(NamedTuple):
     versions: dict[Pair, Comparison]
     refused: int
     """Predictions refused because of too many models."""
-
-
-class KnownLane(NamedTuple):
-    """The corrector of a model and version."""
-
-    corrector: Any
-    predecessor: str | None
-    """The version from which it was started."""
-
-
-class Known(NamedTuple):
-    """The correctors in use."""
-
-    corrector: Any
-    """The corrector; with several models, the initial one."""
-    offset: int | None
-    """Number of the state; None for a server."""
-    newest: int | None
-    """When it was written, or its last label arrived, in milliseconds."""
-    sets: float | None
-    """Coverage that prediction sets promise."""
-    lanes: Mapping[LaneName, KnownLane] | None = None
-    """None where messages name no models."""
-    max_lanes: int = 0
-    dropped: int = 0
-    """Lanes dropped for others."""
-
-    changed: int = 0
-    """Labels that contradicted an earlier one of their prediction."""
-    early: int = 0
-    """Labels that were given up before their prediction came."""
-    foreign: int = 0
-    """Records of sent batches that belong to something else and were skipped."""
-    switch: CorrectionSwitch = ON
-    """Whether rows are corrected."""
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes or labels."""
-        return kind_of(self.corrector).n_classes(self.corrector)
-
-    @property
-    def n_silent(self) -> int | None:
-        """Classes left out of learning; None where such rows leave out none."""
-        silent = getattr(self.corrector, "silent_classes", None)
-        return None if silent is None else len(silent)
 
 
 class Handled(NamedTuple):

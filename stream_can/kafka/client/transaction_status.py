@@ -10,10 +10,10 @@ from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.guards import DeniedError, RetryError
 
 
-class Ended(NamedTuple):
+class TransactionStatus(NamedTuple):
     """Outcome of a transaction, or that it is open, and its producer."""
 
-    how: Literal["commit", "abort", "open"]
+    state: Literal["commit", "abort", "open"]
     producer_id: int
     epoch: int
 
@@ -25,13 +25,13 @@ class Ended(NamedTuple):
         and not at the takeover, its owner ended it, and owners commit.
         """
         if producer_id != self.producer_id:  # all its epochs were used up
-            aborted = self.how != "commit"
+            aborted = self.state != "commit"
         else:
-            aborted = epoch > self.epoch + 1 or self.how == "abort"
+            aborted = epoch > self.epoch + 1 or self.state == "abort"
         return "abort" if aborted else "commit"
 
 
-def last_ended(admin: Admin, transactional_id: str) -> Ended | None:
+def last_transaction(admin: Admin, transactional_id: str) -> TransactionStatus | None:
     """How the last transaction of an id ended; None where there was none.
 
     Raises
@@ -50,10 +50,10 @@ def last_ended(admin: Admin, transactional_id: str) -> Ended | None:
         if isinstance(error.__cause__, kafka_errors.TransactionalIdNotFoundError):
             return None
         raise
-    described_transaction = described[transactional_id]
+    described_last = described[transactional_id]
     state: Literal["commit", "abort", "open"] = "abort"
-    if described_transaction.state.value in ("PrepareCommit", "CompleteCommit"):
+    if described_last.state.value in ("PrepareCommit", "CompleteCommit"):
         state = "commit"
-    elif described_transaction.state.value == "Ongoing":
+    elif described_last.state.value == "Ongoing":
         state = "open"
-    return Ended(state, described_transaction.producer_id, described_transaction.producer_epoch)
+    return TransactionStatus(state, described_last.producer_id, described_last.producer_epoch)

@@ -1,4 +1,4 @@
-"""End offsets of partitions, taken from fetch responses: asking would cost a request and a wait.
+"""High watermarks of partitions, from the answers to fetches: asking costs a request and a wait.
 
 A response names the last stable offset of its partitions, up to which `read_committed` reads, and
 leaves out partitions without news. This module uses private parts of kafka-python.
@@ -17,7 +17,7 @@ STALE_SECONDS = 5.0
 """Age beyond which an end is ignored: fetches are answered within ``fetch_max_wait_ms``."""
 
 
-class End(NamedTuple):
+class HighWatermark(NamedTuple):
     """End offset of a partition at some time."""
 
     offset: int
@@ -25,7 +25,7 @@ class End(NamedTuple):
     """Time of the request: the partition ended there then, or later."""
 
 
-class Ends:
+class HighWatermarks:
     """End offsets of the partitions that a consumer fetches.
 
     Parameters
@@ -36,7 +36,7 @@ class Ends:
 
     def __init__(self, consumer: Any) -> None:
         # Written only by the client's I/O thread.
-        self._told: dict[TopicPartition, End] = {}
+        self._newest: dict[TopicPartition, HighWatermark] = {}
         self._forgotten: dict[TopicPartition, float] = {}
         try:
             handle = consumer._fetcher._handle_fetch_response
@@ -61,15 +61,15 @@ class Ends:
         """
         if not response.error_code and not response.throttle_time_ms:
             for tp in fetched:
-                if tp in self._told:  # and left out below: no news
-                    self._told[tp] = End(self._told[tp].offset, sent)
+                if tp in self._newest:  # and left out below: no news
+                    self._newest[tp] = HighWatermark(self._newest[tp].offset, sent)
         for topic in response.responses:
             for part in topic.partitions:
                 tp = TopicPartition(topic.topic, part.partition_index)
                 if part.error_code or part.last_stable_offset < 0:
-                    self._told.pop(tp, None)
+                    self._newest.pop(tp, None)
                 else:
-                    self._told[tp] = End(part.last_stable_offset, sent)
+                    self._newest[tp] = HighWatermark(part.last_stable_offset, sent)
 
     def forget(self, tp: TopicPartition) -> None:
         """Discard the known end of a partition that was not fetched for a while."""
@@ -78,5 +78,5 @@ class Ends:
     def end_of(self, tp: TopicPartition) -> int | None:
         """End offset of a partition; None where unknown or too old."""
         oldest = max(time.monotonic() - STALE_SECONDS, self._forgotten.get(tp, 0.0))
-        end = self._told.get(tp)
+        end = self._newest.get(tp)
         return end.offset if end is not None and end.at > oldest else None

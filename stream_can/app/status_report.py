@@ -1,4 +1,4 @@
-"""Look: the status document of a worker, made in another thread."""
+"""StatusReport: the status document of a worker, made in another thread."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.app.correctors_in_use import CorrectorInUse, CorrectorsInUse
+from stream_can.app.counts import Committed
 from stream_can.app.health import Health
 from stream_can.app.history import Slots
-from stream_can.app.known import Committed, Known, KnownLane
 from stream_can.app.learned import Knowledge, Share
 from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.problems import problems
@@ -59,7 +60,7 @@ COUNTED = (
 """History sums copied to a window unchanged."""
 
 
-class Look:
+class StatusReport:
     """Makes the status document of a worker; thread-safe.
 
     Parameters
@@ -86,7 +87,7 @@ class Look:
         has_labels: bool,
         health: Health,
         metrics: Metrics,
-        known: Callable[[], Known | None],
+        known: Callable[[], CorrectorsInUse | None],
         over_http: bool = False,
         corrects: bool = True,
     ) -> None:
@@ -241,7 +242,7 @@ def _course(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> 
 
 
 def _all_learned(
-    known: Known, tallies: Mapping[LaneName, Tally], now: float
+    known: CorrectorsInUse, tallies: Mapping[LaneName, Tally], now: float
 ) -> Iterator[LearnedStatus]:
     """Describe each corrector; of many, those with most records here."""
     lanes = known.lanes
@@ -256,11 +257,11 @@ def _rows(tallies: Mapping[LaneName, Tally], name: LaneName) -> float:
     return float(tallies[name][0]) if name in tallies else 0.0
 
 
-def _lanes(known: Known | None, tallies: Mapping[LaneName, Tally]) -> dict[str, Any]:
+def _lanes(known: CorrectorsInUse | None, tallies: Mapping[LaneName, Tally]) -> dict[str, Any]:
     """The part of a status about lanes; empty without models."""
     if known is None or known.lanes is None:
         return {}
-    lanes: Mapping[LaneName, KnownLane] = known.lanes
+    lanes: Mapping[LaneName, CorrectorInUse] = known.lanes
     heaviest = sorted(tallies, key=lambda name: (-_rows(tallies, name), name))[:MOST_LANES]
     return {
         "n_lanes": len(lanes),
@@ -275,7 +276,7 @@ def _worse(last: Mapping[LaneName, Episode], tallies: Mapping[LaneName, Tally]) 
     return [Worse(_text(name), copy.copy(last[name])) for name in heaviest]
 
 
-def _lane(name: LaneName, in_use: KnownLane | None, tally: Sequence[float]) -> LaneScores:
+def _lane(name: LaneName, in_use: CorrectorInUse | None, tally: Sequence[float]) -> LaneScores:
     rows, n, *sides = tally
     means = [side / n if n else None for side in sides]
     predecessor = None if in_use is None else in_use.predecessor
@@ -300,7 +301,9 @@ def _two_versions(pair: Pair, comparison: Comparison) -> TwoVersions | None:
     return TwoVersions(model, version, other, comparison.n, *sides)
 
 
-def _learned(known: Known, corrector: Any, now: float, lane: LaneName = UNNAMED) -> LearnedStatus:
+def _learned(
+    known: CorrectorsInUse, corrector: Any, now: float, lane: LaneName = UNNAMED
+) -> LearnedStatus:
     """Describe a corrector; of many classes only the most frequent are named."""
     about = part(corrector.row_kind, "about")
     knowledge: Knowledge = about.learned(

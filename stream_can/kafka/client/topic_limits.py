@@ -15,7 +15,7 @@ SKEW = 60_000
 """Tolerance in milliseconds for clock differences and delays in sending."""
 
 
-class Accepts(NamedTuple):
+class TopicLimits(NamedTuple):
     """Limits of one topic."""
 
     max_bytes: int = MESSAGE_BYTES
