@@ -150,7 +150,7 @@ def _served(path: str | Path) -> Learner:
 
     store = Store(path)
     try:
-        stored = store.read()
+        stored = store.load()
         if stored is None:
             raise StreamCANError(f"{path}: a server's file without a state")
         with store.explained():

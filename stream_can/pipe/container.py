@@ -36,13 +36,13 @@ def _snappy(data: bytes) -> bytes:
 
 
 def _varint(read: Callable[[int], bytes]) -> int:
-    found = 0
+    number = 0
     for shift in range(0, 70, 7):
         (byte,) = read(1) or (0,)
-        found |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         if byte < 128:
             break
-    return found
+    return number
 
 
 CODECS: dict[str, Callable[[bytes], bytes]] = {
@@ -173,12 +173,12 @@ class Container:
         """Start the output file with the schema of answers; return a writer of records."""
         assert self._answer is not None
         out = io.BytesIO()
-        made = Writer(out, json.loads(self._answer.text), codec=self.codec)
+        writer = Writer(out, json.loads(self._answer.text), codec=self.codec)
 
         def write(records: list[bytes]) -> None:
             if records:
-                made.write_block(Block(len(records), io.BytesIO(b"".join(records))))
-            made.flush()
+                writer.write_block(Block(len(records), io.BytesIO(b"".join(records))))
+            writer.flush()
             write_all(sink, out.getvalue())
             out.seek(0)
             out.truncate()
@@ -208,7 +208,7 @@ class _Input:
         return bool(self._left) or self._ended or self._more(seconds)
 
     def _more(self, seconds: float | None = None) -> bool:
-        data = self._stop.read(self._source, seconds)
+        data = self._stop.read_chunk(self._source, seconds)
         if data is None:
             return False
         self._ended = not data
@@ -234,8 +234,8 @@ class _Input:
 
     def read_long(self) -> int:
         """Read a zigzag-encoded number."""
-        found = _varint(self.read)
-        return (found >> 1) ^ -(found & 1)
+        number = _varint(self.read)
+        return (number >> 1) ^ -(number & 1)
 
     def tell(self) -> int:
         """Number of bytes read so far."""

@@ -50,7 +50,7 @@ class Stop:
         if self.reading:
             raise StopReading
 
-    def read(self, source: BinaryIO, seconds: float | None = None) -> bytes | None:
+    def read_chunk(self, source: BinaryIO, seconds: float | None = None) -> bytes | None:
         """Wait for input and return it; empty at the end or after a signal.
 
         None after a time without input.
@@ -92,13 +92,13 @@ def read_lines(
     """
     parts: list[bytes] = []
     length = 0
-    begun = False
-    while (data := stop.read(source, patience())) != b"":
+    is_past_start = False
+    while (data := stop.read_chunk(source, patience())) != b"":
         if data is None:
             yield []
             continue
-        if not begun:
-            begun, data = True, data.removeprefix(BYTE_ORDER_MARK)
+        if not is_past_start:
+            is_past_start, data = True, data.removeprefix(BYTE_ORDER_MARK)
         head, newline, tail = data.rpartition(b"\n")
         if newline:
             yield b"".join([*parts, head]).split(b"\n")

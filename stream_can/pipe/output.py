@@ -65,13 +65,13 @@ def write_all(file: BinaryIO, data: bytes) -> None:
     ``write`` may write only a part, as on a nearly full disk, and only its result tells.
     """
     raw = getattr(file, "raw", file)
-    left = memoryview(data)
-    while left:
-        written = raw.write(left)
+    unwritten = memoryview(data)
+    while unwritten:
+        written = raw.write(unwritten)
         if written is None:  # non-blocking and full: wait
             select.select([], [raw], [])
         else:
-            left = left[written:]
+            unwritten = unwritten[written:]
 
 
 def write_lines(file: BinaryIO, lines: list[bytes]) -> None:
@@ -80,14 +80,14 @@ def write_lines(file: BinaryIO, lines: list[bytes]) -> None:
 
 
 @contextmanager
-def naming(what: str) -> Iterator[None]:
+def naming(name: str) -> Iterator[None]:
     """Add the file's name to a write error; BrokenPipeError passes unchanged."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise OSError(f"{what}: {error.strerror}") from error
+        raise OSError(f"{name}: {error.strerror}") from error
 
 
 def complain(error: object, code: int = 0) -> int:

@@ -141,8 +141,8 @@ def pipe(
             elif format != "json":
                 raise ValueError(f"format: {format!r}, expected 'json' or 'avro'")
             stack.enter_context(locked(path))
-            kept = open_state(path, classes, settings, recent_mb, ask, validation, kind)
-            learner = kept.learner
+            pipe_state = open_state(path, classes, settings, recent_mb, ask, validation, kind)
+            learner = pipe_state.learner
             if container is not None:
                 sets = learner.sets is not None or kind.several_labels
                 codec = avro_codec(container, fields, asks=ask is not None, sets=sets)
@@ -157,7 +157,7 @@ def pipe(
             return complain(error, 1)
         try:
             letters = letters_file(dead_letters, stack)
-            saver = Saver(kept, path, save_every)
+            saver = Saver(pipe_state, path, save_every)
             how = HowRead(messages, labelled, stops=errors == "fail")
             if container is None:
                 run = Run(saver, how, partial(write_lines, sink), letters, skip)

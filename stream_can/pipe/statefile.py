@@ -157,16 +157,16 @@ def open_state(
             raise ValueError(f"classes: not given, and there is no state{where} to take them from")
         corrector = kind.new(classes, settings)
         if validation is not None:
-            P, y, *given = validation
-            corrector.fit(P, y, segments=given[0] if given else None)
+            P, y, *rest = validation
+            corrector.fit(P, y, segments=rest[0] if rest else None)
         state = PipeState(Learner(corrector, recent_mb=recent_mb, ask=ask))
         if path is not None:
             snapshot.save(state.to_bytes(), path)
         return state
     try:
-        found = _kind_in(data)
-        if found.name != kind.name:
-            raise SnapshotMismatch(f"rows is {found.name!r} in it, not {kind.name!r}")
+        state_kind = _kind_in(data)
+        if state_kind.name != kind.name:
+            raise SnapshotMismatch(f"rows is {state_kind.name!r} in it, not {kind.name!r}")
         if not kind.declares_classes:
             classes = None
         if kind.changes is not None:
@@ -179,5 +179,5 @@ def open_state(
 def _kind_in(data: bytes) -> RowKind:
     """The kind of rows of whatever a state file may be."""
     content = snapshot.decode(data).head
-    whole = snapshot.typed(content, StateHead, "pipe").learner if "pipe" in content else data
-    return kind_in(whole)
+    learner = snapshot.typed(content, StateHead, "pipe").learner if "pipe" in content else data
+    return kind_in(learner)

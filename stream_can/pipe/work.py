@@ -56,7 +56,7 @@ class Saver:
             return None
         return max(0.0, self.due - time.monotonic())
 
-    def add(self, lines: int) -> None:
+    def count_lines(self, lines: int) -> None:
         """Count processed lines."""
         self.unsaved += lines
         if self.unsaved >= self.save_every:
@@ -89,7 +89,7 @@ class OpenedLines(NamedTuple):
     """Model and version of each, where configured."""
     rows: Any
     """Rows of the predictions."""
-    brought: Any
+    label_rows: Any
     """Rows that labels carry."""
 
 
@@ -126,7 +126,9 @@ class Run:
         self.covered = self.state.lines
         self.most = rows_at_once(self.messages.widest)
         self.first = self.line = 0 if skip else self.covered
-        self.told_of_both = self.told_of_sums = self.told_of_values = self.told_of_ids = False
+        self.warned_of_both = self.warned_of_sums = self.warned_of_values = self.warned_of_ids = (
+            False
+        )
         self.outcomes: Counter[str] = Counter()
         """Outcomes of the labels of this run."""
         self.normalised = 0
@@ -151,7 +153,7 @@ class Run:
             batch = lines[start : start + min(self.saver.lines_left, self.most)]
             start += len(batch)
             self.handle(batch)
-            self.saver.add(len(batch))
+            self.saver.count_lines(len(batch))
         self.saver.save_if_due()
 
     def handle(self, lines: Sequence[bytes]) -> None:
@@ -162,28 +164,30 @@ class Run:
         BadLine
             ``errors="fail"``: everything before the line is written and saved.
         """
-        taken = [
+        numbered = [
             (number, line)
             for number, line in enumerate(lines, self.line)
             if number >= self.covered and (not self.of_lines or (line and not line.isspace()))
         ]
-        runs: Iterable[tuple[int, int, OrdinaryBatch | None]] = [(0, len(taken), None)]
+        runs: Iterable[tuple[int, int, OrdinaryBatch | None]] = [(0, len(numbered), None)]
         if self.ordinary:
-            runs = self.messages.runs([line for _, line in taken], labelled=self.labelled)
+            runs = self.messages.runs([line for _, line in numbered], labelled=self.labelled)
         for first, last, batch in runs:
-            self.handle_run(taken[first:last], batch)
+            self.handle_run(numbered[first:last], batch)
         self.line += len(lines)
         self.state.lines = max(self.line, self.covered)
 
-    def handle_run(self, taken: Sequence[tuple[int, bytes]], batch: OrdinaryBatch | None) -> None:
+    def handle_run(
+        self, numbered: Sequence[tuple[int, bytes]], batch: OrdinaryBatch | None
+    ) -> None:
         """Process numbered lines, which are ordinary where ``batch`` holds them."""
         opened, errors = list[Opened](), dict[int, StreamCANError]()
         if batch is None:
-            lines = self.open(taken)
+            lines = self.parse(numbered)
             opened = lines.content
-            errors = {i: one for i, one in enumerate(opened) if isinstance(one, StreamCANError)}
+            errors = {i: line for i, line in enumerate(opened) if isinstance(line, StreamCANError)}
         else:
-            self.divided(batch.off)
+            self.count_normalised(batch.off)
         bad = list(errors)
         if bad and self.stops:
             opened = opened[: bad[0]]
@@ -194,9 +198,9 @@ class Run:
         if values:
             with naming("standard output"):
                 self.write(values)
-        self.tell(taken, opened)
+        self.warn(numbered, opened)
         if bad and self.stops:
-            number, _ = taken[bad[0]]
+            number, _ = numbered[bad[0]]
             self.state.lines = number
             self.saver.save()
             saved = f"; the {self.unit}s before it are out and saved" if self.saver.path else ""
@@ -206,50 +210,50 @@ class Run:
             )
         with naming("dead letters"):
             for i in bad:
-                number, line = taken[i]
+                number, line = numbered[i]
                 letter = letter_of(self.unit, number - self.first + 1, line, errors[i])
                 write_all(self.letters, letter)
         self.state.counts.dead_letters += len(bad)
 
-    def open(self, taken: Sequence[tuple[int, bytes]]) -> OpenedLines:
+    def parse(self, numbered: Sequence[tuple[int, bytes]]) -> OpenedLines:
         """Parse lines."""
         predictions = OpenedPredictions(self.messages, labelled=self.labelled)
-        labels, are_labels, given = OpenedLabels(self.messages), list[bool](), list[Any]()
-        for _, line in taken:
-            message, is_label = self.told_apart(line)
+        labels, are_labels, contents = OpenedLabels(self.messages), list[bool](), list[Any]()
+        for _, line in numbered:
+            message, is_label = self.open_line(line)
             (labels if is_label else predictions).add(Line(line), message)
             are_labels.append(is_label)
-            given.append(message)
+            contents.append(message)
         of_predictions, P, off = predictions.checked()
-        of_labels, brought = labels.checked()
-        both = iter(of_predictions), iter(of_labels)
-        opened: list[Opened] = [next(both[is_label]) for is_label in are_labels]
-        self.divided(off)
+        of_labels, label_rows = labels.checked()
+        by_kind = iter(of_predictions), iter(of_labels)
+        opened: list[Opened] = [next(by_kind[is_label]) for is_label in are_labels]
+        self.count_normalised(off)
         names = []
         if self.naming is not None:
             known = set(self.learner.models)
-            for i, (says, message) in enumerate(zip(opened, given, strict=True)):
+            for i, (parsed, message) in enumerate(zip(opened, contents, strict=True)):
                 names.append(ONLY)
-                if isinstance(says, StreamCANError) or says is None:
+                if isinstance(parsed, StreamCANError) or parsed is None:
                     continue
                 try:
-                    names[i] = self.name_of(says, message, known)
+                    names[i] = self.name_of(parsed, message, known)
                 except BadMessage as error:
                     opened[i] = error
-        return OpenedLines(opened, names, P, brought)
+        return OpenedLines(opened, names, P, label_rows)
 
-    def divided(self, n: int) -> None:
+    def count_normalised(self, n: int) -> None:
         """Count rows that were divided by their sum, and say so once."""
         self.normalised += n
-        if n and not self.told_of_sums:
-            self.told_of_sums = True
+        if n and not self.warned_of_sums:
+            self.warned_of_sums = True
             complain("rows that do not sum to 1 are divided by their sum; see normalise")
 
-    def name_of(self, says: Opened, message: Any, known: set[Name]) -> Name:
+    def name_of(self, parsed: Opened, message: Any, known: set[Name]) -> Name:
         """Model and version of a line; BadMessage where it names none, or too many."""
         naming, find = self.naming, self.messages.predictions.find
         assert naming is not None
-        if isinstance(says, Label):
+        if isinstance(parsed, Label):
             return naming.of_label(find, message, ())
         model, version = naming.of_prediction(find, message, ())
         name = model or None, version or None
@@ -265,93 +269,96 @@ class Run:
     def learn(self, lines: OpenedLines) -> list[bytes]:
         """Correct the predictions and learn the labels, in order; return the output lines."""
         learner, messages = self.learner, self.messages
-        opened, names, P, brought = lines
+        opened, names, P, label_rows = lines
         columns = learner.segments
         predictions, labels, lanes = list[Prediction](), list[LateLabel](), list[Name]()
-        for i, says in enumerate(opened):
-            if isinstance(says, Prediction):
-                predictions.append(says)
+        for i, parsed in enumerate(opened):
+            if isinstance(parsed, Prediction):
+                predictions.append(parsed)
                 if names:
                     lanes.append(names[i])
-                if says.label is not None:
+                if parsed.label is not None:
                     due = len(predictions)
-                    labels.append(LateLabel(None, messages.label_of(says.label), due, due - 1))
-            elif isinstance(says, Label):
-                one = LateLabel(says.id, messages.label_of(says.index), len(predictions))
-                if says.number >= 0:
-                    one.row = brought[says.number]
-                    if says.given is not None:
-                        one.segments = dict(zip(columns, says.given, strict=True))
+                    labels.append(LateLabel(None, messages.label_of(parsed.label), due, due - 1))
+            elif isinstance(parsed, Label):
+                late = LateLabel(parsed.id, messages.label_of(parsed.index), len(predictions))
+                if parsed.number >= 0:
+                    late.row = label_rows[parsed.number]
+                    if parsed.given is not None:
+                        late.segments = dict(zip(columns, parsed.given, strict=True))
                 if names:
-                    one.model, one.version = names[i]
-                labels.append(one)
+                    late.model, late.version = names[i]
+                labels.append(late)
         rows = P
         if len(P) != len(predictions):
             rows = rows_at(P, [prediction.number for prediction in predictions])
-        found = self.play(
+        segments = None
+        if columns:
+            segments = table(columns, [prediction.given for prediction in predictions])
+        corrected = self.play(
             [messages.id_of(prediction.message, None) for prediction in predictions],
             rows,
             labels,
-            segments=table(columns, [one.given for one in predictions]) if columns else None,
+            segments=segments,
             lanes=lanes if names else None,
         )
-        sent = messages.finished(found.rows)
-        for prediction, asked in zip(predictions, found.asked, strict=True):
-            prediction.asked = asked
-        for prediction, names_ in zip(predictions, found.sets or (), strict=False):
+        sent = messages.finished(corrected.rows)
+        for prediction, reason in zip(predictions, corrected.asked, strict=True):
+            prediction.asked = reason
+        for prediction, names_ in zip(predictions, corrected.sets or (), strict=False):
             prediction.set = names_
         return messages.write_all(predictions, sent)
 
     def learn_ordinary(self, batch: OrdinaryBatch) -> list[bytes]:
         """Correct and learn a batch of ordinary lines; return the output lines."""
-        own = batch.labelled
+        labelled = batch.labelled
         labels = [
-            LateLabel(None if own else id, name, due, due - 1 if own else None)
+            LateLabel(None if labelled else id, name, due, due - 1 if labelled else None)
             for id, name, due in batch.labels
         ]
-        found = self.play(batch.ids, batch.rows, labels)
-        return batch.write(self.messages.finished(found.rows), found.asked, found.sets)
+        corrected = self.play(batch.ids, batch.rows, labels)
+        return batch.write(self.messages.finished(corrected.rows), corrected.asked, corrected.sets)
 
     def play(
-        self, ids: Sequence[bytes | None], rows: Any, labels: Sequence[LateLabel], **more: Any
+        self, ids: Sequence[bytes | None], rows: Any, labels: Sequence[LateLabel], **options: Any
     ) -> Corrected:
         """Pass rows and labels through the learner, and count."""
-        found = self.learner.play(ids, rows, labels, **more)
+        corrected = self.learner.play(ids, rows, labels, **options)
         counts = self.state.counts
         counts.predictions += len(ids)
-        for outcome, n in Counter(found.outcomes).items():
+        for outcome, n in Counter(corrected.outcomes).items():
             self.outcomes[outcome] += n
             setattr(counts, outcome, getattr(counts, outcome) + n)
         if labels and self.outcomes.total() >= MANY_LABELS:
-            self.tell_of_ids()
-        return found
+            self.warn_of_ids()
+        return corrected
 
-    def tell_of_ids(self) -> None:
+    def warn_of_ids(self) -> None:
         """Say once that most labels of this run find no prediction."""
         unknown, labels = self.outcomes["unknown"], self.outcomes.total()
-        if self.told_of_ids or unknown <= self.outcomes["learned"]:
+        if self.warned_of_ids or unknown <= self.outcomes["learned"]:
             return
-        self.told_of_ids = True
+        self.warned_of_ids = True
         complain(
             f"{unknown} of {labels} labels so far name no prediction before them: is"
             f" {self.messages.fields.id!r} the field of the id in both?"
         )
 
-    def tell(self, taken: Sequence[tuple[int, bytes]], opened: Sequence[Opened]) -> None:
+    def warn(self, numbered: Sequence[tuple[int, bytes]], opened: Sequence[Opened]) -> None:
         """Report noteworthy things about the lines and the classifier on standard error."""
-        if not self.told_of_values:
-            for (number, _), says in zip(taken, opened, strict=False):
-                if isinstance(says, Prediction) and says.fault is not None:
-                    self.told_of_values = True
+        if not self.warned_of_values:
+            for (number, _), parsed in zip(numbered, opened, strict=False):
+                if isinstance(parsed, Prediction) and parsed.fault is not None:
+                    self.warned_of_values = True
                     at = number - self.first + 1
-                    complain(f"{self.unit} {at}: {says.fault}; others are not told of")
+                    complain(f"{self.unit} {at}: {parsed.fault}; others are not told of")
                     break
         for name, episode in self.learner.episodes.items():
             if self.episodes.get(name) is not episode:
                 self.episodes[name] = episode
                 complain(episode.text(" ".join(filter(None, name))))
 
-    def told_apart(self, line: bytes) -> tuple[Any, bool]:
+    def open_line(self, line: bytes) -> tuple[Any, bool]:
         """Open a line, or return its error; and tell whether it is a label.
 
         A label has the label field and no probabilities, or echoes the raw row (``probs_raw``)
@@ -373,19 +380,19 @@ class Run:
         raw = None if messages.raw_path is None else find(message, messages.raw_path)
         if raw is not None and bytes(raw) != b"null":
             return message, True
-        if not self.told_of_both:
-            self.told_of_both = True
-            names, what = messages.fields, self.unit
+        if not self.warned_of_both:
+            self.warned_of_both = True
+            names, unit = messages.fields, self.unit
             complain(
-                f"a {what} has both {names.probs!r} and {names.label!r}: it is corrected, its"
-                f" label is not learned; if {what}s carry their own label, say so with labelled"
+                f"a {unit} has both {names.probs!r} and {names.label!r}: it is corrected, its"
+                f" label is not learned; if {unit}s carry their own label, say so with labelled"
             )
         return message, False
 
     def finish(self) -> None:
         """Save what is unsaved, and say what was counted."""
         self.saver.save()
-        self.tell_of_ids()
+        self.warn_of_ids()
         counts = self.state.counts
         text = (
             f"{counts.predictions} predictions, {counts.learned} labels learned with theirs, "
@@ -405,8 +412,8 @@ class Run:
         if not sent.n:
             return ""
         name = hit_rate(sent)
-        which = "labels" if self.learner.ask is None else "labels asked for at random"
+        labels = "labels" if self.learner.ask is None else "labels asked for at random"
         return (
-            f"; over {sent.n} {which}: {name.replace('_', ' ')} {getattr(raw, name):.4f} -> "
+            f"; over {sent.n} {labels}: {name.replace('_', ' ')} {getattr(raw, name):.4f} -> "
             f"{getattr(sent, name):.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"
         )

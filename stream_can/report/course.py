@@ -44,7 +44,7 @@ class Course:
         ]
         return np.asarray(ends[0] - ends[1])
 
-    def means(self, what: str, squares: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def means(self, pair: str, squares: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Means per labelled row before and after, and their standard errors.
 
         Parameters
@@ -58,11 +58,11 @@ class Course:
         rows as independent.
         """
         sums = self.sums(
-            [(*getattr(m, what), *getattr(m, squares), m.labelled) for m in self.moments]
+            [(*getattr(m, pair), *getattr(m, squares), m.labelled) for m in self.moments]
         )
         return _with_errors(sums[:, :2].T, sums[:, 2:4].T, sums[:, 4])
 
-    def changes(self, what: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def changes(self, quantity: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean change per labelled row, after minus before, and its standard error.
 
         Parameters
@@ -75,10 +75,10 @@ class Course:
         Two arrays of shape (points,), nan where the window has no label. Standard errors are of the
         rows' differences, and treat rows as independent.
         """
-        k = ("hits", "losses").index(what)
+        k = ("hits", "losses").index(quantity)
         sums = self.sums(
             [
-                (getattr(m, what)[1] - getattr(m, what)[0], m.differences[k], m.labelled)
+                (getattr(m, quantity)[1] - getattr(m, quantity)[0], m.differences[k], m.labelled)
                 for m in self.moments
             ]
         )
@@ -94,8 +94,8 @@ class Course:
         row = np.interp(number, np.append(0, labelled), np.append(0, self._rows))
         if not self.result.dates:
             return row
-        found = np.interp(row, self.at, self.x.astype(np.int64))
-        return np.datetime64(int(found), "us")
+        microseconds = np.interp(row, self.at, self.x.astype(np.int64))
+        return np.datetime64(int(microseconds), "us")
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -32,13 +32,13 @@ def worse(axes: Axes, course: Course) -> list[Key]:
     alarm, keys = course.result.alarm, dict[str, Key]()
     if alarm is None:
         return []
-    for one in alarm.episodes:
-        name, color = ("sent worse", AFTER) if one.side else ("classifier worse", MUTED)
-        left, right = (
-            course.of_label(alarm.n if at is None else at) for at in (one.since, one.until)
+    for episode in alarm.episodes:
+        name, color = ("sent worse", AFTER) if episode.side else ("classifier worse", MUTED)
+        start, end = (
+            course.of_label(alarm.n if at is None else at) for at in (episode.since, episode.until)
         )
-        axes.axvspan(left, right, color=color, alpha=0.13, linewidth=0)
-        axes.axvline(left, color=color, linewidth=1)
+        axes.axvspan(start, end, color=color, alpha=0.13, linewidth=0)
+        axes.axvline(start, color=color, linewidth=1)
         keys[name] = Key(name, color, "area")
     return list(keys.values())
 

@@ -34,8 +34,8 @@ def change_over_time(result: Replay, figure: Figure) -> list[Key]:
     panels = [("losses", "log loss, nats", 1), ("hits", "accuracy, points", 100)]
     panels = panels if hasattr(result.moments[0], "hits") else panels[:1]
     all_axes = figure.subplots(len(panels), squeeze=False, sharex=True).ravel()
-    for axes, (what, name, scale) in zip(all_axes, panels, strict=True):
-        mean, error = course.changes(what)
+    for axes, (quantity, name, scale) in zip(all_axes, panels, strict=True):
+        mean, error = course.changes(quantity)
         band(axes, course, scale * mean, scale * error, AFTER)
         axes.axhline(0, color=MUTED, linewidth=1)
         axes.plot(course.x, scale * mean, color=AFTER, label=" change")
@@ -59,10 +59,10 @@ def label_rates(result: Replay, figure: Figure) -> list[Key]:
     panels = [panel for panel in panels if hasattr(raw, panel[1])]  # several labels: log loss
     deep = len(panels) if len(kinds) > 1 else 1
 
-    def reach(rate: float, asked: bool, score: str, scale: float) -> float:
+    def reach(rate: float, is_requested: bool, score: str, scale: float) -> float:
         """Two standard errors of a change, 0 where they are not known."""
-        found = result.rate_changes.get((rate, asked))
-        error = 0.0 if found is None else 2 * scale * float(getattr(found, score).error)
+        change = result.rate_changes.get((rate, is_requested))
+        error = 0.0 if change is None else 2 * scale * float(getattr(change, score).error)
         return error if error == error else 0.0
 
     all_axes = figure.subplots(deep, len(panels) // deep, squeeze=False).ravel()
@@ -72,11 +72,11 @@ def label_rates(result: Replay, figure: Figure) -> list[Key]:
             at = [k for k, rate in enumerate(rates) if rate in scores]
             values = [scale * (getattr(scores[rates[k]], score) - getattr(raw, score)) for k in at]
             # Side by side where a rate has both, centred where it has one.
-            both = [rates[k] in result.rates and rates[k] in result.asked_rates for k in at]
+            has_both = [rates[k] in result.rates and rates[k] in result.asked_rates for k in at]
             aside = (i - 0.5) * width
-            x = [k + aside * beside for k, beside in zip(at, both, strict=True)]
-            asked = scores is result.asked_rates
-            reaches = [reach(rates[k], asked, score, scale) for k in at]
+            x = [k + aside * is_double for k, is_double in zip(at, has_both, strict=True)]
+            is_requested = scores is result.asked_rates
+            reaches = [reach(rates[k], is_requested, score, scale) for k in at]
             axes.bar_label(
                 axes.bar(x, values, width=0.92 * width, color=color, ecolor=MUTED, yerr=reaches),
                 [(form % value).replace("-", "\N{MINUS SIGN}") for value in values],

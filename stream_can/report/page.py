@@ -124,32 +124,32 @@ def report(
             gain = draw(of_values, gains, column)
             cards.append(card(f"Gain by value of {readable(name)}", gain, GAINS))
         cards.append(card(of_values, tables.values(column), VALUES_NOTE))
-    for one in besides:
-        cards.append(card(one.title, tables.beside(one), one.said, "card wide"))
-        cards += [card(*figure) for figure in one.figures]
-    found = judge(result)
-    commands = deploy if deploy and found.deploy else {}
+    for table in besides:
+        cards.append(card(table.title, tables.beside(table), table.said, "card wide"))
+        cards += [card(*figure) for figure in table.figures]
+    verdict = judge(result)
+    commands = deploy if deploy and verdict.deploy else {}
     step = f"<p>Next:</p>{command(commands['next'])}" if "next" in commands else ""
-    if not found.deploy and found.gains:
-        step = f"<p>Next: {html.escape(found.instead or 'nothing to deploy here.')}</p>"
+    if not verdict.deploy and verdict.gains:
+        step = f"<p>Next: {html.escape(verdict.instead or 'nothing to deploy here.')}</p>"
     glossary = {**page.glossary(result)} | (OF_VALUES if result.columns else {})
     if result.alarm is not None and result.alarm.episodes:
         glossary |= OF_WORSE
-    made = [
+    creation = [
         *(made_from or {}).items(), *page.facts(result), *made_by(date or datetime.now())
     ]  # fmt: skip
     return document(
         title,
         "replay",
         sub=html.escape(page.sub(result)),
-        verdict=[line for line in (found.use, found.gains) if line],
+        verdict=[line for line in (verdict.use, verdict.gains) if line],
         step=step,
         body=f"""{page.tiles(result)}
-{also(found.why)}
+{also(verdict.why)}
 <div class="grid">
 {"".join(cards)}
 </div>
-{page.tail(result)}{_commands(commands)}{words("How this page was made", made)}
+{page.tail(result)}{_commands(commands)}{words("How this page was made", creation)}
 {words("What the words mean", glossary.items())}""",
     )
 

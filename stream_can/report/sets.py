@@ -19,16 +19,16 @@ def kept_and_size(result: Replay, figure: Figure) -> list[Key]:
     """Draw two small figures one above the other, over the same rows."""
     assert result.sets is not None
     course, moments = Course(result), result.sets.moments
-    sums = course.sums([(one.kept, one.known, one.size, one.rows) for one in moments])
+    sums = course.sums([(m.kept, m.known, m.size, m.rows) for m in moments])
     known = np.where(sums[:, 1] > 0.5, sums[:, 1], np.nan)
-    kept = sums[:, 0] / known
+    coverage = sums[:, 0] / known
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     above.axhline(100 * result.sets.promised, color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
-    error = np.sqrt(np.maximum(kept * (1 - kept), 0) / known)
-    band(above, course, 100 * kept, 100 * error, AFTER)
-    above.plot(course.x, 100 * kept, color=AFTER, label=" kept")
+    error = np.sqrt(np.maximum(coverage * (1 - coverage), 0) / known)
+    band(above, course, 100 * coverage, 100 * error, AFTER)
+    above.plot(course.x, 100 * coverage, color=AFTER, label=" kept")
     above.set_ylabel("kept, %")
-    low = np.nanmin(100 * (kept - 2 * error), initial=100 * result.sets.promised)
+    low = np.nanmin(100 * (coverage - 2 * error), initial=100 * result.sets.promised)
     above.set_ylim(max(0, low - 1), 101)
     size = sums[:, 2] / np.maximum(sums[:, 3], 1)
     below.plot(course.x, size, color=BEFORE, label=" size")
@@ -41,21 +41,21 @@ def kept_and_size(result: Replay, figure: Figure) -> list[Key]:
 
 def sets_facts(scores: SetScores) -> list[tuple[str, str]]:
     """Names and numbers."""
-    found = [("promised", f"{100 * scores.promised:.10g} %")]
+    facts = [("promised", f"{100 * scores.promised:.10g} %")]
     if scores.known:
         off = 100 * scores.error
         error = "" if off != off else f" (± {off:.2f})"
         rows = f"{scores.known:,} rows whose label is known"
-        found.append(("kept", f"{100 * scores.kept:.2f} %{error} of the {rows}"))
+        facts.append(("kept", f"{100 * scores.kept:.2f} %{error} of the {rows}"))
     if scores.learned:
         rows = f"{scores.learned:,} rows whose label taught the sets"
-        found.append(
+        facts.append(
             ("kept where labels taught", f"{100 * scores.kept_learned:.2f} % of the {rows}")
         )
-    found.append(("mean size", f"{scores.mean_size:.2f} classes"))
-    found.append(("of one class", f"{100 * scores.singletons:.1f} % of the sets"))
+    facts.append(("mean size", f"{scores.mean_size:.2f} classes"))
+    facts.append(("of one class", f"{100 * scores.singletons:.1f} % of the sets"))
     if scores.worst is not None:
-        kept, row = scores.worst
-        text = f"{100 * kept:.1f} % kept, up to row {row:,}"
-        found.append((f"worst {WINDOW} rows in a row", text))
-    return found
+        coverage, row = scores.worst
+        text = f"{100 * coverage:.1f} % kept, up to row {row:,}"
+        facts.append((f"worst {WINDOW} rows in a row", text))
+    return facts

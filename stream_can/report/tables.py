@@ -25,30 +25,30 @@ def tiles_of(
     """Tiles of scores, each with name, values before and after, error of the change, number format,
     and units of the change and the score."""
     tiles = []
-    for name, before, after, error, form, unit in scores:
-        change = f"{after - before:+{form}}".replace("-", "\N{MINUS SIGN}")
+    for name, raw, sent, error, form, unit in scores:
+        change = f"{sent - raw:+{form}}".replace("-", "\N{MINUS SIGN}")
         if error is not None and error == error:
             change += f" <i>± {error:{form}}</i>"
         change += f" <i>{unit[0]}</i>" * bool(unit[0])
-        both = f"{before:{form}} → {after:{form}} {unit[1]}"
+        pair = f"{raw:{form}} → {sent:{form}} {unit[1]}"
         tiles.append(
-            f'<div class="tile"><span>{name}</span><b>{change}</b><span>{both}</span></div>'
+            f'<div class="tile"><span>{name}</span><b>{change}</b><span>{pair}</span></div>'
         )
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
 def values(column: ColumnScores) -> str:
     """Scores by value of a column, the one with most rows first."""
-    found = column.values()
+    by_value = column.values()
     body = "".join(
-        f"<tr><td class=name><bdi>{html.escape(readable(one.value, 120))}</bdi></td>"
-        f"<td>{one.rows:,}</td><td>{one.labels:,}</td>"
-        f"{before_and_after(one.accuracy, 100, 1)}{before_and_after(one.log_loss, 1, 3)}"
-        f"{before_and_after(one.calibration, 100, 1)}</tr>"
-        for one in found[:MOST_VALUES]
+        f"<tr><td class=name><bdi>{html.escape(readable(scores.value, 120))}</bdi></td>"
+        f"<td>{scores.rows:,}</td><td>{scores.labels:,}</td>"
+        f"{before_and_after(scores.accuracy, 100, 1)}{before_and_after(scores.log_loss, 1, 3)}"
+        f"{before_and_after(scores.calibration, 100, 1)}</tr>"
+        for scores in by_value[:MOST_VALUES]
     )
-    if rest := found[MOST_VALUES:]:
-        rows, labels = sum(one.rows for one in rest), sum(one.labels for one in rest)
+    if rest := by_value[MOST_VALUES:]:
+        rows, labels = sum(scores.rows for scores in rest), sum(scores.labels for scores in rest)
         noun = "other" if len(rest) == 1 else "others"
         body += (
             f"<tr><td class=name>{len(rest):,} {noun}</td><td>{rows:,}</td><td>{labels:,}</td>"
@@ -63,14 +63,14 @@ def values(column: ColumnScores) -> str:
     return f'<div class="scroll tall"><table><thead>{head}</thead>{body}</table></div>'
 
 
-def beside(one: Beside) -> str:
+def beside(table: Beside) -> str:
     """Variants played beside a replay."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in one.heads)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.heads)
     body = "".join(
         f"<tr><td class=name><bdi>{html.escape(row[0])}</bdi></td>"
         + "".join(f"<td>{html.escape(cell)}</td>" for cell in row[1:])
         + "</tr>"
-        for row in one.rows
+        for row in table.rows
     )
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>{body}</table></div>'
 

@@ -17,7 +17,7 @@ NAMED = 3
 
 def gains(column: ColumnScores, figure: Figure) -> list[Key]:
     """Draw a point for each value: number of labelled rows and change of log loss."""
-    found = [one for one in column.values() if one.scored]
+    scored = [scores for scores in column.values() if scores.scored]
     axes = figure.subplots()
     axes.set_ylabel("change of log loss, nats")
     axes.set_xlabel("labelled rows")
@@ -25,8 +25,8 @@ def gains(column: ColumnScores, figure: Figure) -> list[Key]:
     axes.xaxis.set_major_formatter("{x:,.0f}")  # powers of ten would be set as mathematics
     axes.xaxis.set_minor_formatter("")
     axes.axhline(0, color=MUTED, linewidth=0.8)
-    rows = np.array([one.scored for one in found])
-    changes = np.array([one.log_loss[1] - one.log_loss[0] for one in found])
+    rows = np.array([scores.scored for scores in scored])
+    changes = np.array([scores.log_loss[1] - scores.log_loss[0] for scores in scored])
     axes.scatter(rows, changes, s=14, color=AFTER, alpha=0.6, linewidths=0)
     # Rank by sums: a large mean over two rows means nothing.
     order = np.argsort(changes * rows, kind="stable").tolist()
@@ -35,7 +35,7 @@ def gains(column: ColumnScores, figure: Figure) -> list[Key]:
     heavy = np.argsort(-rows, kind="stable")[:NAMED].tolist()
     for i in dict.fromkeys([*heavy, *gained, *lost]):
         axes.annotate(
-            readable(found[i].value, 12), (rows[i], changes[i]), xytext=(-4, 3),
+            readable(scored[i].value, 12), (rows[i], changes[i]), xytext=(-4, 3),
             textcoords="offset points", ha="right", fontsize=8.5, color=INK,
         )  # fmt: skip
     axes.margins(x=0.18, y=0.12)

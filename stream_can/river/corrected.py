@@ -22,8 +22,9 @@ Probabilities = dict[Any, float]
 class CorrectedWrapper(base.Wrapper[Any], Generic[C]):
     """A classifier behind a corrector that learns from the same labels.
 
-    A wrapper of a kind of rows says how a prediction is read (``_read``) and a label (``_label``),
-    how the corrector answers (``_answer``), and how it is taught (``_take``).
+    A wrapper of a kind of rows says how a prediction is read (``_read_prediction``) and a label
+    (``_read_label``), how the corrector answers (``_correct_prediction``), and how it is taught
+    (``_teach_corrector``).
     """
 
     classifier: Any
@@ -49,7 +50,7 @@ class CorrectedWrapper(base.Wrapper[Any], Generic[C]):
         {class: probability}, which sum to 1; of several labels {label: {False: 1 - p, True: p}}. In
         the order in which classes appeared; empty before the first.
         """
-        return self._answer(x, self._ask(x, **kwargs))
+        return self._correct_prediction(x, self._ask(x, **kwargs))
 
     def learn_one(self, x: dict[Any, Any], y: Any = None, **kwargs: Any) -> None:
         """Learn the label of a row, in the corrector and then in the classifier.
@@ -71,34 +72,34 @@ class CorrectedWrapper(base.Wrapper[Any], Generic[C]):
             A class is not a str, int of 64 bits, float or bool, or what is said of a label not
             True, False or None, or a feature of ``segments`` is a measurement. Nothing was learned.
         """
-        label = self._label(y)
-        self._take(x, self._ask(x, **without_weight(kwargs)), label)
+        label = self._read_label(y)
+        self._teach_corrector(x, self._ask(x, **without_weight(kwargs)), label)
         if label is not None:
             self.classifier.learn_one(x, label, **kwargs)
 
     def _ask(self, x: Any, **kwargs: Any) -> Probabilities:
         """The classifier's prediction."""
         try:
-            return self._read(self.classifier.predict_proba_one(x, **kwargs))
+            return self._read_prediction(self.classifier.predict_proba_one(x, **kwargs))
         except NotImplementedError:
             name = type(self.classifier).__name__
             raise NotImplementedError(f"{name} has no probabilities to correct") from None
 
     # ---- of a kind of rows
 
-    def _read(self, prediction: dict[Any, Any]) -> Probabilities:
+    def _read_prediction(self, prediction: dict[Any, Any]) -> Probabilities:
         """A prediction of the classifier as {class: probability}."""
         return prediction
 
-    def _label(self, y: Any) -> Any:
+    def _read_label(self, y: Any) -> Any:
         """What is known of a label; None where nothing is."""
         return y
 
-    def _answer(self, x: Any, p: Probabilities) -> dict[Any, Any]:
+    def _correct_prediction(self, x: Any, p: Probabilities) -> dict[Any, Any]:
         """Correct a prediction."""
         raise NotImplementedError
 
-    def _take(self, x: Any, p: Probabilities, label: Any) -> None:
+    def _teach_corrector(self, x: Any, p: Probabilities, label: Any) -> None:
         """Pass a prediction to the corrector and, unless None, its label."""
         raise NotImplementedError
 
@@ -106,9 +107,9 @@ class CorrectedWrapper(base.Wrapper[Any], Generic[C]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickle; unknown parameters get their defaults."""
-        given = inspect.signature(type(self)).parameters.values()
-        older = {one.name: one.default for one in given if one.default is not one.empty}
-        self.__dict__.update(older | state)
+        parameters = inspect.signature(type(self)).parameters.values()
+        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        self.__dict__.update(defaults | state)
 
     @property
     def _wrapped_model(self) -> Any:
@@ -137,11 +138,11 @@ class HasSuccessor(CorrectedWrapper[C]):
         A new wrapper with these settings, whose sets start over; this one is unchanged.
         """
         wrapper: Any = self
-        after: Self = wrapper.clone()
-        after.classifier = classifier  # a clone would be untrained
+        successor: Self = wrapper.clone()
+        successor.classifier = classifier  # a clone would be untrained
         if wrapper._corrector is not None:
-            after._corrector = wrapper._corrector.successor(discount)
-        return after
+            successor._corrector = wrapper._corrector.successor(discount)
+        return successor
 
 
 def probabilities(P: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

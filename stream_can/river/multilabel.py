@@ -91,44 +91,44 @@ class CorrectedMultiLabelClassifier(HasSuccessor[MultiLabelCorrector], base.Mult
         threshold = 0.5 if corrector is None else corrector.threshold
         return {name: p >= threshold for name, p in self._corrected(self._ask(x, **kwargs)).items()}
 
-    def _read(self, prediction: dict[Any, Any]) -> Probabilities:
+    def _read_prediction(self, prediction: dict[Any, Any]) -> Probabilities:
         """{label: probability}; NaN where the classifier has none."""
         return {name: _probability(name, p) for name, p in prediction.items()}
 
-    def _label(self, y: Mapping[Any, bool | None] | None) -> dict[Any, bool] | None:
-        known = {name: said for name, said in (y or {}).items() if said is not None}
-        for name, said in known.items():
-            if said not in (True, False):
-                raise ValueError(f"y: {name!r} is {said!r}, expected True, False or None")
+    def _read_label(self, y: Mapping[Any, bool | None] | None) -> dict[Any, bool] | None:
+        known = {name: has_label for name, has_label in (y or {}).items() if has_label is not None}
+        for name, has_label in known.items():
+            if has_label not in (True, False):
+                raise ValueError(f"y: {name!r} is {has_label!r}, expected True, False or None")
         return known or None
 
-    def _take(self, x: Any, p: Probabilities, label: dict[Any, bool] | None) -> None:
+    def _teach_corrector(self, x: Any, p: Probabilities, label: dict[Any, bool] | None) -> None:
         known = label or {}
         self._take_up([*p, *known])
         if self._corrector is not None:
             row, silent = self._row(p, self._corrector)
             self._corrector.observe_one(row)
             heard, unheard = dict[Any, bool](), dict[Any, bool]()
-            for name, there in known.items():
-                (unheard if silent[self._corrector._index[name]] else heard)[name] = there
+            for name, has_label in known.items():
+                (unheard if silent[self._corrector._index[name]] else heard)[name] = has_label
             if heard:
                 self._corrector.learn_one(row, heard)
             if unheard:
                 self._corrector.learn_one(None, unheard)
 
-    def _answer(self, x: Any, p: Probabilities) -> dict[Any, dict[bool, float]]:
+    def _correct_prediction(self, x: Any, p: Probabilities) -> dict[Any, dict[bool, float]]:
         return {name: {False: 1 - q, True: q} for name, q in self._corrected(p).items()}
 
     def _corrected(self, p: Probabilities) -> Probabilities:
         """Correct a prediction; an unknown label keeps its probability."""
         corrector = self._corrector
-        found: Probabilities = {}
+        probabilities: Probabilities = {}
         if corrector is not None:
             row, silent = self._row(p, corrector)
             sent = np.where(silent, row, corrector.correct_one(row))
-            found = dict(zip(corrector.labels, sent.tolist(), strict=True))
-        new = {name: 0.5 if q != q else q for name, q in p.items() if name not in found}
-        return found | new
+            probabilities = dict(zip(corrector.labels, sent.tolist(), strict=True))
+        new = {name: 0.5 if q != q else q for name, q in p.items() if name not in probabilities}
+        return probabilities | new
 
     def _row(
         self, p: Probabilities, corrector: MultiLabelCorrector
@@ -157,19 +157,19 @@ class CorrectedMultiLabelClassifier(HasSuccessor[MultiLabelCorrector], base.Mult
         yield {"classifier": multioutput.PerOutputClassifier(linear_model.LogisticRegression())}
 
 
-def _probability(name: Any, said: Any) -> float:
+def _probability(name: Any, prediction: Any) -> float:
     """Probability of a label; NaN where a prediction lacks it."""
-    if not isinstance(said, Mapping):
-        p = float(said)
+    if not isinstance(prediction, Mapping):
+        p = float(prediction)
     else:
-        if other := [value for value in said if value not in (True, False)]:
+        if other := [value for value in prediction if value not in (True, False)]:
             raise ValueError(
                 f"label {name!r}: the classifier predicts the value {other[0]!r}, expected True and"
                 " False; of an output with several values wrap its own classifier in"
                 " CorrectedClassifier"
             )
-        there, total = float(said.get(True, 0.0)), float(sum(said.values()))
-        p = there / total if total > 0 else float("nan")
+        positive, total = float(prediction.get(True, 0.0)), float(sum(prediction.values()))
+        p = positive / total if total > 0 else float("nan")
     if not (0 <= p <= 1 or p != p):
-        raise ValueError(f"label {name!r}: the classifier predicts {said!r}, no probability")
+        raise ValueError(f"label {name!r}: the classifier predicts {prediction!r}, no probability")
     return p

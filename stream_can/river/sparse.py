@@ -101,7 +101,7 @@ class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifi
         self.labels_left_out = 0
         """Number of labels of classes beyond ``max_classes``."""
 
-    def _read(self, prediction: dict[Any, Any]) -> Probabilities:
+    def _read_prediction(self, prediction: dict[Any, Any]) -> Probabilities:
         new = [name for name in prediction if str(name) not in self._classes]
         beyond = {*new[self.max_classes - len(self._classes) :]}
         return {
@@ -110,34 +110,34 @@ class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifi
             if name not in beyond
         }
 
-    def _answer(self, x: Any, p: Probabilities) -> Probabilities:
-        every = self._classes | {str(name): name for name in p}
-        row, others = self._likeliest(p)
+    def _correct_prediction(self, x: Any, p: Probabilities) -> Probabilities:
+        texts = self._classes | {str(name): name for name in p}
+        row, unlisted = self._likeliest(p)
         if not row:
-            return dict(zip(every.values(), self._mix([*every]).tolist(), strict=True))
+            return dict(zip(texts.values(), self._mix([*texts]).tolist(), strict=True))
         better: Any = self._corrector.correct_one(row)
         probs, rest = better
-        left = [text for text in every if text not in probs]
-        if left:
-            by_labels = self._tails(left, [*probs])
-            by_classifier = np.array([others.get(text, 0.0) for text in left])
+        missing = [text for text in texts if text not in probs]
+        if missing:
+            by_labels = self._tails(missing, [*probs])
+            by_classifier = np.array([unlisted.get(text, 0.0) for text in missing])
             mass = by_classifier.sum()
             shares = (by_classifier / mass + by_labels) / 2 if mass > 0 else by_labels
-            probs = probs | dict(zip(left, (rest * shares).tolist(), strict=True))
+            probs = probs | dict(zip(missing, (rest * shares).tolist(), strict=True))
         total = sum(probs.values())
-        return {name: min(probs[text] / total, 1.0) for text, name in every.items()}
+        return {name: min(probs[text] / total, 1.0) for text, name in texts.items()}
 
     def _likeliest(self, p: Probabilities) -> tuple[dict[str, float], dict[str, float]]:
         """The listed classes and the others, by text; none of them where a prediction is
         unusable."""
-        rows, silent = probabilities(np.array([list(p.values())], np.float64))
-        if silent[0]:
+        rows, unusable = probabilities(np.array([list(p.values())], np.float64))
+        if unusable[0]:
             return {}, {}
-        others = dict(zip(map(str, p), rows[0].tolist(), strict=True))
-        row = dict(nlargest(self.listed, others.items(), key=itemgetter(1)))
+        unlisted = dict(zip(map(str, p), rows[0].tolist(), strict=True))
+        row = dict(nlargest(self.listed, unlisted.items(), key=itemgetter(1)))
         for text in row:
-            del others[text]
-        return row, others
+            del unlisted[text]
+        return row, unlisted
 
     def _tails(self, texts: Sequence[str], listed: Sequence[str]) -> NDArray[np.float64]:
         """Shares of the rest by labels, which sum to 1."""
@@ -156,7 +156,7 @@ class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifi
         counts = counts * corrector.effective_sample_size + len(texts) * self._tails(texts, [])
         return counts / counts.sum()  # type: ignore[no-any-return]
 
-    def _take(self, x: Any, p: Probabilities, y: Any) -> None:
+    def _teach_corrector(self, x: Any, p: Probabilities, y: Any) -> None:
         named = [*p] if y is None else [*p, y]
         new = {str(name): class_name(name) for name in named if str(name) not in self._classes}
         text, (row, _) = str(y), self._likeliest(p)

@@ -108,16 +108,16 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
 
     # ---- single rows
 
-    def _answer(self, x: Any, p: Probabilities) -> Probabilities:
+    def _correct_prediction(self, x: Any, p: Probabilities) -> Probabilities:
         """Correct a prediction."""
-        corrector, given = self._corrector, self._given(x)
+        corrector, segments = self._corrector, self._given(x)
         if corrector is not None and p.keys() <= corrector._index.keys():
             try:
-                row = corrector.correct_one(in_order(p, corrector), segments=given)
+                row = corrector.correct_one(in_order(p, corrector), segments=segments)
                 return named(corrector.classes, row)
             except InvalidPrediction:
                 pass  # unnormalised or unusable: handled below
-        values = None if given is None else {name: [value] for name, value in given.items()}
+        values = None if segments is None else {name: [value] for name, value in segments.items()}
         classes, rows = self._correct(list(p), np.array([list(p.values())], np.float64), values)
         return named(classes, rows[0])
 
@@ -152,7 +152,7 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
         corrector = self._corrector or self._new_corrector(answer)
         return corrector._set_now(list(answer), list(answer.values()))
 
-    def _read(self, p: Probabilities) -> Probabilities:
+    def _read_prediction(self, p: Probabilities) -> Probabilities:
         """Use the class names of the labels.
 
         Trap: in river 0.26.1 naive Bayes that learned a batch names the class True "True". As a
@@ -179,11 +179,11 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
         table = {name: rows[name].to_list() for name in columns}
         return given_texts(self.segments, table, many=True)
 
-    def _take(self, x: Any, p: Probabilities, y: Any) -> None:
+    def _teach_corrector(self, x: Any, p: Probabilities, y: Any) -> None:
         """Pass a prediction to the corrector and, unless None, its label."""
         self._teach(p, y, self._given(x))
 
-    def _teach(self, p: Probabilities, y: Any, given: Mapping[str, Any] | None = None) -> None:
+    def _teach(self, p: Probabilities, y: Any, segments: Mapping[str, Any] | None = None) -> None:
         # The classifier cannot have rejected a class that nobody had named. Otherwise the first
         # label of each class would spoil the temperature of a young stream.
         unheard = y is not None and y not in p and not self._has(y)
@@ -199,23 +199,23 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
         row, silent = in_order(p, self._corrector), False
         receipt = None
         try:
-            receipt = self._observe(row, given)
+            receipt = self._observe(row, segments)
         except InvalidPrediction:  # unnormalised or unusable
             (row,), (silent,) = probabilities(row[None])
             if not silent:
-                receipt = self._observe(row, given)
+                receipt = self._observe(row, segments)
         if y is not None and (silent or unheard):
             self._corrector.learn_one(None, y)
         elif y is not None:
-            self._corrector.learn_one(row, y, receipt=receipt, segments=given)
+            self._corrector.learn_one(row, y, receipt=receipt, segments=segments)
 
-    def _observe(self, row: Array, given: Mapping[str, Any] | None) -> Any:
+    def _observe(self, row: Array, segments: Mapping[str, Any] | None) -> Any:
         """Observe a row; with sets return what its label needs to know."""
         assert self._corrector is not None
         if self._corrector.sets is None:
-            self._corrector.observe_one(row, segments=given)
+            self._corrector.observe_one(row, segments=segments)
             return None
-        _, receipt = self._corrector.process_one(row, receipt=True, segments=given)
+        _, receipt = self._corrector.process_one(row, receipt=True, segments=segments)
         return only_set(receipt, len(row))
 
     def _check_names(self, names: Iterable[Any]) -> None:
@@ -261,21 +261,21 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
         rows = frames.into_rows(X)
         labels = frames.into_labels(y, len(rows))
         self._check_names(label for label in labels if label is not None)
-        asked, table = without_weight(kwargs), self._given_many(rows)
-        names, P = frames.predict(self.classifier, self._ask, rows, **asked)
+        options, table = without_weight(kwargs), self._given_many(rows)
+        names, P = frames.predict(self.classifier, self._ask, rows, **options)
         for i, (row, label) in enumerate(zip(P.tolist(), labels, strict=True)):
-            given = None if table is None else {name: texts[i] for name, texts in table.items()}
-            self._teach(dict(zip(names, row, strict=True)), label, given)
+            segments = None if table is None else {name: texts[i] for name, texts in table.items()}
+            self._teach(dict(zip(names, row, strict=True)), label, segments)
         frames.learn(self.classifier, rows, y, labels, **kwargs)
 
     def _correct_many(self, X: IntoDataFrame, **kwargs: Any) -> tuple[Any, list[Any], Array]:
         """The rows of a frame, the classes, and the corrected rows."""
         rows = frames.into_rows(X)
-        asked = frames.predict(self.classifier, self._ask, rows, **kwargs)
-        return rows, *self._correct(*asked, self._given_many(rows))
+        predictions = frames.predict(self.classifier, self._ask, rows, **kwargs)
+        return rows, *self._correct(*predictions, self._given_many(rows))
 
     def _correct(
-        self, names: Sequence[Any], P: Array, given: Mapping[str, Sequence[Any]] | None
+        self, names: Sequence[Any], P: Array, segments: Mapping[str, Sequence[Any]] | None
     ) -> tuple[list[Any], Array]:
         """Correct predictions with a column per name; return the classes and a column for each.
 
@@ -292,14 +292,14 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
             return classes, rows
         m = len(known)
         head = rows[~silent, :m]
-        if given is not None:
-            given = {name: [*compress(values, ~silent)] for name, values in given.items()}
+        if segments is not None:
+            segments = {name: [*compress(values, ~silent)] for name, values in segments.items()}
         if len(classes) == m:
-            rows[~silent] = self._corrector.correct_many(head, segments=given)
+            rows[~silent] = self._corrector.correct_many(head, segments=segments)
         else:
             mass = head.sum(axis=1, keepdims=True)
             head = np.divide(head, mass, out=np.full_like(head, 1 / m), where=mass > 0)
-            rows[~silent, :m] = mass * self._corrector.correct_many(head, segments=given)
+            rows[~silent, :m] = mass * self._corrector.correct_many(head, segments=segments)
         rows[silent, :m] = self._corrector.prior
         rows[silent, m:] = 0
         return classes, np.minimum(rows, 1)

@@ -119,8 +119,8 @@ class App:
         self._open, self._bodies = 0, 0
         token = self.settings.token
         self._token = None if token is None else token.encode()
-        own = self.settings.http_host
-        self._names = {*LOCAL, f"[{own}]" if ":" in own else own}
+        host = self.settings.http_host
+        self._names = {*LOCAL, f"[{host}]" if ":" in host else host}
         """Names of this machine, accepted where no token is required."""
         health, registry = service.health, service.metrics.registry
         self._pages, policy = pages(health, registry, service.status_report.json)
@@ -183,12 +183,12 @@ class App:
         self._require_allowed(path, headers)
         if path == "/correct":
             body = await self._body(method, headers, receive)
-            found, form = messages_in(body, headers.get(b"content-type", b""))
-            return together(*await self._corrected(found), form)
+            messages, form = messages_in(body, headers.get(b"content-type", b""))
+            return together(*await self._corrected(messages), form)
         if path == "/labels":
             body = await self._body(method, headers, receive)
-            found, _ = messages_in(body, headers.get(b"content-type", b""))
-            statuses = await self.service.labels(found)
+            messages, _ = messages_in(body, headers.get(b"content-type", b""))
+            statuses = await self.service.labels(messages)
             counts = {name: statuses.count(name) for name in self.service.statuses}
             return HttpAnswer(200, _write({**counts, "statuses": statuses}))
         if path == "/v2" or path.startswith("/v2/"):
@@ -219,12 +219,12 @@ class App:
                 return HttpAnswer(200, _write(about))
             case ["health", "live"]:
                 self._require_get(method)
-                live = service.health.live
-                return HttpAnswer(200 if live else 503, _write({"live": live}))
+                is_live = service.health.live
+                return HttpAnswer(200 if is_live else 503, _write({"live": is_live}))
             case ["health", "ready"]:
                 self._require_get(method)
-                ready = self._ready
-                return HttpAnswer(200 if ready else 503, _write({"ready": ready}))
+                is_ready = self._ready
+                return HttpAnswer(200 if is_ready else 503, _write({"ready": is_ready}))
             case ["models", *_] if not (kind := row_kind(settings.rows)).declares_classes:
                 raise HttpProblem(404, f"{kind.described} are no tensor; POST them to /correct")
             case ["models", model, *rest]:
@@ -237,9 +237,9 @@ class App:
                             415, "binary tensors are not read here, send them as JSON"
                         )
                     body = await self._body(method, headers, receive)
-                    asked = Inference(body, settings, model, version)
-                    outputs, header = await self._corrected(asked.messages)
-                    return HttpAnswer(200, asked.answer(outputs), headers=(header,))
+                    inference = Inference(body, settings, model, version)
+                    outputs, header = await self._corrected(inference.messages)
+                    return HttpAnswer(200, inference.response(outputs), headers=(header,))
                 if rest in ([], ["ready"]):
                     self._require_get(method)
                     if settings.model is None and model != settings.application_id:
@@ -258,10 +258,10 @@ class App:
         service = self.service
         service.require_few(len(messages))
         alone = len(self.connections) < 2
-        found = service.correct(messages) if alone else await service.correct_together(messages)
+        answers = service.correct(messages) if alone else await service.correct_together(messages)
         if self._durable:
             await service.written()
-        return found
+        return answers
 
     @property
     def _ready(self) -> bool:
@@ -279,8 +279,9 @@ class App:
         if self._token is None:
             # A DNS name that points here makes a browser treat it as the same origin.
             name = host.lower()
-            own, _, port = name.rpartition(":")
-            if name and name not in self._names and not (own in self._names and port.isdecimal()):
+            hostname, _, port = name.rpartition(":")
+            is_own = name in self._names or (hostname in self._names and port.isdecimal())
+            if name and not is_own:
                 raise HttpProblem(403, f"Host {host[:100]!r}: expected this machine's own name")
         elif path not in OPEN and not hmac.compare_digest(_secret(headers), self._token):
             raise HttpProblem(
@@ -353,18 +354,18 @@ def messages_in(body: bytes, kind: bytes) -> tuple[Sequence[bytes], str]:
     if first == b"[":
         require_few(elements(text, MOST_MESSAGES))
         try:
-            found: Sequence[bytes] = [bytes(one) for one in _read_list(text)]
+            messages: Sequence[bytes] = [bytes(element) for element in _read_list(text)]
         except UNREADABLE:
             raise HttpProblem(400, f"not JSON: {json_fault(text)}") from None
         form = "list"
     elif b"ndjson" in kind or b"jsonl" in kind or (b"\n" in text and _one_line(text)):
-        found, form = [line[0] for line in islice(_lines(text), MOST_MESSAGES + 1)], "lines"
+        messages, form = [line[0] for line in islice(_lines(text), MOST_MESSAGES + 1)], "lines"
     else:
-        found, form = [text], "one"
-    if not text or not found:
+        messages, form = [text], "one"
+    if not text or not messages:
         raise HttpProblem(400, "there is no message in it")
-    require_few(len(found))
-    return found, form
+    require_few(len(messages))
+    return messages, form
 
 
 def require_few(n: int) -> None:

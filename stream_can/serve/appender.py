@@ -111,9 +111,9 @@ class Appender:
             self._rows.append(Waiting(batch, state.number, state.index.mark, size))
             self._bytes += size
             while self._bytes > MOST_BYTES and len(self._rows) > 1:
-                gone = self._rows.popleft()
-                self._bytes -= gone.size
-                self._dropped += len(gone.batch)
+                dropped = self._rows.popleft()
+                self._bytes -= dropped.size
+                self._dropped += len(dropped.batch)
         self._wake.set()
 
     def labels(self, labels: Sequence[Appended] = ()) -> Future[None]:
@@ -149,7 +149,7 @@ class Appender:
                 futures, self._futures = self._futures, []
                 dropped, self._dropped = self._dropped, 0
             # From here on a request that gives up cannot cancel them.
-            futures = [one for one in futures if one.set_running_or_notify_cancel()]
+            futures = [future for future in futures if future.set_running_or_notify_cancel()]
             if rows or labels or futures:
                 self._turn(rows, labels, futures, dropped, ends=ends)
             if ends:
@@ -171,7 +171,7 @@ class Appender:
         self._began = begin
         try:
             records = self._records(rows)
-            written = sum(len(one.value) for one in records)
+            written = sum(len(record.value) for record in records)
             seconds = STOP_SECONDS if ends else self._options.seconds("delivery_timeout") + 5
             self._producer.append([*records, *labels], seconds)
         except ClientError as error:
@@ -179,10 +179,10 @@ class Appender:
             if isinstance(error, RetryError) and not ends:
                 with self._lock:
                     self._rows.extendleft(reversed(rows))
-                    self._bytes += sum(one.size for one in rows)
+                    self._bytes += sum(request.size for request in rows)
                 self._wake.set()
             else:
-                dropped += sum(len(one.batch) for one in rows)
+                dropped += sum(len(request.batch) for request in rows)
         else:
             if self._error is not None:
                 log.warning("what is sent and labels are appended again")
@@ -199,7 +199,7 @@ class Appender:
             log.error("%s; trying again until it can be appended", error)
         self._error = f"the brokers do not take it: {error}"
         with self._lock:
-            later = [one for one in self._futures if one.set_running_or_notify_cancel()]
+            later = [future for future in self._futures if future.set_running_or_notify_cancel()]
             futures = futures + later
             self._labels, self._futures = [], []
         for future in futures:
@@ -211,18 +211,18 @@ class Appender:
             readers = Readers(self._options)
             try:
                 with errors_as(RetryError):
-                    of = readers.partitions(self._sent)
+                    n_partitions = readers.partitions(self._sent)
             finally:
                 readers.close()
-            self._partition = zlib.crc32(self._name.encode()) % max(of, 1)
-        found: list[Appended] = []
-        alike: dict[tuple[int, str], list[SentBatch]] = {}
-        for one in rows:
-            alike.setdefault((one.number, one.mark), []).append(one.batch)
-        for (number, mark), batches in alike.items():
+            self._partition = zlib.crc32(self._name.encode()) % max(n_partitions, 1)
+        records: list[Appended] = []
+        batches_by_state: dict[tuple[int, str], list[SentBatch]] = {}
+        for request in rows:
+            batches_by_state.setdefault((request.number, request.mark), []).append(request.batch)
+        for (number, mark), batches in batches_by_state.items():
             n = sum(map(len, batches))
-            whole = merged(batches, np.arange(n), 0)
+            batch = merged(batches, np.arange(n), 0)
             headers = headers_by(number, mark)
-            for data, _ in whole.pieces(self._limit):
-                found.append(Appended(self._sent, self._partition, None, data, headers))
-        return found
+            for data, _ in batch.pieces(self._limit):
+                records.append(Appended(self._sent, self._partition, None, data, headers))
+        return records

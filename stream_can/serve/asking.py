@@ -48,41 +48,41 @@ class Requests:
         self.rows, self.classes = rows, classes
         self.probs_path, self.raw_path = messages.probs_path, messages.raw_path
 
-    def _there(self, what: Coroutine[Any, Any, T]) -> T:
+    def _run_in_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         try:
-            return asyncio.run_coroutine_threadsafe(what, self._loop).result(SECONDS)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(SECONDS)
         except TimeoutError:
             raise NotWritten(f"not answered within {SECONDS:.0f} s") from None
 
-    def _look(self, look: Callable[[], T]) -> T:
+    def _read_in_loop(self, read: Callable[[], T]) -> T:
         async def now() -> T:
-            return look()
+            return read()
 
-        return self._there(now())
+        return self._run_in_loop(now())
 
-    def classes_of(self, one: Pending) -> Sequence[Any]:
+    def classes_of(self, request: Pending) -> Sequence[Any]:
         """Names of a request's classes, in column order."""
-        return self.classes if one.says.classes is None else one.says.classes
+        return self.classes if request.says.classes is None else request.says.classes
 
     def first(
         self, n: int, *, oldest: bool = False, without: Container[tuple[int, int]] = ()
     ) -> tuple[int, list[Pending]]:
         """Return the number of open requests, and the n newest or the n oldest."""
 
-        def look() -> tuple[int, list[Pending]]:
-            every = [*self._requests.values()]
-            wanted = [one for one in every if (one.partition, one.offset) not in without]
-            return len(every), (wanted if oldest else wanted[::-1])[:n]
+        def read() -> tuple[int, list[Pending]]:
+            requests = [*self._requests.values()]
+            shown = [each for each in requests if (each.partition, each.offset) not in without]
+            return len(requests), (shown if oldest else shown[::-1])[:n]
 
-        return self._look(look)
+        return self._read_in_loop(read)
 
     def still_open(self, places: Container[tuple[int, int]]) -> list[tuple[int, int]]:
         """Which of these partitions and offsets are open requests."""
-        return self._look(lambda: [(0, n) for n in self._requests if (0, n) in places])
+        return self._read_in_loop(lambda: [(0, n) for n in self._requests if (0, n) in places])
 
     def knows(self, name: str) -> bool:
         """Whether there is a class of this name."""
-        return self._look(lambda: self._knows(name))
+        return self._read_in_loop(lambda: self._knows(name))
 
     def answer(self, partition: int, offset: int, chosen: Chosen) -> None:
         """Learn the label of an open request; return once it is on disk.
@@ -90,12 +90,12 @@ class Requests:
         Raises
         ------
         NotOpen, UnknownClass
-            See :meth:`stream_can.serve.local.LocalService.answer`.
+            See :meth:`stream_can.serve.local.LocalService.learn_answer`.
         NotWritten
             It cannot be written.
         """
 
         try:
-            self._there(self._answer(offset, chosen))
+            self._run_in_loop(self._answer(offset, chosen))
         except Unavailable as error:
             raise NotWritten(str(error)) from None

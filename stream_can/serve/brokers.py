@@ -131,29 +131,29 @@ class BrokerService(Service):
 
     # -- requests --------------------------------------------------------------------------------
 
-    def _there(self) -> tuple[CurrentState, Appender]:
+    def _state_and_appender(self) -> tuple[CurrentState, Appender]:
         if self._state is None or self._appender is None:
             raise Unavailable(NO_STATE)
         return self._state, self._appender
 
     def correct(self, messages: Sequence[bytes]) -> Answers:
         """See :meth:`Service.correct`."""
-        state, appender = self._there()
+        state, appender = self._state_and_appender()
         now = int(1000 * time.time())
-        found = [Record(INPUT, 0, i, now, None, one) for i, one in enumerate(messages)]
-        groups, bad = self._correcting.read(found, state)
+        records = [Record(INPUT, 0, i, now, None, message) for i, message in enumerate(messages)]
+        groups, bad = self._correcting.read(records, state)
         if bad:
             state.forget()
             if not self._tries:
                 self.tally.refused += state.refused
             state.refused = 0
             raise self._refuse(bad, len(messages), INPUT)
-        made = self._correcting.answer(found, groups, bad, state)
-        if made.sent is not None:
-            appender.rows(made.sent, state)
-        self.tally.answered(len(messages), made.corrected)
-        self.metrics.handled(Handled(len(made.outputs), made.normalised, len(made.faults)))
-        out = [one.value or b"" for one in made.outputs]
+        output = self._correcting.answer(records, groups, bad, state)
+        if output.sent is not None:
+            appender.rows(output.sent, state)
+        self.tally.answered(len(messages), output.corrected)
+        self.metrics.handled(Handled(len(output.outputs), output.normalised, len(output.faults)))
+        out = [record.value or b"" for record in output.outputs]
         return Answers(out, (b"stream-can-state", b"%d" % state.number))
 
     async def labels(self, messages: Sequence[bytes]) -> list[Status]:
@@ -161,13 +161,13 @@ class BrokerService(Service):
         topic = self._application.labels
         if topic is None:
             raise Unavailable("there is no topic of labels: set labels")
-        state, appender = self._there()
-        found, reads = [*map(Line, messages)], self._labels.labels_of(state)
-        if bad := reads.parse(found).bad:
+        state, appender = self._state_and_appender()
+        lines, reader = [*map(Line, messages)], self._labels.labels_of(state)
+        if bad := reader.parse(lines).bad:
             raise self._refuse(bad, len(messages), LABELS)
         labels = [
-            Appended(topic, None, reads.id_of(line), one)
-            for line, one in zip(found, messages, strict=True)
+            Appended(topic, None, reader.id_of(line), message)
+            for line, message in zip(lines, messages, strict=True)
         ]
         await self._appended(appender, labels)
         return ["taken"] * len(messages)
@@ -184,7 +184,7 @@ class BrokerService(Service):
 
     async def written(self) -> None:
         """See :meth:`Service.written`: waits for the brokers."""
-        _, appender = self._there()
+        _, appender = self._state_and_appender()
         await self._appended(appender)
 
     def requests_for(self, loop: asyncio.AbstractEventLoop) -> OpenRequests:
@@ -245,10 +245,10 @@ class BrokerService(Service):
         if self._failed is not None:
             raise self._failed
 
-    def _run(self, what: Callable[[], None]) -> None:
+    def _run(self, function: Callable[[], None]) -> None:
         """Run a function in a thread; an error ends the server."""
         try:
-            what()
+            function()
         except BaseException as error:
             self._failed = self._failed or error
             self._stopping.set()
@@ -259,34 +259,35 @@ class BrokerService(Service):
         limits = patience.until_answered(self._check)
         appender = self._appender = Appender(
             self._options, s.sent_topic, s.name, limits,
-            self.settings.commit_interval_ms / 1000, self._tell,
+            self.settings.commit_interval_ms / 1000, self._show_soon,
         )  # fmt: skip
         append = partial(appender.run, self._stopping)
         appends = threading.Thread(target=self._run, args=(append,), daemon=True)
         appends.start()
         try:
-            self._look()
+            self._use_states()
         finally:
             self._stopping.set()
             appends.join(END_SECONDS)
             if appends.is_alive():
                 log.warning("the brokers do not answer: what was answered last is not learned from")
 
-    def _tell(self, seconds: float, size: int, dropped: int) -> None:
+    def _show_soon(self, seconds: float, size: int, dropped: int) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._show, seconds, size, dropped)
 
     def _check(self) -> dict[str, int]:
         """Check topics and rights; return the maximum record size of each output topic."""
         s = self._application
-        own = topics_of(s, serves=True, state_bytes=self._state_bytes)
+        topics = topics_of(s, serves=True, state_bytes=self._state_bytes)
         with Admin(self._options, None) as admin:
-            _, accepts = admin.check_topics("", {}, own, create=s.create_topics)
-        return {name: accepts[name].max_bytes for name, one in own.items() if "WRITE" in one.rights}
+            _, topic_limits = admin.check_topics("", {}, topics, create=s.create_topics)
+        outputs = [name for name, topic in topics.items() if "WRITE" in topic.rights]
+        return {name: topic_limits[name].max_bytes for name in outputs}
 
-    def _look(self) -> None:
+    def _use_states(self) -> None:
         """Use each new state; outages of the brokers are waited out."""
-        s, said = self._application, time.monotonic()
+        s, last_logged = self._application, time.monotonic()
         follower: Follower | None = None
         try:
             while not self._stopping.wait(LOOK_SECONDS):
@@ -308,8 +309,8 @@ class BrokerService(Service):
                     continue
                 if state is not None and state is not self._state:
                     self._state, self.health.ready = state, True
-                elif state is None and time.monotonic() - said > SHOWN_SECONDS:
-                    said = time.monotonic()
+                elif state is None and time.monotonic() - last_logged > SHOWN_SECONDS:
+                    last_logged = time.monotonic()
                     log.warning(NO_STATE)
         finally:
             if follower is not None:

@@ -76,11 +76,11 @@ class Database:
             # SQLite's own locks end when any descriptor of the file is closed; this one stays.
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
             try:
-                needs = self._take()
-                if not needs:  # inspected in place: a foreign file is not changed
+                needs_wal = self._lock()
+                if not needs_wal:  # inspected in place: a foreign file is not changed
                     with contextlib.closing(self._connect("?immutable=1")) as self._db:
-                        made = self._look()
-                    if made:
+                        has_tables = self._check_tables()
+                    if has_tables:
                         self._wal.touch()
                         self._mark(OPEN)
                 # One connection shared by all threads in turn.
@@ -89,9 +89,9 @@ class Database:
                 os.close(self._file)
                 raise
             try:
-                if needs:
-                    made = self._look()
-                self._open(made)
+                if needs_wal:
+                    has_tables = self._check_tables()
+                self._prepare(has_tables)
             except BaseException:
                 self.close()
                 raise
@@ -102,7 +102,7 @@ class Database:
             check_same_thread=False,
         )  # fmt: skip
 
-    def _take(self) -> bool:
+    def _lock(self) -> bool:
         """Lock the file, and check that it is complete; return whether it needs its ``-wal``."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -111,8 +111,8 @@ class Database:
                 f"state {self.path}: another process has it; each server needs a file of its own"
             ) from None
         header = os.pread(self._file, 100, 0)
-        left = self._wal.stat().st_size if self._wal.exists() else None
-        if not header and left:
+        wal_size = self._wal.stat().st_size if self._wal.exists() else None
+        if not header and wal_size:
             raise StateError(
                 f"state {self.path}: missing, and {self._wal.name} is there, with what a killed"
                 " server had learned last: put the file back beside it, or move both away to start"
@@ -120,33 +120,33 @@ class Database:
             )
         if len(header) < 100:
             return False  # new, or not SQLite
-        needs = header[slice(*USER_VERSION)] == OPEN and header[WRITE_VERSION] == 2
-        if needs and left is None:
+        needs_wal = header[slice(*USER_VERSION)] == OPEN and header[WRITE_VERSION] == 2
+        if needs_wal and wal_size is None:
             raise StateError(
                 f"state {self.path}: its server was killed, or runs, and {self._wal.name} with"
                 " what it learned last is missing: put it beside the file. Where another program"
                 f" has opened the file since, nothing is missing: make an empty {self._wal.name}"
             )
-        if not needs and left:
+        if not needs_wal and wal_size:
             raise StateError(
                 f"state {self.path}: it was closed in order, so {self._wal.name} is of another"
                 " file: move that one away, or put its own file back"
             )
-        return needs
+        return needs_wal
 
-    def _mark(self, what: bytes) -> None:
-        os.pwrite(self._file, what, USER_VERSION[0])
+    def _mark(self, mark: bytes) -> None:
+        os.pwrite(self._file, mark, USER_VERSION[0])
         os.fsync(self._file)
 
-    def _open(self, made: bool) -> None:
+    def _prepare(self, has_tables: bool) -> None:
         run = self._db.execute
-        if not made:
+        if not has_tables:
             run(f"PRAGMA page_size = {self.page_size}")
             run(f"PRAGMA user_version = {int.from_bytes(OPEN)}")
         run("PRAGMA journal_mode = WAL")
         run(f"PRAGMA wal_autocheckpoint = {WAL_BYTES // self.page_size}")
         run("BEGIN EXCLUSIVE")
-        if not made:
+        if not has_tables:
             for statement in filter(str.strip, self.tables.split(";")):
                 run(statement)
             about = self.format, __version__
@@ -154,7 +154,7 @@ class Database:
         run("UPDATE about SET value = ? WHERE name = 'release'", (__version__,))
         run("COMMIT")
 
-    def _look(self) -> bool:
+    def _check_tables(self) -> bool:
         """Whether the tables exist; StateError where there are others, or of another format."""
         run = self._db.execute
         tables = {name for (name,) in run("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -169,9 +169,9 @@ class Database:
                 f" {about.get('release')}; {__version__} reads format {self.format}: upgrade, or"
                 " name another file"
             )
-        (said,) = run("PRAGMA quick_check(1)").fetchone()
-        if said != "ok":
-            raise sqlite3.DatabaseError(said)
+        (verdict,) = run("PRAGMA quick_check(1)").fetchone()
+        if verdict != "ok":
+            raise sqlite3.DatabaseError(verdict)
         return True
 
     @contextlib.contextmanager

@@ -52,7 +52,7 @@ class Tensor(msgspec.Struct):
     parameters: dict[str, Any] = {}
 
 
-class Wanted(msgspec.Struct):
+class RequestedOutput(msgspec.Struct):
     """A requested output."""
 
     name: Word
@@ -65,7 +65,7 @@ class Request(msgspec.Struct):
     inputs: Annotated[list[Tensor], Meta(max_length=MOST_TENSORS)]
     id: str | None = None
     parameters: dict[str, Any] = {}
-    outputs: Annotated[list[Wanted], Meta(max_length=MOST_TENSORS)] | None = None
+    outputs: Annotated[list[RequestedOutput], Meta(max_length=MOST_TENSORS)] | None = None
 
 
 class PreviousStep(msgspec.Struct):
@@ -125,38 +125,38 @@ class Inference:
     def __init__(self, body: bytes, settings: ServeSettings, model: str, version: str) -> None:
         predictions: list[msgspec.Raw] | None = None
         try:
-            asked = _read(body)
+            request = _read(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             previous = _previous_step(body)
             if previous is None:
                 why = str(error).replace("`$.", "`")
                 raise BadRequest(f"not a request of the protocol, in JSON: {why}") from None
             predictions = previous.predictions
-            asked = Request(_rows_among(previous.outputs, settings), previous.id)
+            request = Request(_rows_among(previous.outputs, settings), previous.id)
         # They stand in the message of each row.
-        for what, text, most in (
-            ("id", asked.id, LONGEST_ID), ("model", model, LONGEST),
+        for field, text, most in (
+            ("id", request.id, LONGEST_ID), ("model", model, LONGEST),
             ("version", version, LONGEST),
         ):  # fmt: skip
             if text is not None and len(text) > most:
-                raise BadRequest(f"{what}: {len(text):,} characters, expected at most {most:,}")
+                raise BadRequest(f"{field}: {len(text):,} characters, expected at most {most:,}")
         named = settings.model is not None
         if not named and model != settings.application_id:
             raise BadRequest(f"model {model!r}: here is {settings.application_id!r}")
         if version and settings.version is None:
             raise BadRequest(f"version {version!r}: the setting version names no field for it")
-        self._model, self._version, self._id = model, version, asked.id
+        self._model, self._version, self._id = model, version, request.id
         columns = {name: name.split(".") for name in settings.segments or ()}
         self.messages: list[bytes] = []
         self._path = settings.fields.probs.split(".")
         ids: list[Any] | None = None
         self._is_v1, self._sets = predictions is not None, False
 
-        def add(i: int, row: Any) -> None:
+        def add_message(i: int, row: Any) -> None:
             message: dict[str, Any] = {}
             put(message, self._path, row)
-            if ids is not None or asked.id is not None:
-                put(message, settings.id.split("."), f"{asked.id}/{i}" if ids is None else ids[i])
+            if ids is not None or request.id is not None:
+                put(message, settings.id.split("."), f"{request.id}/{i}" if ids is None else ids[i])
             if named and settings.model is not None:
                 put(message, settings.model.split("."), model)
             if settings.version is not None:
@@ -168,31 +168,35 @@ class Inference:
 
         texts: dict[str, list[Any]] = {}
         for i, prediction in enumerate(predictions or ()):
-            add(i, prediction)
+            add_message(i, prediction)
         if predictions is not None:
             return
-        rows = [one for one in asked.inputs if one.name != IDS and one.name not in columns]
-        if len(rows) != 1:
-            names = ", ".join(repr(one.name) for one in rows[:9]) or "none"
+        text_tensors = {IDS, *columns}
+        candidates = [tensor for tensor in request.inputs if tensor.name not in text_tensors]
+        if len(candidates) != 1:
+            names = ", ".join(repr(tensor.name) for tensor in candidates[:9]) or "none"
             raise BadRequest(f"inputs: expected one tensor of probabilities, found {names}")
-        (probs,) = rows
+        (probs,) = candidates
         self._name = probs.name
         outputs = [probs.name, *([SET] if settings.has_sets else [])]
         if outputs.count(SET) > 1:
             raise BadRequest(f"inputs.{SET}: an output has this name; give the tensor another one")
-        self._wanted = outputs if asked.outputs is None else [one.name for one in asked.outputs]
-        if sorted({*self._wanted} & {*outputs}) != sorted(self._wanted) or not self._wanted:
+        self._requested = outputs
+        if request.outputs is not None:
+            self._requested = [output.name for output in request.outputs]
+        requested = self._requested
+        if sorted({*requested} & {*outputs}) != sorted(requested) or not requested:
             raise BadRequest(f"outputs: expected {' or '.join(map(repr, outputs))}, each once")
-        self._sets = settings.has_sets and SET in self._wanted
+        self._sets = settings.has_sets and SET in requested
         self._type: Any = probs.datatype
         P = self._matrix(probs)
         self.shape = P.shape
         texts = {
-            one.name: _texts(one, len(P)) for one in asked.inputs if one is not probs
+            tensor.name: _texts(tensor, len(P)) for tensor in request.inputs if tensor is not probs
         }  # fmt: skip
         ids = texts.get(IDS)
         for i, row in enumerate(P.tolist()):
-            add(i, row)
+            add_message(i, row)
 
     def _matrix(self, probs: Tensor) -> Any:
         """The tensor as a matrix."""
@@ -226,12 +230,12 @@ class Inference:
             raise BadRequest(f"{name}.data: a number is not finite in {probs.datatype}")
         return data.reshape(shape)
 
-    def answer(self, outputs: Sequence[bytes]) -> bytes:
+    def response(self, outputs: Sequence[bytes]) -> bytes:
         """Build the response from the corrected messages: their rows, and of each the set as a JSON
         text."""
         corrected, sets = list[Any](), list[str]()
-        for one in outputs:
-            value = message = msgspec.json.decode(one)
+        for output in outputs:
+            value = message = msgspec.json.decode(output)
             if self._sets:
                 sets.append(_write(message.get(SET)).decode())
             for name in self._path:
@@ -240,11 +244,11 @@ class Inference:
         if self._is_v1:
             return _write({"predictions": corrected})
         data = [number for row in corrected for number in row]
-        made = {self._name: OutputTensor(self._name, list(self.shape), self._type, data)}
+        tensors = {self._name: OutputTensor(self._name, list(self.shape), self._type, data)}
         if self._sets:
-            made[SET] = OutputTensor(SET, [len(sets)], "BYTES", sets)
-        tensors = [made[name] for name in self._wanted]
-        return _write(InferenceAnswer(self._model, tensors, self._version or None, self._id))
+            tensors[SET] = OutputTensor(SET, [len(sets)], "BYTES", sets)
+        requested = [tensors[name] for name in self._requested]
+        return _write(InferenceAnswer(self._model, requested, self._version or None, self._id))
 
 
 def _previous_step(body: bytes) -> PreviousStep | None:
@@ -283,10 +287,10 @@ def _texts(tensor: Tensor, n: int) -> list[Any]:
         raise BadRequest(f"{name}: {tensor.datatype} of shape {tensor.shape}, expected BYTES [{n}]")
     _require(tensor, n)
     try:
-        found = _read_texts(tensor.data)
+        texts = _read_texts(tensor.data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        found = []
-    data = [x[0] if isinstance(x, list) and len(x) == 1 else x for x in found]
+        texts = []
+    data = [x[0] if isinstance(x, list) and len(x) == 1 else x for x in texts]
     if len(data) != n or not all(isinstance(text, str) for text in data):
         raise BadRequest(f"{name}.data: expected {n} texts")
     return data
@@ -299,11 +303,11 @@ def metadata(settings: ServeSettings, model: str, version: str | None, m: int) -
     ids = {"name": IDS, "datatype": "BYTES", "shape": [-1]}
     columns = [{"name": c, "datatype": "BYTES", "shape": [-1]} for c in settings.segments or ()]
     sets = [{"name": SET, "datatype": "BYTES", "shape": [-1]}] if settings.has_sets else []
-    said: dict[str, Any] = {
+    model_metadata: dict[str, Any] = {
         "name": model,
         "versions": [] if version is None else [version],
         "platform": "stream_can",
         "inputs": [probs, ids, *columns],
         "outputs": [probs, *sets],
     }
-    return _write(said)
+    return _write(model_metadata)

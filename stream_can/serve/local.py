@@ -130,7 +130,8 @@ class LocalService(Service):
             metrics=self.metrics,
             health=self.health,
             open_notes=lambda: [
-                (number, msgspec.json.encode(one.says)) for number, one in self.requests.items()
+                (number, msgspec.json.encode(pending.says))
+                for number, pending in self.requests.items()
             ],
         )
 
@@ -138,7 +139,7 @@ class LocalService(Service):
 
     def _restore(self) -> None:
         """Load the file, or start a new one."""
-        start, settings, stored = self.start, self.settings, self.store.read()
+        start, settings, stored = self.start, self.settings, self.store.load()
         if stored is None:
             self.learner = Learner(
                 start.with_settings(start.snapshot),
@@ -155,17 +156,19 @@ class LocalService(Service):
         changed = self._changed_settings(learner, stored.state.start)
         if changed:
             log.info("settings of the corrector change: %s", changed)
-        given = settings.recent_mb, settings.ask, settings.max_lanes
-        if changed or given != (learner.recent_mb, learner.ask, learner.max_lanes):
+        limits = settings.recent_mb, settings.ask, settings.max_lanes
+        if changed or limits != (learner.recent_mb, learner.ask, learner.max_lanes):
             learner = Learner.from_state(
                 learner.state(), [learner.keep_events()],
                 recent_mb=settings.recent_mb, ask=settings.ask, max_lanes=settings.max_lanes,
-                under=lambda name, one: start.with_settings(one.to_bytes(), name[0] or ""),
+                under=lambda name, corrector: start.with_settings(
+                    corrector.to_bytes(), name[0] or ""
+                ),
             )  # fmt: skip
         self.learner = learner
         self._write_state(self.learner.state())
         self.learner.keep_events()
-        self._recall(stored.notes)
+        self._restore_requests(stored.notes)
 
     def _write_state(self, state: State) -> None:
         try:
@@ -181,38 +184,38 @@ class LocalService(Service):
                 (name, corrector_of(data)) for name, data in state.correctors.items()
                 if self.start.has_table(name)
             ]  # fmt: skip
-        found = [
-            f"{name} is {identity.get(name)!r} in the file and {own!r} here"
-            for name, own in self._identity.items()
-            if identity.get(name) != own
+        differences = [
+            f"{name} is {identity.get(name)!r} in the file and {setting!r} here"
+            for name, setting in self._identity.items()
+            if identity.get(name) != setting
         ]
         try:
             self.start.require_fits(begins, live)
         except SnapshotMismatch as error:
-            found.append(str(error))
-        if found:
+            differences.append(str(error))
+        if differences:
             raise StateError(
-                f"state {self.settings.state}: of other settings: {'; '.join(found)}; set these"
-                " back, or name another file, which starts over"
+                f"state {self.settings.state}: of other settings: {'; '.join(differences)}; set"
+                " these back, or name another file, which starts over"
             )
 
     def _changed_settings(self, learner: Learner, start: bytes) -> dict[str, Any]:
         """Settings that differ from those of the stored correctors or initial corrector."""
-        live = [(name[0] or "", one.corrector) for name, one in learner.live.items()]
+        live = [(name[0] or "", model.corrector) for name, model in learner.live.items()]
         return self.start.changed([("", corrector_of(start)), *live])
 
-    def _recall(self, notes: Sequence[tuple[int, bytes]]) -> None:
+    def _restore_requests(self, notes: Sequence[tuple[int, bytes]]) -> None:
         """Restore the open label requests."""
         if self.settings.ask is None:
             return
-        wanted = self.learner.requested
+        requested = self.learner.requested
         for number, data in notes:
-            if number in wanted:
-                self._ask(number, msgspec.json.decode(data, type=RequestMessage))
+            if number in requested:
+                self._add_request(number, msgspec.json.decode(data, type=RequestMessage))
 
     def _labels_so_far(self) -> int:
-        correctors = [one.corrector for one in self.learner.live.values()]
-        return sum(one.n_labels for one in correctors)
+        correctors = [model.corrector for model in self.learner.live.values()]
+        return sum(model.n_labels for model in correctors)
 
     # -- messages --------------------------------------------------------------------------------
 
@@ -236,15 +239,15 @@ class LocalService(Service):
         """Correct predictions of models with the same classes."""
         now, learner, n = time.time(), self.learner, len(group.ids)
         first, columns = learner.next_number, group.columns
-        found = learner.play(
+        corrected = learner.play(
             group.ids, group.rows, segments=columns, lanes=group.names, times=[now] * n
         )
-        sent = group.messages.finished(found.rows)
-        out = group.write(sent, found.asked, found.sets)
+        sent = group.messages.finished(corrected.rows)
+        out = group.write(sent, corrected.asked, corrected.sets)
         self.commits.came(n, group.names or (ONLY,))
-        self.tally.predicted(n, group.names, columns, found.sets)
-        asked = [(i, reason) for i, reason in enumerate(found.asked) if reason is not None]
-        for i, reason in asked:
+        self.tally.predicted(n, group.names, columns, corrected.sets)
+        requests = [(i, reason) for i, reason in enumerate(corrected.asked) if reason is not None]
+        for i, reason in requests:
             raw, row, classes = group.messages.listed(group.rows[i], sent[i])
             if group.names is not None:
                 classes = list(group.messages.classes)
@@ -253,18 +256,18 @@ class LocalService(Service):
                 msgspec.Raw(out[i]), classes,
             )  # fmt: skip
             self.commits.note(first + i, msgspec.json.encode(request))
-            self._ask(first + i, request)
+            self._add_request(first + i, request)
         self._count_requests()
         self.metrics.handled(
-            Handled(n, group.off, len(group.faults), requested=[reason for _, reason in asked])
+            Handled(n, group.off, len(group.faults), requested=[reason for _, reason in requests])
         )
         return out
 
     async def labels(self, messages: Sequence[bytes]) -> list[Status]:
         """See :meth:`Service.labels`; they are learned at once."""
-        found = self.label(messages)
+        statuses = self.label(messages)
         await self.written()
-        return found
+        return statuses
 
     def label(self, messages: Sequence[bytes]) -> list[Status]:
         """Learn all labels or none; return outcomes, valid once :meth:`written` has returned.
@@ -282,42 +285,43 @@ class LocalService(Service):
         if bad:
             raise self._refuse(bad, len(messages), LABELS)
         now, learner = time.time(), self.learner
-        for one in labels:
-            one.time = now
-        found = learner.play([], None, labels)
+        for label in labels:
+            label.time = now
+        corrected = learner.play([], None, labels)
         statuses: list[Status] = ["unknown"] * len(messages)
-        for place, outcome in zip(places, found.outcomes, strict=True):
+        for place, outcome in zip(places, corrected.outcomes, strict=True):
             statuses[place] = outcome
         delays, answered = list[int](), 0
-        for taught in found.taught:
-            if not math.isnan(came := taught.prediction.time):
-                delays.append(int(1000 * (now - came)))
-            answered += self.requests.pop(taught.prediction.number, None) is not None
-        self._learned += self._taught(found)
+        for joined in corrected.taught:
+            if not math.isnan(predicted_at := joined.prediction.time):
+                delays.append(int(1000 * (now - predicted_at)))
+            answered += self.requests.pop(joined.prediction.number, None) is not None
+        self._learned += self._count_learned(corrected)
         if labels:
             self._newest = now
-        self.tally.labelled(statuses, found.taught)
+        self.tally.labelled(statuses, corrected.taught)
         self._count_requests()
         self.metrics.handled(Handled(delays=delays, answered=answered))
-        names = [one.name for one in found.taught]
-        names += [(one.model, one.version) for one in labels if one.row is not None]
+        names = [joined.name for joined in corrected.taught]
+        names += [(label.model, label.version) for label in labels if label.row is not None]
         self.commits.came(0, names if self.messages.naming is not None else (ONLY,))
         return statuses
 
-    def _taught(self, found: Corrected) -> int:
+    def _count_learned(self, corrected: Corrected) -> int:
         """Number of labels learned: with their prediction, with a row of their own, or for the
         class mix alone."""
-        brought = found.outcomes.count("learned") - len({one.label for one in found.taught})
-        alone = 0 if self.messages.naming is not None else found.outcomes.count("unknown")
-        return len(found.taught) + brought + alone
+        joined, outcomes = corrected.taught, corrected.outcomes
+        with_own_row = outcomes.count("learned") - len({label.label for label in joined})
+        for_class_mix = 0 if self.messages.naming is not None else outcomes.count("unknown")
+        return len(joined) + with_own_row + for_class_mix
 
     # -- status ----------------------------------------------------------------------------------
 
     def _known(self) -> CorrectorsInUse:
         learner = self.learner
         live = {
-            lane_name(name): CorrectorInUse(one.corrector, one.after)
-            for name, one in learner.live.items()
+            lane_name(name): CorrectorInUse(model.corrector, model.after)
+            for name, model in learner.live.items()
         }
         first = next(iter(live.values())).corrector
         lanes = None
@@ -330,12 +334,12 @@ class LocalService(Service):
         )  # fmt: skip
 
     def _episodes(self) -> dict[LaneName, Any]:
-        return {lane_name(name): one for name, one in self.learner.episodes.items()}
+        return {lane_name(name): episode for name, episode in self.learner.episodes.items()}
 
     # -- label requests --------------------------------------------------------------------------
 
-    def _ask(self, number: int, says: RequestMessage) -> None:
-        self.requests[number] = Pending(0, number, None, says)
+    def _add_request(self, number: int, message: RequestMessage) -> None:
+        self.requests[number] = Pending(0, number, None, message)
         while len(self.requests) > MOST_REQUESTS:
             self.requests.popitem(last=False)
 
@@ -349,7 +353,7 @@ class LocalService(Service):
         since = next(iter(requests.values())).says.time if requests else None
         self.tally.requests = len(requests), since
 
-    async def answer(self, number: int, chosen: Chosen) -> None:
+    async def learn_answer(self, number: int, chosen: Chosen) -> None:
         """Learn the label of an open request, durably.
 
         Raises
@@ -380,11 +384,11 @@ class LocalService(Service):
     def requests_for(self, loop: asyncio.AbstractEventLoop) -> OpenRequests:
         """The open requests."""
         return Requests(
-            loop, self.requests, self.answer, self._knows, self.settings.rows, self.start.classes,
-            self.messages.first,
+            loop, self.requests, self.learn_answer, self._knows_class, self.settings.rows,
+            self.start.classes, self.messages.first,
         )  # fmt: skip
 
-    def _knows(self, name: str) -> bool:
+    def _knows_class(self, name: str) -> bool:
         """Whether very many classes have one of this name."""
         numbering = self.learner.numbering
         try:

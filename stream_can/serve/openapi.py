@@ -52,8 +52,8 @@ def description(service: Service) -> dict[str, Any]:
             "bearer": {"type": "http", "scheme": "bearer"},
             "basic": {"type": "http", "scheme": "basic"},
         }
-    infer = _post("Correct a tensor of probabilities", "Inference", "Inference", (404,), one=True)
-    model = _get("What there is", {"application/json": {"schema": {"type": "object"}}}, (404,))
+    infer = _post("Correct a tensor of probabilities", "Inference", "Inference", [404], single=True)
+    model = _get("What there is", {"application/json": {"schema": {"type": "object"}}}, [404])
     return {
         "openapi": "3.1.0",
         "info": {"title": s.application_id, "version": __version__},
@@ -61,7 +61,7 @@ def description(service: Service) -> dict[str, Any]:
         "components": components,
         "paths": {
             "/correct": {"post": _post("Correct predictions", "Prediction", "Prediction")},
-            "/labels": {"post": _post("Learn labels", "Label", "Labelled", many_out=False)},
+            "/labels": {"post": _post("Learn labels", "Label", "Labelled", array_out=False)},
             "/v2/models/{name}/infer": {"parameters": [NAME], "post": infer},
             "/v2/models/{name}/versions/{version}/infer": {
                 "parameters": [NAME, VERSION], "post": infer,
@@ -90,10 +90,10 @@ def _object(required: list[str], **properties: Any) -> dict[str, Any]:
 
 def _at(paths: dict[str, tuple[dict[str, Any], bool]]) -> dict[str, Any]:
     """Schema of an object with values at dotted paths: their schemas, and which are required."""
-    whole: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
+    root: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
     for path, (schema, needed) in paths.items():
         *above, last = path.split(".")
-        inner = whole
+        inner = root
         for name in above:
             if needed and name not in inner["required"]:
                 inner["required"].append(name)
@@ -103,7 +103,7 @@ def _at(paths: dict[str, tuple[dict[str, Any], bool]]) -> dict[str, Any]:
         inner["properties"][last] = schema
         if needed:
             inner["required"].append(last)
-    return whole
+    return root
 
 
 def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
@@ -140,8 +140,8 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
 def _label(s: ServeSettings) -> dict[str, Any]:
     name: dict[str, Any] = {"type": ["string", "number"]}
     if row_kind(s.rows).several_labels:
-        has = {"type": "object", "additionalProperties": {"type": ["boolean", "null"]}}
-        name = {"anyOf": [{"type": "array", "items": name}, has]}
+        mapping = {"type": "object", "additionalProperties": {"type": ["boolean", "null"]}}
+        name = {"anyOf": [{"type": "array", "items": name}, mapping]}
     return _at({s.id: ({"type": ["string", "integer"]}, True), s.fields.label: (name, True)})
 
 
@@ -173,42 +173,42 @@ def _problems(*codes: int) -> dict[str, Any]:
 
 
 def _post(
-    what: str,
+    summary: str,
     in_: str,
     out: str,
-    also: tuple[int, ...] = (),
+    problems: Sequence[int] = (),
     *,
-    one: bool = False,
-    many_out: bool = True,
+    single: bool = False,
+    array_out: bool = True,
 ) -> dict[str, Any]:
-    """Schema of a body: one object, or if not ``one`` also an array or lines."""
-    taken, given = ({"$ref": f"#/components/schemas/{name}"} for name in (in_, out))
-    body, answer = _json(taken), _json(given)
-    if not one:
-        many = {"anyOf": [taken, {"type": "array", "items": taken, "minItems": 1}]}
+    """Schema of a body: one object, or if not ``single`` also an array or lines."""
+    input_, output = ({"$ref": f"#/components/schemas/{name}"} for name in (in_, out))
+    body, answer = _json(input_), _json(output)
+    if not single:
+        many = {"anyOf": [input_, {"type": "array", "items": input_, "minItems": 1}]}
         body = _json(many) | LINES
-        if many_out:
-            answer = _json({"anyOf": [given, {"type": "array", "items": given}]}) | LINES
+        if array_out:
+            answer = _json({"anyOf": [output, {"type": "array", "items": output}]}) | LINES
     return {
-        "summary": what,
+        "summary": summary,
         "requestBody": {"required": True, "content": body},
         "responses": {
             "200": {"description": "done", "content": answer},
-            **_problems(400, 401, 403, 408, 413, 415, 422, 431, 503, *also),
+            **_problems(400, 401, 403, 408, 413, 415, 422, 431, 503, *problems),
         },
     }
 
 
 def _get(
-    what: str,
+    summary: str,
     content: dict[str, Any] | None = None,
-    also: tuple[int, ...] = (),
+    problems: Sequence[int] = (),
     *,
     probe: bool = False,
 ) -> dict[str, Any]:
     content = content or _json({"type": "object"})
     responses: dict[str, Any] = {"200": {"description": "it", "content": content}}
-    responses |= _problems(*((403,) if probe else (401, 403)), *also)
+    responses |= _problems(*((403,) if probe else (401, 403)), *problems)
     if probe:
         responses["503"] = {"description": "no", "content": content}
-    return {"summary": what, "responses": responses, **({"security": []} if probe else {})}
+    return {"summary": summary, "responses": responses, **({"security": []} if probe else {})}

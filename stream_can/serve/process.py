@@ -72,13 +72,13 @@ def serve(settings: ServeSettings) -> int:
     except (StreamCANError, ValueError) as error:
         return _fail(2, error)
     try:
-        found = _bound(settings.http_host, settings.http_port)
+        bound = _bound(settings.http_host, settings.http_port)
     except (OSError, OverflowError) as error:
         service.close()
         return _fail(3, _no_port(settings, error))
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_run(service, found))
+            return runner.run(_run(service, bound))
     except StreamCANError as error:
         return _fail(4 if isinstance(error, NoBrokers) else 3, error)
     except Exception:
@@ -113,14 +113,14 @@ def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # An explicit protocol makes asyncio disable Nagle's algorithm; otherwise answers wait 40 ms for
     # the acknowledgement of their headers.
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
     except BaseException:
-        found.close()
+        bound.close()
         raise
-    return found
+    return bound
 
 
 async def _run(service: Service, bound: socket.socket) -> int:
@@ -130,8 +130,8 @@ async def _run(service: Service, bound: socket.socket) -> int:
     labelling = None
     try:
         if settings.label_port is not None:
-            asked = service.requests_for(asyncio.get_running_loop())
-            labelling = LabellingServer(asked, settings.label_port)
+            requests = service.requests_for(asyncio.get_running_loop())
+            labelling = LabellingServer(requests, settings.label_port)
             log.info("give labels on %s", labelling.address)
         app = App(service)
         config = uvicorn.Config(

@@ -102,13 +102,13 @@ class Bounded(HttpToolsProtocol):
         super().connection_made(transport)
         self.transport = Joining(transport)
         if len(self.connections) > MOST_CONNECTIONS:
-            self._say(503, "too many connections", "Retry-After: 1\r\n")
+            self._respond(503, "too many connections", "Retry-After: 1\r\n")
             return
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
-        self._read()
+        self._count_as_read()
         self._hold(0)
         super().connection_lost(exc)
 
@@ -197,7 +197,7 @@ class Bounded(HttpToolsProtocol):
             self._behind = 0
             self._hold(self._head + self._begun)
         if self._last is not None and not self._unanswered:
-            self._say(*self._last)
+            self._respond(*self._last)
 
     def _refuse(self, code: int, why: str) -> None:
         """Stop the parser; the connection ends as by `_end`."""
@@ -212,7 +212,7 @@ class Bounded(HttpToolsProtocol):
             self.pipeline.popleft()
             self._unanswered -= 1
         elif not self._in_head or not self._unanswered:
-            self._say(code, why)
+            self._respond(code, why)
             return
         self.flow.pause_reading()
 
@@ -228,10 +228,10 @@ class Bounded(HttpToolsProtocol):
 
     def resume_writing(self) -> None:
         """Note that the client has read what was sent."""
-        self._read()
+        self._count_as_read()
         super().resume_writing()
 
-    def _read(self) -> None:
+    def _count_as_read(self) -> None:
         Bounded.unread -= self._unread
         self._unread = 0
         if self._reader is not None:
@@ -254,10 +254,10 @@ class Bounded(HttpToolsProtocol):
         if not self._in_head and self.cycle.response_complete:
             self.transport.close()
             return
-        what = "head of the request" if self._in_head else "body"
-        self._say(408, f"the {what} took over {RECEIVE_SECONDS:.0f} s")
+        part = "head of the request" if self._in_head else "body"
+        self._respond(408, f"the {part} took over {RECEIVE_SECONDS:.0f} s")
 
-    def _say(self, code: int, why: str, headers: str = "") -> None:
+    def _respond(self, code: int, why: str, headers: str = "") -> None:
         """Send a response outside of any request, and close."""
         body = json.dumps({"error": why})
         text = (

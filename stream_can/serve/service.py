@@ -6,7 +6,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import ClassVar, NamedTuple
 
 from stream_can.app.counts import Handled
@@ -157,51 +157,51 @@ class Service(ABC):
 
     def _correct_all(self) -> None:
         """Answer a batch; where a message is bad, each request alone."""
-        every, self._together = self._together, []
-        waiting: list[tuple[Sequence[bytes], asyncio.Future[Answers]]] = []
+        requests, self._together = self._together, []
+        batch: list[tuple[Sequence[bytes], asyncio.Future[Answers]]] = []
         size, most = 0, self.most
-        for one in every:
-            if waiting and size + len(one[0]) > most:
-                self._correct_these(waiting)
-                waiting, size = [], 0
-            waiting.append(one)
-            size += len(one[0])
-        self._correct_these(waiting)
+        for request in requests:
+            if batch and size + len(request[0]) > most:
+                self._correct_these(batch)
+                batch, size = [], 0
+            batch.append(request)
+            size += len(request[0])
+        self._correct_these(batch)
 
     def _correct_these(
-        self, waiting: Sequence[tuple[Sequence[bytes], asyncio.Future[Answers]]]
+        self, batch: Sequence[tuple[Sequence[bytes], asyncio.Future[Answers]]]
     ) -> None:
-        self._tries = len(waiting) > 1
+        self._tries = len(batch) > 1
         try:
-            every, header = self.correct([one for messages, _ in waiting for one in messages])
+            corrected, header = self.correct([*chain.from_iterable(part for part, _ in batch)])
         except Exception as error:  # otherwise requests would wait for ever
             self._tries = False
-            if isinstance(error, Refused) and len(waiting) > 1:
-                for one in waiting:
-                    self._correct_these([one])
+            if isinstance(error, Refused) and len(batch) > 1:
+                for request in batch:
+                    self._correct_these([request])
                 return
-            for _, future in waiting:
+            for _, future in batch:
                 if not future.done():
                     future.set_exception(error)
             return
         self._tries = False
-        found = iter(every)
-        for messages, future in waiting:
-            outputs = list(islice(found, len(messages)))
+        remaining = iter(corrected)
+        for messages, future in batch:
+            outputs = list(islice(remaining, len(messages)))
             if not future.done():
                 future.set_result(Answers(outputs, header))
 
-    def _refuse(self, bad: Bad, n: int, what: str) -> Refused:
+    def _refuse(self, bad: Bad, n: int, source: str) -> Refused:
         """Build and count the refusal of a request with n messages."""
         if self._tries:
             return Refused("")
-        now, ours = time.time(), self.settings.field_names
+        now, field_names = time.time(), self.settings.field_names
         letters = [
-            Letter(now, what, 0, i, type(why).__name__,
-                   without_payload(type(why).__name__, str(why), ours))
+            Letter(now, source, 0, i, type(why).__name__,
+                   without_payload(type(why).__name__, str(why), field_names))
             for i, why in bad[-KEPT:]
         ]  # fmt: skip
-        self.tally.refuse(len(bad), labels=what == LABELS)
+        self.tally.refuse(len(bad), labels=source == LABELS)
         self.metrics.handled(Handled(letters=letters))
         self._counted()
         return Refused(_refusal(bad, n))
@@ -214,5 +214,5 @@ def _refusal(bad: Sequence[tuple[int, object]], n: int) -> str:
     shown = "; ".join(
         f"message {i + 1}: {str(why)[:LONGEST_REASON]}" for i, why in bad[:MOST_SHOWN]
     )
-    more = f"; and {len(bad) - MOST_SHOWN} more" if len(bad) > MOST_SHOWN else ""
-    return f"{shown}{more}"
+    omitted = f"; and {len(bad) - MOST_SHOWN} more" if len(bad) > MOST_SHOWN else ""
+    return f"{shown}{omitted}"

@@ -113,13 +113,13 @@ def load(
     SettingsError
         A setting is unknown or invalid; names the setting and the nearest known name.
     """
-    given = given_names(path, overrides, env)
-    own = known_names(ServeSettings)
-    if "bootstrap_servers" not in given:
-        if strange := [name for name, _ in OF_BROKERS if name in given - own]:
+    given_settings = given_names(path, overrides, env)
+    server_names = known_names(ServeSettings)
+    if "bootstrap_servers" not in given_settings:
+        if strange := [name for name, _ in OF_BROKERS if name in given_settings - server_names]:
             raise SettingsError(f"{strange[0]}: needs bootstrap_servers")
         return load_as(ServeSettings, path, overrides, env)
-    if "state" in given:
+    if "state" in given_settings:
         raise SettingsError(
             "state: with bootstrap_servers no file is kept; state_topic names the topic of states"
         )
@@ -130,13 +130,13 @@ def load(
         raise SettingsError(
             f"bootstrap_servers: {error.name} is not installed: pip install 'stream_can[kafka]'"
         ) from None
-    theirs = known_names(Settings)
-    here = load_as(ServeSettings, path, overrides, env, ignored_names=theirs - own)
+    worker_names = known_names(Settings)
+    server = load_as(ServeSettings, path, overrides, env, ignored_names=worker_names - server_names)
     application = load_as(
-        Settings, path, overrides, env, client_options, ignored_names=own - theirs
+        Settings, path, overrides, env, client_options, ignored_names=server_names - worker_names
     )
     return BrokerSettings(
-        **{name: getattr(here, name) for name in ServeSettings.__struct_fields__},
+        **{name: getattr(server, name) for name in ServeSettings.__struct_fields__},
         application=application,
     )
 

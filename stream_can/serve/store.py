@@ -127,7 +127,7 @@ class Store(Database):
         """Bytes of labels in commits after the state."""
         super().__init__(path)
 
-    def read(self) -> StoredFile | None:
+    def load(self) -> StoredFile | None:
         """Read the file; None for a new one.
 
         Raises
@@ -150,10 +150,10 @@ class Store(Database):
                     raise SnapshotMismatch(f"the row {key.decode()!r} of the state is missing")
             head = _opened(rows[MEMORY], "state", _Memory)
             correctors = {
-                one.lane: one.corrector
+                lane.lane: lane.corrector
                 for key, value in rows.items()
                 if key not in (MEMORY, START)
-                for one in [_opened(value, "lane", _Lane)]
+                for lane in [_opened(value, "lane", _Lane)]
             }
             self._number, self._oldest = about.get("commits", 0), head.oldest
             if last > self._number or counted > self._number or head.commit > self._number:
@@ -167,9 +167,9 @@ class Store(Database):
                 (head.commit,),
             ):
                 if newest >= 0:
-                    events, beside = self._commit(number)
+                    events, batch_notes = self._commit(number)
                     batches.append(events.sent)
-                    notes += beside
+                    notes += batch_notes
                 self._newest[number] = newest
             self._start = rows[START]
             state = State(self._start, correctors, head.memory, list(correctors))
@@ -178,23 +178,23 @@ class Store(Database):
     def _behind(self, commit: int, notes: list[tuple[int, bytes]]) -> Iterator[Events]:
         for number in range(commit + 1, self._number + 1):
             with self.explained():
-                events, beside = self._commit(number)
+                events, batch_notes = self._commit(number)
                 self._since[number] = _newest(events)
-            notes += beside
+            notes += batch_notes
             yield events
 
     def _commit(self, number: int) -> tuple[Events, list[tuple[int, bytes]]]:
-        found = self._db.execute("SELECT head, sent FROM commits WHERE number = ?", (number,))
-        row = found.fetchone()
+        cursor = self._db.execute("SELECT head, sent FROM commits WHERE number = ?", (number,))
+        row = cursor.fetchone()
         if row is None:
             raise SnapshotMismatch(f"commit {number} is missing")
-        one = _opened(row[0], "commit", _Commit)
-        if one.commit != number:
-            raise SnapshotMismatch(f"commit {one.commit} in the place of {number}")
+        commit = _opened(row[0], "commit", _Commit)
+        if commit.commit != number:
+            raise SnapshotMismatch(f"commit {commit.commit} in the place of {number}")
         sent = bytes(row[1])
-        if sent[: len(one.sent)] != one.sent:
+        if sent[: len(commit.sent)] != commit.sent:
             raise SnapshotMismatch(f"the sent batch of another commit in the place of {number}")
-        return Events(read_sent(sent), read_labels(one.labels), one.starts), one.notes
+        return Events(read_sent(sent), read_labels(commit.labels), commit.starts), commit.notes
 
     def write(
         self, events: Events, notes: Sequence[tuple[int, bytes]] = (), *, sync: bool = True
@@ -217,17 +217,17 @@ class Store(Database):
         """
         run, number = self._db.execute, self._number + 1
         row = self._row(events, notes)
-        begins = takewhile(lambda one: one[1] < self._oldest, self._newest.items())
-        gone = [old for old, _ in islice(begins, MOST_DELETED)]
+        begins = takewhile(lambda entry: entry[1] < self._oldest, self._newest.items())
+        obsolete = [old for old, _ in islice(begins, MOST_DELETED)]
         with self.writing(sync):
             run("INSERT INTO commits VALUES (?, ?, ?, ?)", row)
             run("INSERT OR REPLACE INTO about VALUES ('commits', ?)", (number,))
-            for old in gone:
+            for old in obsolete:
                 run("DELETE FROM commits WHERE number = ?", (old,))
         if sync:  # not yet synced commits may be fewer than counted
             self._count(number)
         self._number, self._since[number] = number, row.newest
-        for old in gone:
+        for old in obsolete:
             del self._newest[old]
         return row.size
 
@@ -236,8 +236,8 @@ class Store(Database):
         sent, labels = events.sent.to_bytes(), write_labels(events.labels)
         self.label_bytes += len(labels)
         number, begin = self._number + 1, sent[: snapshot.ENVELOPE.size]
-        one = _Commit(number, begin, labels, events.starts, list(notes))
-        return _Row(number, _newest(events), _packed(one), sent)
+        commit = _Commit(number, begin, labels, events.starts, list(notes))
+        return _Row(number, _newest(events), _packed(commit), sent)
 
     def _count(self, number: int) -> None:
         with contextlib.suppress(OSError):
@@ -332,12 +332,12 @@ class Store(Database):
 def _newest(events: Events) -> int:
     """Number of the last labellable prediction; -1 without one."""
     sent = events.sent
-    found = [i for i, id in enumerate(sent.ids) if id is not None]
-    return int(sent.numbers[found[-1]]) if found else -1
+    places = [i for i, id in enumerate(sent.ids) if id is not None]
+    return int(sent.numbers[places[-1]]) if places else -1
 
 
-def _packed(one: msgspec.Struct) -> bytes:
-    return snapshot.encode(msgspec.to_builtins(one, builtin_types=(bytes,)), {})
+def _packed(struct: msgspec.Struct) -> bytes:
+    return snapshot.encode(msgspec.to_builtins(struct, builtin_types=(bytes,)), {})
 
 
 def _opened(data: bytes, name: str, kind: type[Any]) -> Any:

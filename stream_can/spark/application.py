@@ -32,10 +32,10 @@ SECONDS = 60.0
 
 def one_label(state: OfApplication) -> Corrector:
     """The corrector of an application's state; ValueError for rows of several labels."""
-    found = state.corrector()
-    if not isinstance(found, Corrector):
+    corrector = state.corrector()
+    if not isinstance(corrector, Corrector):
         raise ValueError("state: its rows have several labels; Spark corrects rows of one")
-    return found
+    return corrector
 
 
 def send(
@@ -102,24 +102,24 @@ def send(
         from stream_can.kafka.client.producer import Appended, Producer
         from stream_can.kafka.engine import read_state
 
-        here, producer = read_state(data), Producer(Options(servers, options))
-        mine = one_label(here)
+        executor_state, producer = read_state(data), Producer(Options(servers, options))
+        corrector = one_label(executor_state)
         try:
             for batch in batches:
-                P, bad = matrix(batch.column("probs"), mine.classes)
+                P, bad = matrix(batch.column("probs"), corrector.classes)
                 if errors == "fail":
                     refuse(bad, probs, batch.column("id"), id)
                 if bad:
                     good = [i for i in range(len(P)) if i not in bad]
                     P, batch = P[good], batch.take(pa.array(good, pa.int64()))
-                given = [batch.column(f"segment {k}") for k in range(len(mine.segments))]
-                found = here.correct(
+                segments = [batch.column(f"segment {k}") for k in range(len(corrector.segments))]
+                corrected = executor_state.correct(
                     P,
                     ids=batch.column("id").to_pylist(),
                     times=pc.fill_null(batch.column("time"), float("nan")).to_numpy(),
-                    segments=segments_of(given, mine.segments),
+                    segments=segments_of(segments, corrector.segments),
                 )
-                records = [Appended(to, 0, None, *one) for one in found.sent]
+                records = [Appended(to, 0, None, *sent) for sent in corrected.sent]
                 producer.append(records, SECONDS)
                 yield pa.RecordBatch.from_pydict({"n": pa.array([len(P)], pa.int64())})
         finally:

@@ -111,18 +111,18 @@ def correct_by_key(
     """
     if errors not in ("fail", "null"):
         raise ValueError(f"errors: {errors!r}, expected 'fail' or 'null'")
-    made = [into] if start.sets is None else [into, set_into]
+    new_columns = [into] if start.sets is None else [into, set_into]
     text, group = f"{into} key", f"{into} group"
-    check_columns(df, key, probs, label, order, new=[*made, text, group])
+    check_columns(df, key, probs, label, order, new=[*new_columns, text, group])
     check_segments(df, start.segments)
-    for name, kinds, wanted in (
+    for name, kinds, described in (
         (key, KEYS, "text, integers, booleans or dates"),
         (order, TIMES, "times, numbers or text"),
         (label, LABELS, "names of classes"),
     ):
         kind: DataType = df.schema[name].dataType
         if not isinstance(kind, kinds):
-            raise TypeError(f"column {name} is {kind.simpleString()}, expected {wanted}")
+            raise TypeError(f"column {name} is {kind.simpleString()}, expected {described}")
     df = df.withColumn(probs, arrays(df, probs))
     schema = StructType([field for field in df.schema.fields if field.name != label])
     schema.add(into, ArrayType(DoubleType(), containsNull=False))
@@ -154,13 +154,13 @@ def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         groups = batch.column(batch.num_columns - 1).to_numpy()
         places = np.argsort(groups, kind="stable")
-        found, starts = np.unique(groups[places], return_index=True)
+        group_ids, starts = np.unique(groups[places], return_index=True)
         batch = batch.take(pa.array(places))
         parts = [
             _stream(batch.slice(start, end - start))
             for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True)
         ]
-        yield pa.RecordBatch.from_arrays([pa.array(found), pa.array(parts)], ["group", "rows"])
+        yield pa.RecordBatch.from_arrays([pa.array(group_ids), pa.array(parts)], ["group", "rows"])
 
 
 def _unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -195,23 +195,23 @@ class _Store:
         self._size = handle.getValueState("size", "pages int, keys int")
         self._pages = handle.getMapState("pages", "page int", "states binary")
 
-    def read(self, keys: Iterable[str]) -> dict[str, bytes]:
+    def states_of(self, keys: Iterable[str]) -> dict[str, bytes]:
         """The states of keys of the current group; those of new keys are missing."""
         self._n, self._n_keys = self._size.get() or (1, 0)
         self._read = {}
-        found = {}
+        states = {}
         for key in keys:
             page = self._page(self._place(key))
             if key in page:
-                found[key] = page[key]
-        return found
+                states[key] = page[key]
+        return states
 
     def write(self, states: dict[str, bytes]) -> None:
         """Replace the states of the keys that were read."""
-        before = sum(map(len, self._read.values()))
+        n_before = sum(map(len, self._read.values()))
         for key, state in states.items():
             self._page(self._place(key))[key] = state
-        if new := sum(map(len, self._read.values())) - before:
+        if new := sum(map(len, self._read.values())) - n_before:
             self._grow(self._n_keys + new)
         for place, page in self._read.items():
             self._pages.updateValue((place,), (_ENCODER.encode(page),))
@@ -222,9 +222,9 @@ class _Store:
         while n_keys > PAGE * n:
             n *= 2
         if n > self._n:
-            every = [self._page(place) for place in range(self._n)]
+            pages = [self._page(place) for place in range(self._n)]
             self._n, self._read = n, {place: {} for place in range(n)}
-            for page in every:
+            for page in pages:
                 for key, state in page.items():
                     self._read[self._place(key)][key] = state
         self._size.update((n, n_keys))
@@ -234,8 +234,8 @@ class _Store:
 
     def _page(self, place: int) -> dict[str, bytes]:
         if place not in self._read:
-            found = self._pages.getValue((place,))
-            self._read[place] = {} if found is None else _DECODER.decode(bytes(found[0]))
+            encoded = self._pages.getValue((place,))
+            self._read[place] = {} if encoded is None else _DECODER.decode(bytes(encoded[0]))
         return self._read[place]
 
 
@@ -255,9 +255,9 @@ class _OfGroup(StatefulProcessor):  # type: ignore[misc]
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """Process the rows of a group's keys in one micro-batch."""
-        made = self._process(_rows(value for frame in rows for value in frame.iloc[:, 1]))
-        for start in range(0, made.num_rows, ROWS):
-            yield pd.DataFrame({"rows": [_stream(made.slice(start, ROWS))]})
+        corrected = self._process(_rows(value for frame in rows for value in frame.iloc[:, 1]))
+        for start in range(0, corrected.num_rows, ROWS):
+            yield pd.DataFrame({"rows": [_stream(corrected.slice(start, ROWS))]})
 
     def _process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The predictions, corrected, in order within each key.
@@ -270,22 +270,22 @@ class _OfGroup(StatefulProcessor):  # type: ignore[misc]
         keys, times = batch.column(len(columns)).to_pylist(), columns[order]
         self._check_times(times, keys)
         P, bad = matrix(columns[probs], self._classes)
-        labels, gone = columns[label].to_pylist(), columns[probs].is_null().to_pylist()
-        is_label = [not away for away in columns[label].is_null(nan_is_null=True).to_pylist()]
-        bad = {i: why for i, why in bad.items() if not (is_label[i] and gone[i])}
+        labels, is_null = columns[label].to_pylist(), columns[probs].is_null().to_pylist()
+        is_label = [not empty for empty in columns[label].is_null(nan_is_null=True).to_pylist()]
+        bad = {i: why for i, why in bad.items() if not (is_label[i] and is_null[i])}
         if self._errors == "fail":
             refuse(bad, probs, {i: f"{keys[i]}, {order} = {times[i]}" for i in bad}, key)
-        given: list[Any] = [None] * len(P)
+        segments: list[Any] = [None] * len(P)
         if self._segments:
-            given = pa.table({name: columns[name] for name in self._segments}).to_pylist()
+            segments = pa.table({name: columns[name] for name in self._segments}).to_pylist()
 
         def tie(i: int) -> tuple[Any, ...]:
             """Spark's own order must not matter; rows equal in all of this are interchangeable."""
-            return str(labels[i]), P[i].tobytes(), str(given[i])
+            return str(labels[i]), P[i].tobytes(), str(segments[i])
 
         sent: list[int] = []
         sets: list[Any] = []
-        states = self._store.read({_text(name) for name in keys})
+        states = self._store.states_of({_text(name) for name in keys})
         for places in _in_order(keys, times, is_label, tie):
             name = keys[places[0]]
             state = states.get(_text(name), self._start)
@@ -295,33 +295,35 @@ class _OfGroup(StatefulProcessor):  # type: ignore[misc]
                     sent.append(i)
                     sets.append(None)
                     if i not in bad:
-                        P[i], receipt = corrector.process_one(P[i], receipt=True, segments=given[i])
+                        P[i], receipt = corrector.process_one(
+                            P[i], receipt=True, segments=segments[i]
+                        )
                         if self._sets is not None:
                             sets[-1] = [json_name(y) for y in corrector.set_of(P[i], receipt)]
                 elif i not in bad:
                     try:
-                        p = None if gone[i] else P[i]
-                        corrector.learn_one(p, labels[i], segments=given[i])
+                        p = None if is_null[i] else P[i]
+                        corrector.learn_one(p, labels[i], segments=segments[i])
                     except UnknownClass as error:
                         if self._errors == "fail":
                             raise UnknownClass(f"{key} = {name}: {error}") from None
             states[_text(name)] = self._in_turn.dump()
         self._store.write(states)
-        made = {
+        output = {
             name: columns[name].take(pa.array(sent, pa.int64()))
             for name in columns
             if name != label
         }
-        made[into] = lists(P[sent], {at: bad[i] for at, i in enumerate(sent) if i in bad})
+        output[into] = lists(P[sent], {at: bad[i] for at, i in enumerate(sent) if i in bad})
         if self._sets is not None:
-            made[set_into] = pa.array(sets, NAMES)
-        return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
+            output[set_into] = pa.array(sets, NAMES)
+        return pa.RecordBatch.from_arrays(list(output.values()), names=list(output))
 
     def _check_times(self, times: pa.Array, keys: list[str | None]) -> None:
         missing = times.is_null(nan_is_null=True).to_pylist()
         if any(missing):
             name = keys[missing.index(True)]
-            n = sum(away for away, own in zip(missing, keys, strict=True) if own == name)
+            n = sum(has_none for has_none, key in zip(missing, keys, strict=True) if key == name)
             raise StreamCANError(
                 f"{self._names.key} = {name}: {n} rows have no {self._names.order}, "
                 "so their order is not known; leave them out or give them one"

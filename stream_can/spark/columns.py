@@ -61,10 +61,10 @@ def arrays(df: DataFrame, name: str) -> Column:
 
 def check_columns(df: DataFrame, *names: str | None, new: Sequence[str | None] = ()) -> None:
     """Raise ValueError where a column is missing, or a new one exists already."""
-    there = ", ".join(df.columns)
+    existing = ", ".join(df.columns)
     for name in names:
         if name is not None and name not in df.columns:
-            raise ValueError(f"there is no column {name}; the columns are {there}")
+            raise ValueError(f"there is no column {name}; the columns are {existing}")
     for name in new:
         if name in df.columns:
             raise ValueError(f"there is a column {name} already; give the new one another name")

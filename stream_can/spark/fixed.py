@@ -132,32 +132,34 @@ def correct(
     kind = kind_of_snapshot(data)
     refuse_others(kind, "spark", {"receipt": receipt is not None})
     rows_of = part(kind.name, "spark").ROWS
-    here: FixedRows = rows_of(kind.copied(data))  # errors are raised here
-    sets = here.has_sets
+    fixed_rows: FixedRows = rows_of(kind.copied(data))  # errors are raised here
+    sets = fixed_rows.has_sets
     check_columns(df, probs, key, new=(into, receipt, set_into if sets else None))
     column_type = df.schema[probs].dataType
-    better_type = here.type_of(probs, column_type)
+    better_type = fixed_rows.type_of(probs, column_type)
     names, vectors = df.columns, isinstance(column_type, VectorUDT)
-    check_segments(df, here.segments)
+    check_segments(df, fixed_rows.segments)
     source = into if vectors else probs
     if vectors:
         df = df.withColumn(into, arrays(df, probs))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Correct a partition, on an executor."""
-        mine: FixedRows = rows_of(kind.copied(data))
+        fixed_rows: FixedRows = rows_of(kind.copied(data))
         for batch in batches:
-            rows, bad = mine.read(batch.column(source))
+            rows, bad = fixed_rows.read(batch.column(source))
             if errors == "fail":
                 refuse(bad, probs, None if key is None else batch.column(key), key)
             columns = {name: batch.column(name) for name in names}
-            segments = segments_of([columns[s] for s in mine.segments], mine.segments)
-            better, receipts, found = mine.corrected(rows, bad, segments, receipt is not None)
+            segments = segments_of([columns[s] for s in fixed_rows.segments], fixed_rows.segments)
+            better, receipts, set_column = fixed_rows.corrected(
+                rows, bad, segments, receipt is not None
+            )
             columns[into] = better
             if receipt is not None:
                 columns[receipt] = receipts
             if sets:
-                columns[set_into] = found
+                columns[set_into] = set_column
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     schema = StructType(df.schema.fields[: len(names)])

@@ -121,7 +121,7 @@ class Learning:
             # Spark keeps a query's id in its checkpoint, and sets it on a batch's thread.
             query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
             newest = self._states.check(n, query)
-            state = self._states.read(n - 1)
+            state = self._states.state(n - 1)
             check_segments(df, state.segments)
             df.persist()  # read once, for output, sums and labels
             try:
@@ -183,9 +183,9 @@ class Learning:
         rows = predictions.select(
             arrays(predictions, self._probs).alias("p"), *map(quoted, state.segments)
         )
-        found = rows.mapInArrow(run, "sums binary").collect()
+        partials = rows.mapInArrow(run, "sums binary").collect()
         shape = RowSums(state).zeros().shape
-        return of_batch(state, [np.frombuffer(row.sums).reshape(shape) for row in found])
+        return of_batch(state, [np.frombuffer(row.sums).reshape(shape) for row in partials])
 
     def _labels(self, df: DataFrame, segments: Sequence[str]) -> pa.Table:
         """Labels for the driver, in order; the choice depends on the rows' content only.
@@ -223,8 +223,8 @@ class Learning:
                 "leave them out or give them one"
             )
         P, bad = matrix(labels["p"].combine_chunks(), state.classes)
-        gone = labels["p"].is_null().to_pylist()
-        bad = {i: reason for i, reason in bad.items() if not gone[i]}
+        is_null = labels["p"].is_null().to_pylist()
+        bad = {i: reason for i, reason in bad.items() if not is_null[i]}
         if self._errors == "fail":
             refuse(bad, self._probs, labels["label"], self._label)
         # All predictions labelled here were sent by this state or an earlier one. So without a
@@ -233,20 +233,20 @@ class Learning:
         rows, receipts = RowSums(state).correct(
             P, RowSums(state).zeros(), receipt=True, segments=segments
         )
-        for i, brought in enumerate(labels["receipt"].to_pylist()):
-            if brought is not None and len(brought) == receipts.shape[1]:
-                receipts[i] = brought
+        for i, sent in enumerate(labels["receipt"].to_pylist()):
+            if sent is not None and len(sent) == receipts.shape[1]:
+                receipts[i] = sent
         RowSums(state).add(sums)
         known = list[int]()
         for i, name in enumerate(labels["label"].to_pylist()):
             if i in bad:
                 continue
             try:
-                if gone[i]:
+                if is_null[i]:
                     state.learn_one(None, name)
                 else:
-                    given = segments and {column: segments[column][i] for column in segments}
-                    state.learn_one(P[i], name, receipt=receipts[i], segments=given)
+                    row_segments = segments and {column: segments[column][i] for column in segments}
+                    state.learn_one(P[i], name, receipt=receipts[i], segments=row_segments)
                     known.append(i)
             except UnknownClass as error:
                 if self._errors == "fail":

@@ -47,35 +47,35 @@ class StateFolder:
             self.save(self._start, -1)
         if self._numbers() == [-1] and not owner.exists():
             snapshot.save(query.encode(), owner)
-        there = self._numbers()
-        if not there:
+        numbers = self._numbers()
+        if not numbers:
             raise StreamCANError(
                 f"batch {n}: there is no state in {self._folder}; "
                 "bring it back, or give the new folder a new checkpoint"
             )
-        newest, other = there[-1], owner.exists() and owner.read_text() != query
+        newest, other = numbers[-1], owner.exists() and owner.read_text() != query
         if other or newest > n:
             raise StreamCANError(
                 f"batch {n}: {self._folder} has the states of another checkpoint, up to {newest}; "
                 "give a new checkpoint a new folder. To go on with what was learned, start it with "
                 f"Corrector.from_bytes(Path({str(self._path(newest))!r}).read_bytes())"
             )
-        if n - 1 not in there:
+        if n - 1 not in numbers:
             raise StreamCANError(
-                f"batch {n}: state {n - 1} is missing in {self._folder}, which has {there}; "
+                f"batch {n}: state {n - 1} is missing in {self._folder}, which has {numbers}; "
                 "bring it back, or begin with a new checkpoint and a new folder"
             )
         return newest
 
-    def read(self, n: int) -> Corrector:
+    def state(self, n: int) -> Corrector:
         """Load state n."""
         data, start = self._path(n).read_bytes(), self._start
         return Corrector.from_bytes(data, start.classes, sets=start.sets)
 
     def last(self) -> Corrector:
         """The newest state; the initial one before the first."""
-        there = self._numbers()
-        return self.read(there[-1]) if there else self._start
+        numbers = self._numbers()
+        return self.state(numbers[-1]) if numbers else self._start
 
     def alarm(self, n: int) -> Alarm:
         """The alarm of state n; a new one if missing."""
@@ -84,8 +84,8 @@ class StateFolder:
 
     def last_alarm(self) -> Alarm:
         """The newest alarm; a new one before the first."""
-        there = self._numbers()
-        return self.alarm(there[-1]) if there else Alarm()
+        numbers = self._numbers()
+        return self.alarm(numbers[-1]) if numbers else Alarm()
 
     def save(self, state: Corrector, n: int, alarm: Alarm | None = None) -> None:
         """Write state n atomically, and remove old ones.
@@ -103,8 +103,8 @@ class StateFolder:
 
     def _numbers(self, kind: str = "state") -> list[int]:
         names = self._folder.glob(f"*.{kind}")
-        found = (re.fullmatch(rf"(-1|\d+)\.{kind}", path.name) for path in names)
-        return sorted(int(match[1]) for match in found if match)
+        matches = (re.fullmatch(rf"(-1|\d+)\.{kind}", path.name) for path in names)
+        return sorted(int(match[1]) for match in matches if match)
 
     def _path(self, n: int, kind: str = "state") -> Path:
         return self._folder / f"{n}.{kind}"

@@ -577,7 +577,7 @@ def test_saves_take_no_more_than_a_tenth_of_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     saver = Saver(state, tmp_path / "state", 1_000_000)
     while clock[0] < 200:
-        saver.add(1)
+        saver.count_lines(1)
         saver.save_if_due()
         clock[0] += 0.25
     assert saves[0] == 1

@@ -191,7 +191,7 @@ def learner_in(state: Path) -> Learner:
     """What a start would go on with."""
     store = Store(state)
     try:
-        stored = store.read()
+        stored = store.load()
         assert stored is not None
         learner = Learner.from_state(stored.state, stored.batches)
         for events in stored.behind:

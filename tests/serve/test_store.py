@@ -24,7 +24,7 @@ IDENTITY = {"classes": CLASSES}
 def begun(path, **options):
     """A new file, and the learner whose it is."""
     store = Store(path)
-    assert store.read() is None
+    assert store.load() is None
     learner = Learner(Corrector(CLASSES, segments=["t"]), **options)
     store.write_state(learner.state(), learner.oldest, IDENTITY)
     learner.keep_events()
@@ -46,7 +46,7 @@ def again(path):
     """The learner that the file makes, and the file."""
     store = Store(path)
     try:
-        found = store.read()
+        found = store.load()
         assert found is not None
         state, identity, batches, behind, _ = found
         assert identity == IDENTITY
@@ -225,5 +225,5 @@ def test_a_file_is_written_anew(tmp_path):
         assert restarted.to_bytes() == learner.to_bytes()
     store.close()
     store = Store(path)
-    assert store.read().notes == [(int(recent.numbers[0]), b"kept")]
+    assert store.load().notes == [(int(recent.numbers[0]), b"kept")]
     store.close()
