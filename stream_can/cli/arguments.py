@@ -57,14 +57,14 @@ def refuse_to_overwrite(inputs: Sequence[Path | None], outputs: Mapping[str, Pat
     outputs
         Output files by option.
     """
-    taken = [(path, "is read") for path in inputs if path is not None]
+    named_files = [(path, "is read") for path in inputs if path is not None]
     for option, path in outputs.items():
         if path is None:
             continue
-        for other, why in taken:
-            if snapshot.same_file(path, other):
-                raise StreamCANError(f"{option} {path}: this file {why}; name another one")
-        taken.append((path, f"is written by {option}"))
+        for named_file, use in named_files:
+            if snapshot.same_file(path, named_file):
+                raise StreamCANError(f"{option} {path}: this file {use}; name another one")
+        named_files.append((path, f"is written by {option}"))
 
 
 def as_option(name: str) -> str:

@@ -19,7 +19,7 @@ from stream_can.app.settings import SettingsError
 __all__ = ["hide_others", "with_settings"]
 
 COMMANDS = "pipe", "replay"
-OWN = "config", "file"
+NOT_SETTINGS = "config", "file"
 """Options that are not settings."""
 
 
@@ -43,7 +43,9 @@ def with_settings(app: App, arguments: Sequence[str], env: Mapping[str, str]) ->
     if not arguments or arguments[0] not in COMMANDS:
         return list(arguments)
     command, *typed = arguments
-    known = {name: hint for name, hint in _options_of(app, command).items() if name not in OWN}
+    known = {
+        name: hint for name, hint in _options_of(app, command).items() if name not in NOT_SETTINGS
+    }
     values: dict[str, Any] = {}
     if (path := _config_of(typed)) is not None:
         values = settings_of(path)
@@ -51,20 +53,20 @@ def with_settings(app: App, arguments: Sequence[str], env: Mapping[str, str]) ->
         for name, value in values.items():
             if "Path" in str(known[name]) and isinstance(value, str):
                 values[name] = str(Path(path).parent / value)
-    theirs = injected(env)
+    injected_names = injected(env)
     values |= {
         name: env[PREFIX + name.upper()]
         for name in known
-        if PREFIX + name.upper() in env and PREFIX + name.upper() not in theirs
+        if PREFIX + name.upper() in env and PREFIX + name.upper() not in injected_names
     }
-    said = {one.partition("=")[0] for one in typed}
-    more: list[str] = []
+    typed_options = {word.partition("=")[0] for word in typed}
+    added_words: list[str] = []
     for name, value in values.items():
         option = "--" + name.replace("_", "-")
-        if option not in said:
-            more += _option(name, option, value, is_switch=known[name] is bool)
+        if option not in typed_options:
+            added_words += _option(name, option, value, is_switch=known[name] is bool)
     end = typed.index("--") if "--" in typed else len(typed)  # no options come behind it
-    return [command, *typed[:end], *more, *typed[end:]]
+    return [command, *typed[:end], *added_words, *typed[end:]]
 
 
 def hide_others(app: App, arguments: Sequence[str], env: MutableMapping[str, str]) -> None:
@@ -84,26 +86,26 @@ def hide_others(app: App, arguments: Sequence[str], env: MutableMapping[str, str
         return
     if arguments and arguments[0] not in COMMANDS and not arguments[0].startswith("-"):
         # The third of these would import scikit-learn.
-        theirs = {name for command in COMMANDS[:2] for name in _options_of(app, command)}
-        for name in theirs - _options_of(app, arguments[0]).keys():
+        other_options = {name for command in COMMANDS[:2] for name in _options_of(app, command)}
+        for name in other_options - _options_of(app, arguments[0]).keys():
             env.pop(PREFIX + name.upper(), None)
 
 
 def _options_of(app: App, command: str) -> dict[str, Any]:
     """The options of a command as settings, and the type of each."""
     return {
-        name.removeprefix("--").replace("-", "_"): one.hint
-        for one in app[command].assemble_argument_collection()
-        for name in one.names
+        name.removeprefix("--").replace("-", "_"): argument.hint
+        for argument in app[command].assemble_argument_collection()
+        for name in argument.names
         if name.startswith("--")
     }
 
 
 def _config_of(typed: Sequence[str]) -> str | None:
-    for at, one in enumerate(typed):
-        name, equals, value = one.partition("=")
+    for i, word in enumerate(typed):
+        name, equals, value = word.partition("=")
         if name == "--config":
-            return value if equals else next(iter(typed[at + 1 :]), None)
+            return value if equals else next(iter(typed[i + 1 :]), None)
     return None
 
 

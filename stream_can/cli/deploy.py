@@ -62,54 +62,55 @@ def deployment(
     command that must run before, if any; under "next" the first of them that runs as things are,
     with that command before it, or what to do where none does.
     """
-    found = {}
+    commands = {}
     settings, flags = deployed.settings, deployed.flags
-    again = state is None and (fitted or deployed.unwritable)
-    if again:
+    needs_state = state is None and (fitted or deployed.unwritable)
+    if needs_state:
         state = free_name(STATE)
-        found["first"] = with_state(command, state)
-    kept = state or free_name(STATE)
+        commands["first"] = with_state(command, state)
+    state_file = state or free_name(STATE)
     fields, changes = dict(fields or {}), list[str]()
     if "," in fields.get("probs", ""):
         changes.append(names_and_numbers(fields.pop("probs")))
-    read = options(fields)
+    field_options = options(fields)
     if ask is not None:
-        read += options({"ask": ask})
+        field_options += options({"ask": ask})
     # A pipe resumes the settings of a state, but makes the sets that it is asked for.
-    made = [*flags]
-    made += options({**deployed.begins, **settings} if state is None else _sets(settings))
-    both = ["--labelled"] if labelled and ask is None else []
+    pipe_options = [*flags]
+    pipe_options += options({**deployed.begins, **settings} if state is None else _sets(settings))
+    labelled_option = ["--labelled"] if labelled and ask is None else []
     lines = recorded if recorded is not None and is_lines(recorded) else None
-    resume = f"stream-can pipe {shlex.join([*made, *read, '--state', str(kept)])}"
-    words = shlex.join([*made, *read, *both, "--state", str(kept)])
+    keep = ["--state", str(state_file)]
+    resume = f"stream-can pipe {shlex.join([*pipe_options, *field_options, *keep])}"
+    words = shlex.join([*pipe_options, *field_options, *labelled_option, *keep])
     source = shlex.quote(str(lines or "lines.jsonl"))
-    found["pipe"] = f"stream-can pipe {words} < {source}"
+    commands["pipe"] = f"stream-can pipe {words} < {source}"
     if numbered is not None and not deployed.unwritable:
         changes.append(named_labels(numbered, deployed.classes))
     if changes:
-        found["pipe"] = f"{rewriting(changes)} < {source} | stream-can pipe {words}"
+        commands["pipe"] = f"{rewriting(changes)} < {source} | stream-can pipe {words}"
     begins = deployed.serves
     if state is not None and deployed.serves_state:
         begins = {"classes_from_file": state}
-    served = [*flags, *options({**begins, **settings}), *read]
+    serve_options = [*flags, *options({**begins, **settings}), *field_options]
     topics = [
         "--bootstrap-servers", "localhost:9092", "--application-id", "corrector",
         "--input", "predictions", "--output", "corrected", "--labels", "labels",
     ]  # fmt: skip
     if deployed.in_topics:
-        found["run"] = f"stream-can run {shlex.join([*topics, *served])}"
-    found["serve"] = serve_command(served)
+        commands["run"] = f"stream-can run {shlex.join([*topics, *serve_options])}"
+    commands["serve"] = serve_command(serve_options)
     # What a state has learned the recording must not teach again; and a server begins with one
     # corrector, not with those of several models.
-    taught = state is not None or (labelled and ask is not None)
+    is_learned = state is not None or (labelled and ask is not None)
     models = not {"model", "version"}.isdisjoint(fields)
     resumes = state is not None and (models or not deployed.serves_state)
-    piped = resume if resumes else "" if taught or not lines else found["pipe"]
-    found["next"] = next_command(piped, found["serve"], found.get("first"))
-    if again and recorded == STDIN:
-        found["next"] = f"save the recording to a file, and replay that with --state {state}"
-    found["python"] = deployed.python(state)
-    return found
+    piped = resume if resumes else "" if is_learned or not lines else commands["pipe"]
+    commands["next"] = next_command(piped, commands["serve"], commands.get("first"))
+    if needs_state and recorded == STDIN:
+        commands["next"] = f"save the recording to a file, and replay that with --state {state}"
+    commands["python"] = deployed.python(state)
+    return commands
 
 
 def rewriting(changes: Sequence[str]) -> str:
@@ -133,8 +134,8 @@ def named_labels(field: str, classes: Sequence[Any]) -> str:
     for k in reversed(range(len(parts))):
         outer = f"{_item(parts[:k])} | " if k else ""
         change = f"{outer}{{{_literal(parts[k])}: {change}}}"
-    got = "row" + "".join(f".get({_literal(part)}, {{}})" for part in parts[:-1])
-    return f"({change} if (y := {got}.get({_literal(parts[-1])})) is not None else {{}})"
+    outer_field = "row" + "".join(f".get({_literal(part)}, {{}})" for part in parts[:-1])
+    return f"({change} if (y := {outer_field}.get({_literal(parts[-1])})) is not None else {{}})"
 
 
 def _item(parts: Sequence[str]) -> str:
@@ -174,14 +175,14 @@ def with_state(command: str, state: Path) -> str:
     """The command of a replay that keeps what it learned; the option comes before what was typed,
     of which ``--`` may be a part."""
     name = "stream-can replay "
-    kept = shlex.join(["--state", str(state)])
-    return f"{name}{kept} {command.removeprefix(name)}"
+    state_option = shlex.join(["--state", str(state)])
+    return f"{name}{state_option} {command.removeprefix(name)}"
 
 
 def free_name(path: Path) -> Path:
     """The name, or one with the next free number: another state would be refused."""
     names = [path, *(path.with_stem(f"{path.stem}-{n}") for n in range(2, 1000))]
-    return next((one for one in names if not one.exists()), path)
+    return next((name for name in names if not name.exists()), path)
 
 
 def is_lines(recorded: Path) -> bool:
@@ -195,15 +196,15 @@ def _sets(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def options(values: Mapping[str, Any]) -> list[str]:
     """{name: value} as command-line words."""
-    found = []
+    words = []
     for name, value in values.items():
-        many = not isinstance(value, str) and isinstance(value, Sequence)
-        text = ",".join(_number(one) for one in value) if many else _number(value)
+        is_list = not isinstance(value, str) and isinstance(value, Sequence)
+        text = ",".join(_number(entry) for entry in value) if is_list else _number(value)
         if isinstance(value, Mapping):
             text = json.dumps(value, ensure_ascii=False)
         option = f"--{name.replace('_', '-')}"
-        found += [f"{option}={text}"] if text.startswith("-") else [option, text]
-    return found
+        words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+    return words
 
 
 def _number(value: Any) -> str:

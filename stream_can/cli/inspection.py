@@ -60,43 +60,43 @@ def inspect_command(
     """
     if (snapshot is None) == (topic is None and config is None):
         raise StreamCANError("give either the file of a snapshot, or --topic or --config")
-    found: dict[str, Any]
+    correctors: dict[str, Any]
     if snapshot is not None:
-        found = read_snapshot(snapshot)
+        correctors = read_snapshot(snapshot)
     else:
         from stream_can.cli.kafka import newest_states
 
-        found = newest_states(topic, bootstrap_servers, config)
+        correctors = newest_states(topic, bootstrap_servers, config)
     if key is not None:
-        if key not in found:
-            raise StreamCANError(f"key {key!r} is none of {', '.join(found)}")
-        found = {key: found[key]}
+        if key not in correctors:
+            raise StreamCANError(f"key {key!r} is none of {', '.join(correctors)}")
+        correctors = {key: correctors[key]}
     if save is not None:
-        if len(found) > 1:
-            raise StreamCANError(f"say which to save: --key, one of {', '.join(found)}")
-        [(corrector, _)] = found.values()
+        if len(correctors) > 1:
+            raise StreamCANError(f"say which to save: --key, one of {', '.join(correctors)}")
+        [(corrector, _)] = correctors.values()
         write(corrector.to_bytes(), save)
     columns = [] if segments is None else listed(segments)
-    for corrector, _ in found.values():
-        has = getattr(corrector, "segments", ())
-        if unknown := [name for name in columns if name not in has]:
-            declared = ", ".join(has) or "none"
+    for corrector, _ in correctors.values():
+        declared_columns = getattr(corrector, "segments", ())
+        if unknown := [name for name in columns if name not in declared_columns]:
+            declared_names = ", ".join(declared_columns) or "none"
             raise StreamCANError(
-                f"--segments: {unknown[0]!r} was not declared; declared: {declared}"
+                f"--segments: {unknown[0]!r} was not declared; declared: {declared_names}"
             )
-    found = {
+    descriptions = {
         name: describe(corrector)
         | ({"stream": stream} if stream else {})
         | ({"segments": {name: odds_of(corrector, name) for name in columns}} if columns else {})
-        for name, (corrector, stream) in found.items()
+        for name, (corrector, stream) in correctors.items()
     }
     if as_json:
-        shown = found[""] if [*found] == [""] else found
+        shown = descriptions[""] if [*descriptions] == [""] else descriptions
         print_json(shown)
     else:
-        for name, one in found.items():
+        for name, description in descriptions.items():
             print(f"{name}\n" if name else "", end="")
-            show_inspection(one)
+            show_inspection(description)
     return 0
 
 
@@ -127,20 +127,20 @@ def read_snapshot(path: str | Path) -> dict[str, tuple[Any, dict[str, Any]]]:
         if "pipe" in head:
             state = PipeState.from_bytes(data)
             learner = state.learner
-            said = {"lines": state.lines, "counts": msgspec.to_builtins(state.counts)}
+            details = {"lines": state.lines, "counts": msgspec.to_builtins(state.counts)}
         elif "learner" in head:
-            learner, said = Learner.from_bytes(data), {}
+            learner, details = Learner.from_bytes(data), {}
         else:
             return {"": (kind_of_snapshot(data).copied(data), {})}
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"{path}: {error}") from None
-    return _named(learner, said)
+    return _named(learner, details)
 
 
-def _named(learner: Learner, said: dict[str, Any]) -> dict[str, tuple[Any, dict[str, Any]]]:
+def _named(learner: Learner, details: dict[str, Any]) -> dict[str, tuple[Any, dict[str, Any]]]:
     return {
-        " ".join(filter(None, name)): (corrector_of(one), said)
-        for name, one in learner.correctors.items()
+        " ".join(filter(None, name)): (corrector_of(saved_corrector), details)
+        for name, saved_corrector in learner.correctors.items()
     }
 
 
@@ -161,11 +161,11 @@ def _served(path: str | Path) -> Learner:
 
 def describe(corrector: Any) -> dict[str, Any]:
     """Everything a corrector can report about itself, as JSON; nan becomes None."""
-    found: dict[str, Any] = part(corrector.row_kind, "about").describe(corrector)
-    return found
+    description: dict[str, Any] = part(corrector.row_kind, "about").describe(corrector)
+    return description
 
 
 def odds_of(corrector: Corrector, column: str) -> dict[str, float]:
     """Odds of a column's values, the furthest from 0 first."""
     odds = corrector.segment_values(column)
-    return dict(sorted(odds.items(), key=lambda one: -abs(one[1])))
+    return dict(sorted(odds.items(), key=lambda pair: -abs(pair[1])))

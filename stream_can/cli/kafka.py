@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from stream_can import kafka
 from stream_can.app.logs import set_up_logging
-from stream_can.cli.given import given_of
+from stream_can.cli.options import typed_options
 from stream_can.errors import StreamCANError
 from stream_can.kafka.backfill import backfill as replay_topic
 from stream_can.kafka.client.options import Options
@@ -25,20 +25,20 @@ from stream_can.snapshot import save
 
 __all__ = ["backfill", "learn", "newest_states", "run"]
 
-Given: Any = given_of(kafka.options(), __name__)
-NOTHING = Given()
+TypedOptions: Any = typed_options(kafka.options(), __name__)
+NOTHING = TypedOptions()
 Config = Annotated[Path | None, Parameter(help="TOML file of settings")]
-Settings = Annotated[Given, Parameter(name="*")]
+TypedSettings = Annotated[TypedOptions, Parameter(name="*")]
 
 
-def run(config: Config = None, *, given: Settings = NOTHING) -> int:
+def run(config: Config = None, *, typed: TypedSettings = NOTHING) -> int:
     """Work between Kafka topics: predictions in, corrected predictions out, exactly once.
 
     Each option is also a key of the TOML file and an environment variable (STREAM_CAN_ and its name
     in capitals). An option wins over the variable, and that one over the file.
     """
     try:
-        settings = kafka.load(config, vars(given), os.environ)
+        settings = kafka.load(config, vars(typed), os.environ)
     except kafka.SettingsError as error:
         print(f"stream-can run: {error}", file=sys.stderr)
         return 2
@@ -51,7 +51,7 @@ def learn(
     reset: Annotated[
         bool, Parameter(help="forget what was learned, and begin at the topics' ends", negative="")
     ] = False,
-    given: Settings = NOTHING,
+    typed: TypedSettings = NOTHING,
 ) -> int:
     """Learn for the workers of an application, and do nothing else.
 
@@ -59,7 +59,7 @@ def learn(
     others wait until it ends.
     """
     try:
-        settings = kafka.load(config, vars(given), os.environ)
+        settings = kafka.load(config, vars(typed), os.environ)
     except kafka.SettingsError as error:
         print(f"stream-can learn: {error}", file=sys.stderr)
         return 2
@@ -73,7 +73,7 @@ def backfill(
     start_group: Annotated[
         bool, Parameter(help="let run go on exactly where the history ended", negative="")
     ] = False,
-    given: Settings = NOTHING,
+    typed: TypedSettings = NOTHING,
 ) -> int:
     """Learn from what the topics hold now, offline, so that a deployment starts warm.
 
@@ -83,19 +83,19 @@ def backfill(
     """
     if snapshot is None and not start_group:
         raise StreamCANError("say where to keep what was learned: --snapshot FILE or --start-group")
-    settings = kafka.load(config, vars(given), os.environ)
+    settings = kafka.load(config, vars(typed), os.environ)
     if snapshot is not None and settings.has_lanes:
         raise StreamCANError(
             "--snapshot: each model and version has a corrector of its own; --start-group begins"
             " the application with all of them"
         )
     set_up_logging(settings.log_format, settings.log_level, settings.secrets)
-    found = replay_topic(settings, start_group=start_group)
+    backfilled = replay_topic(settings, start_group=start_group)
     if snapshot is not None:
-        save(found.corrector.to_bytes(), snapshot)
-    says = found.to_dict()
-    verdict = judge_changes(found.changes, says["scored"], found.commonest)
-    print(json.dumps({"verdict": verdict, **says}, indent=1))
+        save(backfilled.corrector.to_bytes(), snapshot)
+    summary = backfilled.to_dict()
+    verdict = judge_changes(backfilled.changes, summary["scored"], backfilled.commonest)
+    print(json.dumps({"verdict": verdict, **summary}, indent=1))
     return 0
 
 
@@ -104,10 +104,10 @@ def newest_states(
 ) -> dict[str, tuple[Any, dict[str, Any]]]:
     """The correctors of the newest state in a topic, named by options or by the settings of
     ``run``; and further details."""
-    given = {"bootstrap_servers": bootstrap_servers}
+    overrides = {"bootstrap_servers": bootstrap_servers}
     options: dict[str, Any] = {}
     if config is not None:
-        settings = kafka.load(config, given, os.environ)
+        settings = kafka.load(config, overrides, os.environ)
         servers, options = settings.bootstrap_servers, dict(settings.client)
         topic = topic or settings.state_topic
     else:
@@ -117,20 +117,20 @@ def newest_states(
         raise StreamCANError("say where: --topic TOPIC --bootstrap-servers HOST:PORT, or --config")
     readers = Readers(Options(servers, options))
     try:
-        found = newest_state(readers, topic)
+        stored_state = newest_state(readers, topic)
     finally:
         readers.close()
-    if found is None:
+    if stored_state is None:
         raise StreamCANError(f"{topic}: no state has been written yet")
-    said = {
-        "state": found.number,
-        "written": found.index.time,
-        "inputs": found.index.inputs,
-        "sent": found.memory.sent,
-        "labels": found.memory.labels,
+    details = {
+        "state": stored_state.number,
+        "written": stored_state.index.time,
+        "inputs": stored_state.index.inputs,
+        "sent": stored_state.memory.sent,
+        "labels": stored_state.memory.labels,
     }
-    correctors = found.lanes or {ONLY: found.begins[None]}
+    correctors = stored_state.lanes or {ONLY: stored_state.begins[None]}
     return {
-        " ".join(filter(None, name)): (saved.corrector(data), said)
+        " ".join(filter(None, name)): (saved.corrector(data), details)
         for name, data in correctors.items()
     }

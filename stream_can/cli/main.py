@@ -26,7 +26,7 @@ def _require_command(known: Sequence[str], arguments: Sequence[str]) -> None:
     name = arguments[0] if arguments else "--help"
     if name in known or name.startswith("-"):
         return
-    commands = [one for one in known if not one.startswith("-")]
+    commands = [command for command in known if not command.startswith("-")]
     near = difflib.get_close_matches(name, commands, 1, 0.5)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(commands)}"
     raise StreamCANError(f"no command {name!r}; {hint}")
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Characters that the terminal's encoding lacks are escaped.
         sys.stdout.reconfigure(errors="backslashreplace")
     # Users of the command have no use for the source line.
-    as_code, warnings.formatwarning = (
+    python_format, warnings.formatwarning = (
         warnings.formatwarning,
         lambda text, *_: f"stream-can: {text}\n",
     )
@@ -92,5 +92,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"stream-can: {text}", file=sys.stderr)
         return 1
     finally:
-        warnings.formatwarning = as_code
+        warnings.formatwarning = python_format
     return code if isinstance(code, int) else 0

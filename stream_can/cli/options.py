@@ -1,19 +1,23 @@
-"""Corrector settings as options of a command."""
+"""Settings as options of a command, with their help texts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, make_dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
 from stream_can.app.loading import counts_of
+from stream_can.app.settings import Option
 from stream_can.cli.arguments import Whole
 from stream_can.method.settings import SETTINGS, kind_of, sentence
 from stream_can.recording.names import listed
 
-__all__ = ["NO_OPTIONS", "CorrectorOptions"]
+__all__ = ["NO_OPTIONS", "CorrectorOptions", "typed_options"]
 
+# Options are text, which `load` converts, except switches and repeatable ones.
+KINDS: dict[type, Any] = {bool: bool | None, dict: list[str] | None}
 CORRECTOR = Group("Corrector", help="Every default is good; see docs/method.md for what each does.")
 
 
@@ -38,12 +42,12 @@ class _Options:
 
     def settings(self) -> dict[str, Any]:
         """The settings that were given, as keyword arguments of Corrector."""
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        if "train_counts" in given:
-            given["train_counts"] = counts_of(given["train_counts"])
+        typed = {name: value for name, value in vars(self).items() if value is not None}
+        if "train_counts" in typed:
+            typed["train_counts"] = counts_of(typed["train_counts"])
         return {
             name: listed(value) if name in SETTINGS and kind_of(name) is list else value
-            for name, value in given.items()
+            for name, value in typed.items()
         }
 
 
@@ -64,3 +68,37 @@ else:
         )
     )
 NO_OPTIONS = CorrectorOptions()
+
+
+def typed_options(
+    settings: Iterable[Option], module: str, names: Mapping[str, list[str]] | None = None
+) -> Any:
+    """Create the dataclass of a command's options: every setting, None where not given.
+
+    Parameters
+    ----------
+    settings
+        The settings.
+    module
+        The command's module.
+    names
+        All names of settings that also have a short option.
+    """
+    short = names or {}
+    fields = [
+        (
+            setting.name,
+            Annotated[
+                KINDS.get(setting.kind, str | None),
+                Parameter(
+                    name=short.get(setting.name),
+                    help=setting.help,
+                    negative=None if setting.kind is bool else "",
+                ),
+            ],
+            None,
+        )
+        for setting in settings
+    ]
+    # Without a module, Python 3.11 attributes it to its own library.
+    return make_dataclass("TypedOptions", fields, kw_only=True, namespace={"__module__": module})

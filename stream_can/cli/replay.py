@@ -27,15 +27,15 @@ from stream_can.errors import StreamCANError
 from stream_can.method.rows import Normalise
 from stream_can.recording.names import listed
 from stream_can.replay.asking import asking_for
-from stream_can.replay.beside import Beside
-from stream_can.replay.noise import noise_beside
-from stream_can.replay.noise import try_label_noise as play_noise
+from stream_can.replay.noise_variants import noise_table
+from stream_can.replay.noise_variants import try_label_noise as play_noise
 from stream_can.replay.player import Player
 from stream_can.replay.run import is_fitted, number_of_replays, replay
+from stream_can.replay.segment_variants import segments_table
+from stream_can.replay.segment_variants import try_segments as play_tries
 from stream_can.replay.shown import verdict
 from stream_can.replay.steps import Step, check_arrival, check_labels
-from stream_can.replay.tried import segments_beside
-from stream_can.replay.tried import try_segments as play_tries
+from stream_can.replay.variant_table import VariantTable
 from stream_can.row_kinds import part, refuse_others, row_kind
 
 __all__ = ["replay_command"]
@@ -163,12 +163,12 @@ def replay_command(
     with argument_errors():
         kind = row_kind(rows)
     shown = part(kind.name, "replay")
-    of_rows = {"max_classes": max_classes, "memory_mb": memory_mb, "train_rows": train_rows}
-    settings = corrector.settings() | {k: v for k, v in of_rows.items() if v is not None}
-    named = {"model": model, "version": version}
-    models = [name for name in named.values() if name is not None]
-    tries = [] if try_segments is None else listed(try_segments)
-    shares = [] if try_label_noise is None else listed(try_label_noise)
+    kind_settings = {"max_classes": max_classes, "memory_mb": memory_mb, "train_rows": train_rows}
+    settings = corrector.settings() | {k: v for k, v in kind_settings.items() if v is not None}
+    model_fields = {"model": model, "version": version}
+    models = [name for name in model_fields.values() if name is not None]
+    tried_columns = [] if try_segments is None else listed(try_segments)
+    noise_shares = [] if try_label_noise is None else listed(try_label_noise)
     with argument_errors():
         only_some = {
             "model": model, "version": version, "validation": validation,
@@ -176,16 +176,16 @@ def replay_command(
             "output": output, "normalise always": normalise == "always",
         }  # fmt: skip
         refuse_others(kind, "replay", only_some | settings, as_option)
-        for option, given in (("--ask", ask), ("--try-segments", tries or None),
-                              ("--try-label-noise", shares or None)):  # fmt: skip
-            if models and given is not None:
+        for option, option_value in (("--ask", ask), ("--try-segments", tried_columns or None),
+                              ("--try-label-noise", noise_shares or None)):  # fmt: skip
+            if models and option_value is not None:
                 raise StreamCANError(f"{option} plays one model; leave --model and --version out")
-        if tries and (corrector.columns or ask is not None):
+        if tried_columns and (corrector.columns or ask is not None):
             other = "--segments" if corrector.columns else "--ask"
             raise StreamCANError(
                 f"--try-segments plays with and without columns; leave {other} out"
             )
-        if shares and ask is not None:
+        if noise_shares and ask is not None:
             raise StreamCANError(
                 "--try-label-noise compares what the same labels teach, and --ask would ask for"
                 " others each time; leave --ask out"
@@ -198,45 +198,48 @@ def replay_command(
         if ask is not None and label_rate != 1:
             raise StreamCANError("--ask and --label-rate both say which labels arrive; give one")
         places = {
-            name: given
-            for name, given in (("probs", probs), ("label", label), ("id", id))
-            if given is not None
+            name: field
+            for name, field in (("probs", probs), ("label", label), ("id", id))
+            if field is not None
         }
-        columns = [*(corrector.columns or tries)]
-        form = {"normalise": normalise, "segments": columns}
-        more = {"segments": [*columns, *models], "time": time, "label_time": label_time}
-        recording = shown.open_recording(file, classes, places, form | more)
+        columns = [*(corrector.columns or tried_columns)]
+        row_options = {"normalise": normalise, "segments": columns}
+        column_options = {"segments": [*columns, *models], "time": time, "label_time": label_time}
+        recording = shown.open_recording(file, classes, places, row_options | column_options)
         if label_rate == 0 and ask is None and label_delay is None and not recording.has_times:
             label_delay = 0  # no label comes
         check_arrival(recording, label_delay)
         check_labels(label_delay, label_rate)
         asks = None if ask is None else asking_for(recording, ask)
-        held = apart = None
+        validation_rows = validation_recording = None
         if validation is not None:
-            apart = shown.open_recording(validation, classes, places, form)
-            held = apart.labelled_with_segments()
+            validation_recording = shown.open_recording(validation, classes, places, row_options)
+            validation_rows = validation_recording.labelled_with_segments()
 
-        def make(columns: Sequence[str], **more: float) -> Any:
-            more_settings = settings | ({"segments": columns} if columns else {}) | more
-            made = shown.new_corrector(recording, classes, more_settings)
-            if held is not None:
-                made.fit(
-                    held.P,
-                    held.y,
-                    segments=held.segments and {name: held.segments[name] for name in columns},
+        def make(columns: Sequence[str], **overrides: float) -> Any:
+            all_settings = settings | ({"segments": columns} if columns else {}) | overrides
+            new_corrector = shown.new_corrector(recording, classes, all_settings)
+            if validation_rows is not None:
+                new_corrector.fit(
+                    validation_rows.P,
+                    validation_rows.y,
+                    segments=validation_rows.segments
+                    and {name: validation_rows.segments[name] for name in columns},
                 )
-            return made
+            return new_corrector
 
         start = make(corrector.columns)
         noises: Sequence[float] = ()
-        if shares:
-            own = float(start.settings["label_noise"])
-            noises = sorted({own, *(_share(text, recording.classes) for text in shares)})
+        if noise_shares:
+            own_noise = float(start.settings["label_noise"])
+            noises = sorted(
+                {own_noise, *(_share(text, recording.classes) for text in noise_shares)}
+            )
         rivals = []
         if against is not None:
             from stream_can.compare.against import (
                 Against,
-                against_beside,
+                against_table,
                 better_rival,
                 other_rivals,
                 play_against,
@@ -261,7 +264,7 @@ def replay_command(
     replays = number_of_replays(
         rates, label_rate=label_rate, ask=asks, models=bool(models), fitted=is_fitted(start)
     )
-    replays += len(tries) + (len(tries) > 1) + len(noises) + len(rivals)
+    replays += len(tried_columns) + (len(tried_columns) > 1) + len(noises) + len(rivals)
     with (
         progress_bar("replay", recording.rows * replays) as progress,
         corrected or nullcontext(),
@@ -282,45 +285,48 @@ def replay_command(
         player = Player(
             recording, label_delay=label_delay, label_rate=label_rate, seed=seed, progress=progress
         )
-        besides: dict[str, Beside] = {}
-        if tries:
-            besides["try_segments"] = segments_beside(
+        variant_tables: dict[str, VariantTable] = {}
+        if tried_columns:
+            variant_tables["try_segments"] = segments_table(
                 play_tries(player, make, result), result.raw.n
             )
         if noises:
             noise = play_noise(
-                player, lambda share: make(corrector.columns, label_noise=share), [*noises], own
+                player,
+                lambda share: make(corrector.columns, label_noise=share),
+                [*noises],
+                own_noise,
             )
-            besides["try_label_noise"] = noise_beside(noise, result.raw.n)
+            variant_tables["try_label_noise"] = noise_table(noise, result.raw.n)
         if rivals:
-            found: list[Against] = []
+            comparisons: list[Against] = []
             try:
-                for one in play_against(player, rivals, result, apart):
-                    found.append(one)
+                for comparison in play_against(player, rivals, result, validation_recording):
+                    comparisons.append(comparison)
             except KeyboardInterrupt:
                 print(
-                    f"stream-can: interrupted; {len(found)} of {len(rivals)} rivals are ready",
+                    f"stream-can: interrupted; {len(comparisons)} of {len(rivals)} rivals are"
+                    " ready",
                     file=sys.stderr,
                 )
                 code = INTERRUPTED
-            beside = against_beside(found)
-            result.better_rival = better_rival(found)
+            table = against_table(comparisons)
+            result.better_rival = better_rival(comparisons)
             if report is not None:
                 from stream_can.compare.figures import against_figures
 
-                beside = beside._replace(figures=against_figures(result, found))
-            besides["against"] = beside
+                table = table._replace(figures=against_figures(result, comparisons))
+            variant_tables["against"] = table
     if state is not None:
-        kept = result.learner if models else result.corrector
-        snapshot.save(kept.to_bytes(), state)
+        learner_or_corrector = result.learner if models else result.corrector
+        snapshot.save(learner_or_corrector.to_bytes(), state)
     fields: dict[str, str] = {} if normalise == "rounded" else {"normalise": normalise}
     if is_lines(file):
-        usual = {"probs": "probs", "label": "label", "id": "id"}
-        taken = places
+        line_fields = places
         if not kind.several_labels:
-            taken = places | {"probs": recording.probs, "label": recording.label}
-        fields |= {name: given for name, given in taken.items() if given != usual[name]}
-    fields |= {name: given for name, given in named.items() if given is not None}
+            line_fields = places | {"probs": recording.probs, "label": recording.label}
+        fields |= {name: field for name, field in line_fields.items() if field != name}
+    fields |= {name: field for name, field in model_fields.items() if field is not None}
     deploy = deployment(
         shown.deployed(recording, classes, settings),
         state=state,
@@ -338,7 +344,7 @@ def replay_command(
             result,
             name,
             report,
-            besides=besides.values(),
+            besides=variant_tables.values(),
             made_from={
                 "file": f"{recording.name} ({recording.size:,} bytes)",
                 "command": COMMAND_LINE.get(),
@@ -346,10 +352,12 @@ def replay_command(
             deploy=deploy,
         )
     if as_json:
-        tried = {name: one.to_dict() for name, one in besides.items()}
-        print_json(result.to_dict() | {"verdict": verdict(result), "deploy": deploy} | tried)
+        tables_as_json = {name: table.to_dict() for name, table in variant_tables.items()}
+        print_json(
+            result.to_dict() | {"verdict": verdict(result), "deploy": deploy} | tables_as_json
+        )
     else:
-        show_replay(result, label_rate, besides.values(), deploy=deploy, verbose=verbose)
+        show_replay(result, label_rate, variant_tables.values(), deploy=deploy, verbose=verbose)
     return code
 
 

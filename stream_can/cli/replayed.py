@@ -9,10 +9,10 @@ from rich.table import Table
 
 from stream_can.cli.terminal import text_console
 from stream_can.column_scores import ColumnScores
-from stream_can.replay.beside import Beside
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.shown import ScoreTable, judge, shown
+from stream_can.replay.variant_table import VariantTable
 
 __all__ = ["show_replay"]
 
@@ -23,7 +23,7 @@ VALUES = 10
 def show_replay(
     result: Replay,
     label_rate: float,
-    besides: Iterable[Beside] = (),
+    variant_tables: Iterable[VariantTable] = (),
     *,
     deploy: Mapping[str, str],
     verbose: bool = False,
@@ -45,27 +45,27 @@ def show_replay(
         for doubt in result.doubts:
             console.print(f"- {doubt}")
         return
-    found = judge(result)
+    verdict = judge(result)
     console.print()
-    console.print(found.use, style="bold")
-    if found.gains:
-        console.print(found.gains)
-    if found.deploy:
+    console.print(verdict.use, style="bold")
+    if verdict.gains:
+        console.print(verdict.gains)
+    if verdict.deploy:
         # Not wrapped, so that the command can be copied.
         console.print(f"Next: {deploy['next']}", soft_wrap=True)
-    elif found.gains:
-        console.print(f"Next: {found.instead or 'nothing to deploy here.'}")
+    elif verdict.gains:
+        console.print(f"Next: {verdict.instead or 'nothing to deploy here.'}")
     console.print()
     console.print(_scores(kind.table(result, verbose=verbose)))
     for line in kind.notes(result):
         console.print(line)
     for name, column in result.columns.items():
-        _show_values(console, name, column)
-    if found.why:
+        _show_segments(console, name, column)
+    if verdict.why:
         console.print()
-    for one in found.why:
-        console.print(f"- {one}")
-    if verbose and found.deploy:
+    for note in verdict.why:
+        console.print(f"- {note}")
+    if verbose and verdict.deploy:
         if "first" in deploy:
             console.print(f"\nBefore:\n{deploy['first']}", soft_wrap=True)
         console.print(f"\nFrom standard input:\n{deploy['pipe']}", soft_wrap=True)
@@ -73,12 +73,12 @@ def show_replay(
         if "run" in deploy:
             console.print(f"\nWith Kafka:\n{deploy['run']}", soft_wrap=True)
         console.print(f"\nIn Python:\n{deploy['python']}", soft_wrap=True)
-    elif found.deploy:
+    elif verdict.deploy:
         console.print(
             "\n--verbose shows each path alone, and how to deploy it with a pipe, Kafka or Python"
         )
-    for beside in besides:
-        _show_beside(console, beside)
+    for table in variant_tables:
+        _show_variants(console, table)
 
 
 def _scores(scores: ScoreTable) -> Table:
@@ -92,35 +92,37 @@ def _scores(scores: ScoreTable) -> Table:
     return table
 
 
-def _show_values(console: Console, name: str, column: ColumnScores) -> None:
+def _show_segments(console: Console, title: str, column: ColumnScores) -> None:
     """The most frequent values of a column."""
     console.print()
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(readable(name, 40))
+    table.add_column(readable(title, 40))
     for head in ("rows", "labels", "accuracy %", "change", "log loss", "change", "calibration %"):
         table.add_column(head, justify="right")
-    found = column.values()
-    for one in found[:VALUES]:
-        (a, b), (c, d), (e, f) = one.accuracy, one.log_loss, one.calibration
+    segment_scores = column.values()
+    for segment in segment_scores[:VALUES]:
+        (a, b), (c, d), (e, f) = segment.accuracy, segment.log_loss, segment.calibration
         numbers = (
             [f"{100 * b:.2f}", f"{100 * (b - a):+.2f}", f"{d:.4f}", f"{d - c:+.4f}",
              f"{100 * e:.1f} -> {100 * f:.1f}"]
-            if one.scored else []
+            if segment.scored else []
         )  # fmt: skip
-        table.add_row(readable(one.value, 40), f"{one.rows:,}", f"{one.labels:,}", *numbers)
+        table.add_row(
+            readable(segment.value, 40), f"{segment.rows:,}", f"{segment.labels:,}", *numbers
+        )
     console.print(table)
-    if len(found) > VALUES:
-        console.print(f"and {len(found) - VALUES:,} more values; --report shows them")
+    if len(segment_scores) > VALUES:
+        console.print(f"and {len(segment_scores) - VALUES:,} more values; --report shows them")
 
 
-def _show_beside(console: Console, beside: Beside) -> None:
+def _show_variants(console: Console, variants: VariantTable) -> None:
     """Show variants that were played beside the replay."""
     console.print()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for k, head in enumerate(beside.heads):
+    shown_table = Table(box=None, pad_edge=False, header_style="bold")
+    for k, head in enumerate(variants.heads):
         words = k == 0 or not head
-        table.add_column(head, justify="left" if words else "right", overflow="fold")
-    for row in beside.rows:
-        table.add_row(*row)
-    console.print(table)
-    console.print(beside.said)
+        shown_table.add_column(head, justify="left" if words else "right", overflow="fold")
+    for row in variants.rows:
+        shown_table.add_row(*row)
+    console.print(shown_table)
+    console.print(variants.summary)

@@ -39,8 +39,8 @@ def sample_command(
     for name, content in files.items():
         (folder / name).write_bytes(content)
         lines = len(content.splitlines())
-        what = f"{lines:,} lines" if name.endswith(".jsonl") else f"{lines - 1:,} rows"
-        console.print(f"{folder / name}: {what}", soft_wrap=True)
+        size = f"{lines:,} lines" if name.endswith(".jsonl") else f"{lines - 1:,} rows"
+        console.print(f"{folder / name}: {size}", soft_wrap=True)
     recorded = shlex.quote(str(folder / "recorded.csv"))
     console.print(
         f"Next: stream-can replay {recorded} --time time --label-time label_time", soft_wrap=True

@@ -10,20 +10,20 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from stream_can.app.settings import SettingsError
-from stream_can.cli.given import given_of
+from stream_can.cli.options import typed_options
 from stream_can.serve import load, options, serve
 
 __all__ = ["serve_command"]
 
 NAMES = {"http_port": ["--http-port", "--port"], "http_host": ["--http-host", "--host"]}
 """Settings that also have a short option."""
-Given: Any = given_of(options(), __name__, NAMES)
-NOTHING = Given()
+TypedOptions: Any = typed_options(options(), __name__, NAMES)
+NOTHING = TypedOptions()
 Config = Annotated[Path | None, Parameter(help="TOML file of settings")]
 
 
 def serve_command(
-    config: Config = None, *, given: Annotated[Given, Parameter(name="*")] = NOTHING
+    config: Config = None, *, typed: Annotated[TypedOptions, Parameter(name="*")] = NOTHING
 ) -> int:
     """Answer HTTP: predictions in, corrected predictions out; labels by id; state in one file.
 
@@ -31,7 +31,7 @@ def serve_command(
     in capitals). An option wins over the variable, and that one over the file.
     """
     try:
-        settings = load(config, vars(given), os.environ)
+        settings = load(config, vars(typed), os.environ)
     except SettingsError as error:
         print(f"stream-can serve: {error}", file=sys.stderr)
         return 2

@@ -38,7 +38,7 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress_bar(task_name: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar with rate and time left, where standard error is a terminal."""
     console = Console(stderr=True)
     columns = (
@@ -49,65 +49,69 @@ def progress_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        bar = progress.add_task(what, total=total)
+        bar = progress.add_task(task_name, total=total)
         yield lambda rows: progress.update(bar, advance=rows)
 
 
-def show_inspection(found: dict[str, Any]) -> None:
+def show_inspection(description: dict[str, Any]) -> None:
     """Print the result of :func:`stream_can.cli.inspection.describe` as text."""
     console = text_console()
-    recent = found.get("recent_log_loss", {"raw": None})
+    recent = description.get("recent_log_loss", {"raw": None})
     facts = [
-        ("predictions seen", f"{found['predictions']:,}"),
-        ("labels learned", f"{found['labels']:,}"),
+        ("predictions seen", f"{description['predictions']:,}"),
+        ("labels learned", f"{description['labels']:,}"),
     ]
-    if "known_classes" in found:
-        facts.append(("classes that came", f"{found['known_classes']:,}"))
+    if "known_classes" in description:
+        facts.append(("classes that came", f"{description['known_classes']:,}"))
     else:
-        rests = f"{found['effective_sample_size']:,.0f} (older ones count less)"
-        above = f"{found['temperature']:.3f} (above 1: the classifier is overconfident)"
-        facts += [("labels it rests on", rests), ("temperature", above)]
+        sample_size = f"{description['effective_sample_size']:,.0f} (older ones count less)"
+        temperature = f"{description['temperature']:.3f} (above 1: the classifier is overconfident)"
+        facts += [("labels it rests on", sample_size), ("temperature", temperature)]
     if recent["raw"] is not None:
-        helps = f"{recent['raw']:.4f} before, {recent['corrected']:.4f} after"
-        facts.append(("recent log loss", helps + " (of what was sent, where that is known)"))
-        if (fitted := found.get("fitted_log_loss")) is not None:
-            costs = ": worse than as they came" if fitted > recent["raw"] else ""
-            facts.append(("", f"{fitted:.4f} by `fit` alone{costs}"))
-    sent = ", ".join(f"{name} {100 * w:.0f} %" for name, w in found["final_weights"].items())
-    if "last_temperature" in found:
-        sent += f"; last temperature {found['last_temperature']:.3f}"
+        recent_losses = f"{recent['raw']:.4f} before, {recent['corrected']:.4f} after"
+        facts.append(
+            ("recent log loss", recent_losses + " (of what was sent, where that is known)")
+        )
+        if (fitted := description.get("fitted_log_loss")) is not None:
+            worse = ": worse than as they came" if fitted > recent["raw"] else ""
+            facts.append(("", f"{fitted:.4f} by `fit` alone{worse}"))
+    sent = ", ".join(f"{name} {100 * w:.0f} %" for name, w in description["final_weights"].items())
+    if "last_temperature" in description:
+        sent += f"; last temperature {description['last_temperature']:.3f}"
     facts.append(("what goes out", sent))
-    if "threshold" in found:
-        facts.append(("said to have a label", f"from {found['threshold']:.3f} on"))
-    if found.get("coverage", 1) < 0.995:
+    if "threshold" in description:
+        facts.append(("said to have a label", f"from {description['threshold']:.3f} on"))
+    if description.get("coverage", 1) < 0.995:
         facts.append(
             (
                 "labels",
-                f"no fair sample: {100 * found['coverage']:.0f} % of the correction goes out",
+                f"no fair sample: {100 * description['coverage']:.0f} % of the correction goes out",
             )
         )
-    if found.get("silent_classes"):
-        names = ", ".join(map(str, found["silent_classes"]))
+    if description.get("silent_classes"):
+        names = ", ".join(map(str, description["silent_classes"]))
         facts.append(("left out of learning", f"{names}: no label of theirs has ever come"))
-    if found.get("fit") is not None:
-        fit = found["fit"]
+    if description.get("fit") is not None:
+        fit = description["fit"]
         facts.append(("fitted on", f"{fit['rows']:,} validation rows: {fit['step']}; {fit['why']}"))
         for step in fit["ladder"]:
             facts.append(("", ", ".join(f"{name} {_plain(value)}" for name, value in step.items())))
-        if (share := found.get("follows_mix")) is not None:
+        if (share := description.get("follows_mix")) is not None:
             facts.append(("", f"{share:.0%} of what it says follows the class mix of the stream"))
         if fit["missing"]:
             facts.append(("", f"no validation row of: {', '.join(map(readable, fit['missing']))}"))
-    for name, value in (found.get("stream") or {}).items():
+    for name, value in (description.get("stream") or {}).items():
         facts.append((name.replace("_", " "), _plain(value)))
-    facts += [(name.replace("_", " "), _plain(value)) for name, value in found["settings"].items()]
+    facts += [
+        (name.replace("_", " "), _plain(value)) for name, value in description["settings"].items()
+    ]
     console.print(two_columns(facts))
     console.print()
-    if "classes" in found:
-        _show_classes(console, found)
-    weights = [(name, 100 * w) for name, w in found["weights"].items()]
+    if "classes" in description:
+        _show_classes(console, description)
+    weights = [(name, 100 * w) for name, w in description["weights"].items()]
     console.print(_bars("path", "weight %", weights))
-    for name, odds in found.get("segments", {}).items():
+    for name, odds in description.get("segments", {}).items():
         console.print()
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column(readable(name, 40))
@@ -115,30 +119,29 @@ def show_inspection(found: dict[str, Any]) -> None:
         for value, nats in list(odds.items())[:MATTER]:
             table.add_row(readable(value, 40), f"{nats:+.2f}")
         console.print(table)
-        more = f", and {len(odds) - MATTER:,} nearer to 0" if len(odds) > MATTER else ""
-        console.print(f"{len(odds):,} values{more}; above 0 its labels spoke for its column")
+        omitted = f", and {len(odds) - MATTER:,} nearer to 0" if len(odds) > MATTER else ""
+        console.print(f"{len(odds):,} values{omitted}; above 0 its labels spoke for its column")
 
 
-def _show_classes(console: Console, found: Mapping[str, Any]) -> None:
+def _show_classes(console: Console, description: Mapping[str, Any]) -> None:
     """The class mix, or the frequency of each label."""
-    if "prior" in found:
-        of, heads = found["prior"], ("class", "class mix %")
+    if "prior" in description:
+        shares, heads = description["prior"], ("class", "class mix %")
     else:
-        pairs = zip(found["yes"], found["known"], strict=True)
-        of, heads = [yes / known if known else 0.0 for yes, known in pairs], ("label", "of rows %")
-    mix = sorted(zip(found["classes"], of, strict=True), key=lambda pair: -pair[1])
+        pairs = zip(description["yes"], description["known"], strict=True)
+        shares = [yes / known if known else 0.0 for yes, known in pairs]
+        heads = ("label", "of rows %")
+    mix = sorted(zip(description["classes"], shares, strict=True), key=lambda pair: -pair[1])
     console.print(_bars(*heads, [(readable(name, 40), 100 * q) for name, q in mix[:20]]))
     if len(mix) > 20:
-        rest = (
-            f" with {100 * sum(q for _, q in mix[20:]):.2f} % together" if "prior" in found else ""
-        )
-        console.print(f"and {len(mix) - 20} more{' classes' if rest else ''}{rest}")
+        together = f" classes with {100 * sum(q for _, q in mix[20:]):.2f} % together"
+        console.print(f"and {len(mix) - 20} more{together if 'prior' in description else ''}")
     console.print()
 
 
-def print_json(found: Any) -> None:
+def print_json(output: Any) -> None:
     """Print a result as JSON."""
-    print(json.dumps(found, indent=1, default=_as_json))
+    print(json.dumps(output, indent=1, default=_as_json))
 
 
 def _as_json(value: Any) -> Any:
@@ -163,9 +166,9 @@ def two_columns(facts: Iterable[tuple[str | Text, str | Text]]) -> Table:
     return table
 
 
-def _bars(what: str, unit: str, rows: list[tuple[str, float]]) -> Table:
+def _bars(head: str, unit: str, rows: list[tuple[str, float]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(what)
+    table.add_column(head)
     table.add_column(unit, justify="right")
     table.add_column("")
     top = max((value for _, value in rows), default=1) or 1

@@ -14,13 +14,13 @@ from stream_can.compare.rivals import Rival, rivals
 from stream_can.compare.stream import load
 from stream_can.errors import StreamCANError
 from stream_can.recording.recording import Recording
-from stream_can.replay.beside import Beside
 from stream_can.replay.effect import NATS
 from stream_can.replay.player import Player
 from stream_can.replay.result import Replay
 from stream_can.replay.steps import arrivals_rng
+from stream_can.replay.variant_table import VariantTable
 
-__all__ = ["Against", "against_beside", "better_rival", "other_rivals", "play_against"]
+__all__ = ["Against", "against_table", "better_rival", "other_rivals", "play_against"]
 
 HEADS = (
     "against", "accuracy %", "log loss", "stream_can: points", "±", "nats", "±", "Brier", "ECE %",
@@ -42,9 +42,14 @@ class Against(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as JSON."""
-        one = self.outcome
-        scores = one.scores.summary() | {"microseconds": one.microseconds}
-        return {"name": one.name, "needs": one.needs, **scores, "change": self.changes.summary()}
+        outcome = self.outcome
+        scores = outcome.scores.summary() | {"microseconds": outcome.microseconds}
+        return {
+            "name": outcome.name,
+            "needs": outcome.needs,
+            **scores,
+            "change": self.changes.summary(),
+        }
 
 
 def other_rivals(
@@ -60,16 +65,16 @@ def other_rivals(
         A name is unknown, or its rival plays fewer classes, or needs validation rows while
         ``fitted`` is false.
     """
-    found = [one for one in rivals(names=names, classes=classes) if one.is_other]
+    chosen = [rival for rival in rivals(names=names, classes=classes) if rival.is_other]
     if names in ("default", "all") and not fitted:
-        return [one for one in found if not one.is_fitted]
-    for one in found:
-        if one.is_fitted and not fitted:
+        return [rival for rival in chosen if not rival.is_fitted]
+    for rival in chosen:
+        if rival.is_fitted and not fitted:
             raise StreamCANError(
-                f"--against: {one.key} is fitted to validation rows; name a file of them,"
+                f"--against: {rival.key} is fitted to validation rows; name a file of them,"
                 " --validation FILE, or leave it out"
             )
-    return found
+    return chosen
 
 
 def play_against(
@@ -114,29 +119,29 @@ def _sums(values: NDArray[Any], ends: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.diff(np.append(0.0, np.cumsum(values))[ends], prepend=0.0)
 
 
-def against_beside(found: Sequence[Against]) -> Beside:
+def against_table(comparisons: Sequence[Against]) -> VariantTable:
     """Rivals as a table."""
     rows = []
-    for one in found:
-        scores = one.outcome.scores
+    for comparison in comparisons:
+        scores = comparison.outcome.scores
         rows.append((
-            one.outcome.name, f"{100 * scores.accuracy:.2f}", f"{scores.log_loss:.4f}",
-            *one.changes.cells, f"{scores.brier:.4f}", f"{100 * scores.ece:.2f}",
-            f"{one.outcome.microseconds:.1f}",
+            comparison.outcome.name, f"{100 * scores.accuracy:.2f}", f"{scores.log_loss:.4f}",
+            *comparison.changes.cells, f"{scores.brier:.4f}", f"{100 * scores.ece:.2f}",
+            f"{comparison.outcome.microseconds:.1f}",
         ))  # fmt: skip
-    return Beside(
+    return VariantTable(
         "Against what else one could do",
         HEADS,
         rows,
-        _in_words(found),
-        [one.to_dict() for one in found],
+        _in_words(comparisons),
+        [comparison.to_dict() for comparison in comparisons],
     )
 
 
-def better_rival(found: Sequence[Against]) -> str:
+def better_rival(comparisons: Sequence[Against]) -> str:
     """The sentence that a verdict begins with where one of the rivals has a smaller log loss, by as
     much as matters: which one, by how much, and whether that is sure; empty without one."""
-    best = max(found, key=lambda one: one.changes.log_loss.value, default=None)
+    best = max(comparisons, key=lambda comparison: comparison.changes.log_loss.value, default=None)
     if best is None or best.changes.log_loss.value < NATS:
         return ""
     points, nats = best.changes
@@ -145,29 +150,29 @@ def better_rival(found: Sequence[Against]) -> str:
         f" error {nats.error:.4f}), accuracy {100 * points.before:.2f} %, stream_can"
         f" {100 * points.after:.2f} %"
     )
-    sure = "the difference is beyond chance" if nats.rose else "the difference may be chance"
+    certainty = "the difference is beyond chance" if nats.rose else "the difference may be chance"
     return (
-        f"{best.outcome.key} does better on this stream: {numbers}; {sure}. It needs"
+        f"{best.outcome.key} does better on this stream: {numbers}; {certainty}. It needs"
         f" {best.outcome.needs}."
     )
 
 
-def _in_words(found: Sequence[Against]) -> str:
+def _in_words(comparisons: Sequence[Against]) -> str:
     """Describe which of the rivals do better, beyond chance."""
-    if not found:
+    if not comparisons:
         return "No row has a label, so nothing can be compared."
     kinds = {
-        "Better than stream_can": [one for one in found if one.changes.loss > one.changes.gain],
+        "Better than stream_can": [c for c in comparisons if c.changes.loss > c.changes.gain],
         "Better in one score and worse in the other": [
-            one for one in found if one.changes.loss and one.changes.gain
+            c for c in comparisons if c.changes.loss and c.changes.gain
         ],
         "Not clearly apart from it": [
-            one for one in found if not one.changes.loss and not one.changes.gain
+            c for c in comparisons if not c.changes.loss and not c.changes.gain
         ],
-        "Worse than stream_can": [one for one in found if one.changes.gain > one.changes.loss],
+        "Worse than stream_can": [c for c in comparisons if c.changes.gain > c.changes.loss],
     }
     return " ".join(
-        f"{kind}: {', '.join(one.outcome.key for one in some)}."
-        for kind, some in kinds.items()
-        if some
+        f"{kind}: {', '.join(c.outcome.key for c in members)}."
+        for kind, members in kinds.items()
+        if members
     )

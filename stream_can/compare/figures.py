@@ -18,8 +18,8 @@ from stream_can.report.svg import AFTER, BEFORE, SERIES, Key, draw
 __all__ = ["against_figures"]
 
 SORTS: list[tuple[Callable[[Against], bool], str]] = [
-    (lambda one: "labels" not in one.outcome.needs, SERIES[2]),
-    (lambda one: "labels" in one.outcome.needs, SERIES[3]),
+    (lambda comparison: "labels" not in comparison.outcome.needs, SERIES[2]),
+    (lambda comparison: "labels" in comparison.outcome.needs, SERIES[3]),
 ]
 """Rivals that need no label of the stream, and those that learn from them."""
 
@@ -31,15 +31,17 @@ class Drawn(NamedTuple):
     rivals: list[tuple[Against, str]]
 
 
-def against_figures(result: Replay, found: Sequence[Against]) -> list[tuple[str, str, str]]:
+def against_figures(result: Replay, comparisons: Sequence[Against]) -> list[tuple[str, str, str]]:
     """Title, figure (HTML) and caption of each figure; none without rivals."""
     drawn = Drawn(result, [])
-    for is_of, color in SORTS:
-        if some := [one for one in found if is_of(one)]:
-            drawn.rivals.append((min(some, key=lambda one: one.outcome.scores.log_loss), color))
+    for is_of_sort, color in SORTS:
+        if of_sort := [comparison for comparison in comparisons if is_of_sort(comparison)]:
+            drawn.rivals.append(
+                (min(of_sort, key=lambda comparison: comparison.outcome.scores.log_loss), color)
+            )
     if not drawn.rivals:
         return []
-    names = " and ".join(one.outcome.name for one, _ in drawn.rivals)
+    names = " and ".join(comparison.outcome.name for comparison, _ in drawn.rivals)
     window = f"{Course(result).window:,.0f}"
     return [
         (f"{title}: {names}", draw(title, plot, drawn), caption.replace("{window}", window))
@@ -58,10 +60,10 @@ def rolling(k: int) -> Callable[[Drawn, Figure], list[Key]]:
         axes.set_ylabel(("accuracy, %", "log loss, nats")[k])
         wide(axes, course, scale * means[0], BEFORE, "before")
         keys = [Key("before", BEFORE, "wide")]
-        for one, color in drawn.rivals:
-            sums = course.sums(np.stack([one.sums[k], one.labelled], axis=1))
+        for comparison, color in drawn.rivals:
+            sums = course.sums(np.stack([comparison.sums[k], comparison.labelled], axis=1))
             n = np.where(sums[:, 1] > 0, sums[:, 1], np.nan)
-            name = one.outcome.name
+            name = comparison.outcome.name
             axes.plot(course.x, scale * sums[:, 0] / n, color=color, label=f" {name}")
             keys.append(Key(name, color))
         axes.plot(course.x, scale * means[1], color=AFTER, linewidth=1.5, label=" stream_can")
@@ -73,11 +75,11 @@ def rolling(k: int) -> Callable[[Drawn, Figure], list[Key]]:
 
 
 def reliability(drawn: Drawn, figure: Figure) -> list[Key]:
-    found = np.atleast_1d(figure.subplots(1, len(drawn.rivals), sharey=True))
-    for axes, (one, color) in zip(found, drawn.rivals, strict=True):
-        title = f"{one.outcome.name}\nECE {100 * one.outcome.scores.ece:.1f} %"
-        diagram(axes, one.outcome.scores.reliability, color, title, 9.5)
-    found[0].set_ylabel("accuracy, %")
+    panels = np.atleast_1d(figure.subplots(1, len(drawn.rivals), sharey=True))
+    for axes, (comparison, color) in zip(panels, drawn.rivals, strict=True):
+        title = f"{comparison.outcome.name}\nECE {100 * comparison.outcome.scores.ece:.1f} %"
+        diagram(axes, comparison.outcome.scores.reliability, color, title, 9.5)
+    panels[0].set_ylabel("accuracy, %")
     return []
 
 

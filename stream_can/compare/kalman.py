@@ -80,8 +80,8 @@ class KalmanFilter:
     def features(self, p: Array) -> Array:
         """Features of rows, shape (..., m + 1)."""
         x = logs(p)
-        one = np.ones((*x.shape[:-1], 1))
-        return np.concatenate([x - x.mean(axis=-1, keepdims=True), one], axis=-1)
+        constant = np.ones((*x.shape[:-1], 1))
+        return np.concatenate([x - x.mean(axis=-1, keepdims=True), constant], axis=-1)
 
     def predict(self, phi: Array) -> Array:
         """The row to send for the features of one row."""
@@ -92,10 +92,10 @@ class KalmanFilter:
 
     def learn(self, phi: Array, label: int) -> None:
         """Let the weights drift, and learn the label of a row."""
-        m, kept, P = len(self.weights), self._keeps, self.covariance
-        self.weights = self._start + kept * (self.weights - self._start)
-        P *= kept**2
-        P += (1 - kept**2) * self._prior
+        m, gamma, P = len(self.weights), self._keeps, self.covariance
+        self.weights = self._start + gamma * (self.weights - self._start)
+        P *= gamma**2
+        P += (1 - gamma**2) * self._prior
         r = _softmax(self.weights @ phi)
         root = np.diag(np.sqrt(r)) - np.outer(r, np.sqrt(r))  # root @ root.T is R
         of_logits = P.reshape(-1, m, m + 1) @ phi  # P H.T, shape (m (m + 1), m)
@@ -126,22 +126,22 @@ def kalman(*, fits: bool) -> Callable[[Stream], Iterator[Array]]:
 
     def play(stream: Stream) -> Iterator[Array]:
         n, m = stream.P.shape
-        found = KalmanFilter(m)
+        kalman_filter = KalmanFilter(m)
         if fits:
             P, y = stream.validation
-            for phi, label in zip(found.features(P), y, strict=True):
-                found.learn(phi, int(label))
-        features = found.features(stream.P)
-        which, due = stream.arrivals
+            for phi, label in zip(kalman_filter.features(P), y, strict=True):
+                kalman_filter.learn(phi, int(label))
+        features = kalman_filter.features(stream.P)
+        labelled_rows, due = stream.arrivals
         at = 0
         for first in range(0, n, BLOCK):
             rows = np.empty((min(first + BLOCK, n) - first, m))
             for i, row in enumerate(rows, first):
-                while at < len(which) and due[at] <= i:
-                    j = which[at]
-                    found.learn(features[j], int(stream.y[j]))
+                while at < len(labelled_rows) and due[at] <= i:
+                    j = labelled_rows[at]
+                    kalman_filter.learn(features[j], int(stream.y[j]))
                     at += 1
-                row[:] = found.predict(features[i])
+                row[:] = kalman_filter.predict(features[i])
             yield rows
 
     return play

@@ -102,14 +102,14 @@ def online_platt(*, tracks: bool) -> Callable[[Stream], Iterator[Array]]:
         odds = np.log(within) - np.log(1 - within)
         yes = top == stream.y
         sent = np.empty(n)
-        which, due = stream.arrivals
+        labelled_rows, due = stream.arrivals
         at = 0
         for first in range(0, n, BLOCK):
             stop = min(first + BLOCK, n)
             rows = stream.P[first:stop].copy()
             for i in range(first, stop):
-                while at < len(which) and due[at] <= i:
-                    j = which[at]
+                while at < len(labelled_rows) and due[at] <= i:
+                    j = labelled_rows[at]
                     platt.learn(odds[j], bool(yes[j]))
                     tracking.learn(sent[j], bool(yes[j]))
                     at += 1

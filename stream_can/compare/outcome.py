@@ -84,9 +84,9 @@ def compare(
             stop = first + len(rows)
             counted = stream.scored[first:stop]
             P, y = rows[counted], stream.y[first:stop][counted].astype(np.intp)
-            found = scores.add_checked(P, y)
-            hits.append(found.hits)
-            losses.append(found.losses)
+            row_scores = scores.add_checked(P, y)
+            hits.append(row_scores.hits)
+            losses.append(row_scores.losses)
             progress(len(rows))
             first = stop
         yield Outcome(
@@ -101,7 +101,7 @@ def compare(
 
 def against(outcome: Outcome, other: Outcome) -> Changes:
     """Paired change of ``outcome`` relative to ``other`` (usually raw)."""
-    sides = ((one.hits, one.losses) for one in (other, outcome))
-    found = Changes.of_sums(np.ones(len(outcome.hits)), *sides)
-    assert found is not None, "a stream without a scored row is refused where it is loaded"
-    return found
+    sides = ((o.hits, o.losses) for o in (other, outcome))
+    changes = Changes.of_sums(np.ones(len(outcome.hits)), *sides)
+    assert changes is not None, "a stream without a scored row is refused where it is loaded"
+    return changes

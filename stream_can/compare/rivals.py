@@ -119,7 +119,7 @@ def rivals(
     ]
     again = ("temperature", "vector", "matrix", "isotonic")
     fit_to, refit = "validation rows", "validation rows, labels, refits"
-    every = [
+    all_rivals = [
         Rival(RAW, "nothing", _blocks),
         *[Rival(name, fit_to, _once(method)) for name, method in fitted],
         *[
@@ -145,30 +145,30 @@ def rivals(
             _ours(settings, fit=True, rate=0.05),
         ),
     ]
-    found = _chosen(every, names)
-    if classes is None or all(classes <= one.most_classes for one in found):
-        return found
-    many = [one for one in found if classes > one.most_classes]
-    which = ", ".join(one.key for one in many)
-    most = ", ".join(f"{n:g}" for n in sorted({one.most_classes for one in many}))
-    said = f"rivals: {which}: at most {most} classes, here are {classes}"
+    chosen = _chosen(all_rivals, names)
+    if classes is None or all(classes <= rival.most_classes for rival in chosen):
+        return chosen
+    too_narrow = [rival for rival in chosen if classes > rival.most_classes]
+    keys = ", ".join(rival.key for rival in too_narrow)
+    most = ", ".join(f"{n:g}" for n in sorted({rival.most_classes for rival in too_narrow}))
+    message = f"rivals: {keys}: at most {most} classes, here are {classes}"
     if names not in ("all", "default"):
-        raise ValueError(said)
-    warnings.warn(f"{said}; left out", stacklevel=2)
-    return [one for one in found if one not in many]
+        raise ValueError(message)
+    warnings.warn(f"{message}; left out", stacklevel=2)
+    return [rival for rival in chosen if rival not in too_narrow]
 
 
-def _chosen(every: list[Rival], names: str | Sequence[str]) -> list[Rival]:
+def _chosen(all_rivals: list[Rival], names: str | Sequence[str]) -> list[Rival]:
     """The chosen rivals, in order."""
     if names == "all":
-        return every
+        return all_rivals
     if names == "default":
-        return [one for one in every if one.name not in MORE]
-    wanted = {names} if isinstance(names, str) else {*names}
-    if unknown := sorted(wanted - {one.key for one in every}):
-        known = ", ".join(one.key for one in every)
+        return [rival for rival in all_rivals if rival.name not in MORE]
+    keys = {names} if isinstance(names, str) else {*names}
+    if unknown := sorted(keys - {rival.key for rival in all_rivals}):
+        known = ", ".join(rival.key for rival in all_rivals)
         raise ValueError(f"rivals: {unknown[0]!r} is none of default, all, {known}")
-    return [one for one in every if one.key in wanted or one.name in (RAW, BOTH)]
+    return [rival for rival in all_rivals if rival.key in keys or rival.name in (RAW, BOTH)]
 
 
 def _blocks(stream: Stream) -> Iterator[Array]:
@@ -210,21 +210,21 @@ def _by_adwin(stream: Stream) -> Iterator[Array]:
         ) from None
     adwin: Any = ADWIN()  # type: ignore[no-untyped-call]
     calibration = VectorScaling().fit(*stream.validation)
-    which, due = stream.arrivals
+    labelled_rows, due = stream.arrivals
     wrong = np.zeros(len(stream.P), np.bool_)
-    at, since, next_fit = 0, 0, len(which) + 1
+    at, since, next_fit = 0, 0, len(labelled_rows) + 1
     for first in range(0, len(stream.P), LOOK):
-        while at < len(which) and due[at] <= first:
-            adwin.update(int(wrong[which[at]]))
+        while at < len(labelled_rows) and due[at] <= first:
+            adwin.update(int(wrong[labelled_rows[at]]))
             at += 1
             if adwin.drift_detected:
                 since = next_fit = at - int(adwin.width)
         if at >= next_fit:
-            known = which[max(since, at - RECENT) : at]
-            P, y = stream.P[known], stream.y[known]
-            if len(known) < FEW:
+            recent = labelled_rows[max(since, at - RECENT) : at]
+            P, y = stream.P[recent], stream.y[recent]
+            if len(recent) < FEW:
                 P, y = (
-                    np.concatenate(both) for both in zip(stream.validation, (P, y), strict=True)
+                    np.concatenate(pair) for pair in zip(stream.validation, (P, y), strict=True)
                 )
             calibration = VectorScaling().fit(P, y)
             next_fit = since + 2 * max(at - since, LOOK)

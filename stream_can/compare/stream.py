@@ -52,18 +52,18 @@ class Stream(NamedTuple):
     @property
     def due(self) -> NDArray[np.int64]:
         """Row before which each label is known, shape (n,)."""
-        after = np.arange(1, len(self.P) + 1)
+        next_row = np.arange(1, len(self.P) + 1)
         if self.label_delay is not None or self.time is None or self.label_time is None:
-            return after + (self.label_delay or 0)
-        return np.maximum(after, np.searchsorted(self.time, self.label_time, "left"))
+            return next_row + (self.label_delay or 0)
+        return np.maximum(next_row, np.searchsorted(self.time, self.label_time, "left"))
 
     @property
     def arrivals(self) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Rows whose labels arrive, in order of arrival, and :attr:`due` of each."""
-        which = np.flatnonzero(self.arrives)
-        due = self.due[which]
+        labelled_rows = np.flatnonzero(self.arrives)
+        due = self.due[labelled_rows]
         order = np.argsort(due, kind="stable")
-        return which[order], due[order]
+        return labelled_rows[order], due[order]
 
 
 def known_before(
@@ -71,8 +71,8 @@ def known_before(
 ) -> tuple[Array, NDArray[np.int64]]:
     """The validation rows and the latest rows whose labels have arrived before a row, with their
     labels; ``arrivals`` are those of the stream."""
-    which, due = arrivals
-    recent = which[: np.searchsorted(due, row, "right")][-RECENT:]
+    labelled_rows, due = arrivals
+    recent = labelled_rows[: np.searchsorted(due, row, "right")][-RECENT:]
     P, y = stream.validation
     return np.concatenate([P, stream.P[recent]]), np.concatenate([y, stream.y[recent]])
 

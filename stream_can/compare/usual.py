@@ -85,11 +85,11 @@ def label_shift(every: int) -> Callable[[Stream], Iterator[Array]]:
             P = VectorScaling().fit(V, v).transform(P)
         trained = laplace(np.zeros(len(stream.classes)) if counts is None else counts)
         for first in range(0, len(P), every):
-            rows, before = P[first : first + every], P[max(0, first - RECENT) : first]
-            if len(before) < FEWEST:
+            rows, recent = P[first : first + every], P[max(0, first - RECENT) : first]
+            if len(recent) < FEWEST:
                 yield rows
                 continue
-            yield _under(shifted_mix(before, trained) / trained, rows)
+            yield _under(shifted_mix(recent, trained) / trained, rows)
 
     return play
 
@@ -141,16 +141,16 @@ def online_logistic(stream: Stream) -> Iterator[Array]:
     model: Any = compose.Pipeline(preprocessing.StandardScaler(), linear_model.SoftmaxRegression())
     logs = np.log(np.maximum(stream.P, FLOOR))
     m, at = len(stream.classes), 0
-    which, due = stream.arrivals
+    labelled_rows, due = stream.arrivals
     for first in range(0, len(stream.P), BLOCK):
         rows = stream.P[first : first + BLOCK].copy()
         for i, row in enumerate(rows, first):
-            while at < len(which) and due[at] <= i:
-                j = which[at]
+            while at < len(labelled_rows) and due[at] <= i:
+                j = labelled_rows[at]
                 model.learn_one(dict(enumerate(logs[j].tolist())), int(stream.y[j]))
                 at += 1
             if at:
-                found = model.predict_proba_one(dict(enumerate(logs[i].tolist())))
-                said = np.array([found.get(k, 0.0) for k in range(m)])
-                row[:] = said / said.sum()
+                by_class = model.predict_proba_one(dict(enumerate(logs[i].tolist())))
+                p = np.array([by_class.get(k, 0.0) for k in range(m)])
+                row[:] = p / p.sum()
         yield rows

@@ -40,21 +40,21 @@ def asked_labels(result: Replay) -> list[str]:
     if result.learner.ask is None:
         return []
     at_random, by_margin = result.asked["random"], result.asked["margin"]
-    asked = at_random + by_margin
-    said = [
-        f"Labels of {asked:,} rows were asked for, {at_random:,} at random and "
+    requested = at_random + by_margin
+    sentences = [
+        f"Labels of {requested:,} rows were asked for, {at_random:,} at random and "
         f"{by_margin:,} by margin; no other was learned. Accuracy and log loss are of all "
         f"{result.raw.n:,} rows whose label the recording has, asked for or not: in deployment "
         "take them from the random half alone."
     ]
     if result.possible < result.rows:
-        said.append(
+        sentences.append(
             f"Only the {result.possible:,} rows with a label can be answered here, "
-            f"{100 * asked / max(result.possible, 1):.1f} % of them were, which is "
-            f"{100 * asked / result.rows:.1f} % of all {result.rows:,} rows; a deployment chooses "
-            "among all rows."
+            f"{100 * requested / max(result.possible, 1):.1f} % of them were, which is "
+            f"{100 * requested / result.rows:.1f} % of all {result.rows:,} rows; a deployment"
+            " chooses among all rows."
         )
-    return said + _against_random(result)
+    return sentences + _against_random(result)
 
 
 def _against_random(result: Replay) -> list[str]:

@@ -60,15 +60,17 @@ class Deployed:
         lines = [self.imports]
         if state is not None:
             lines.insert(0, "from pathlib import Path")
-            made = f"{self.name}.from_bytes(Path({str(state)!r}).read_bytes())"
+            constructor = f"{self.name}.from_bytes(Path({str(state)!r}).read_bytes())"
         else:
-            given = "".join(f", {name}={_literal(one)}" for name, one in self.settings.items())
-            made = f"{self.name}({self.classes!r}{given})"
+            arguments = "".join(
+                f", {name}={_literal(setting)}" for name, setting in self.settings.items()
+            )
+            constructor = f"{self.name}({self.classes!r}{arguments})"
         columns = self.settings.get("segments", ())
-        more = "".join(f"{name!r}: record[{name!r}], " for name in columns)
-        with_columns = f", segments={{{more[:-2]}}}" if columns else ""
+        fields = ", ".join(f"{name!r}: record[{name!r}]" for name in columns)
+        with_columns = f", segments={{{fields}}}" if columns else ""
         lines += [
-            f"corrector = {made}",
+            f"corrector = {constructor}",
             f"better, receipt = corrector.process_one(p, receipt=True{with_columns})",
             f"corrector.learn_one(p, label, receipt=receipt{with_columns})  # as late as it comes",
             f"state = corrector.to_bytes()  # keep it: {self.name}.from_bytes(state) goes on",

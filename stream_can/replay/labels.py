@@ -23,7 +23,7 @@ class RecordedRows(NamedTuple):
     """Time of each prediction, where the recording has times."""
     of: NDArray[np.int64]
     """Row number of each message that arrives, shape (k,)."""
-    told: NDArray[Any]
+    label: NDArray[Any]
     """Label in each message, shape (k,): the index of its class, or an object, as
     :meth:`Learner.label` takes it."""
     at: NDArray[Any] | None
@@ -40,24 +40,24 @@ class Labels(NamedTuple):
     due: NDArray[np.int64]
     """Row before which each label is learned; with times, the next row, until known."""
     time: NDArray[Any]
-    asked: NDArray[Any]
+    predicted: NDArray[Any]
     """Time of the prediction."""
     row: NDArray[np.int64]
-    told: NDArray[Any]
+    label: NDArray[Any]
 
-    def take(self, which: NDArray[Any]) -> Labels:
+    def take(self, selection: NDArray[Any]) -> Labels:
         """Select some by index or mask."""
-        return Labels(*(array[which] for array in self))
+        return Labels(*(array[selection] for array in self))
 
 
 def on_their_way(events: RecordedRows, drawn: NDArray[np.bool_], delay: int | None) -> Labels:
     """Labels of rows, of those that are drawn, shape (n,)."""
-    which = np.flatnonzero(drawn[events.of - events.first])
-    rows = events.of[which]
-    time = asked = rows
+    drawn_messages = np.flatnonzero(drawn[events.of - events.first])
+    rows = events.of[drawn_messages]
+    time = predicted = rows
     if events.time is not None and events.at is not None and delay is None:
-        time, asked = events.at[which], events.time[rows - events.first]
-    return Labels(rows + 1 + (delay or 0), time, asked, rows, events.told[which])
+        time, predicted = events.at[drawn_messages], events.time[rows - events.first]
+    return Labels(rows + 1 + (delay or 0), time, predicted, rows, events.label[drawn_messages])
 
 
 def join(parts: list[Labels]) -> Labels:

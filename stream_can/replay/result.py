@@ -14,7 +14,7 @@ from stream_can.column_scores import ColumnScores
 from stream_can.learner import Learner
 from stream_can.learner.lane import ONLY
 from stream_can.replay.delays import Delays
-from stream_can.replay.episodes import told
+from stream_can.replay.episodes import episodes_as_json
 from stream_can.replay.sets import SetScores
 from stream_can.replay.steps import ModelColumns, Step
 from stream_can.trust.alarm import Alarm
@@ -127,7 +127,7 @@ class Replay:
             if step.segments is not None:
                 column.came(step.segments[name].tolist())
             if step.learned is not None:
-                column.learned([one[k] for one in step.learned])
+                column.learned([values[k] for values in step.learned])
         self.score(step)
 
     @staticmethod
@@ -159,13 +159,14 @@ class Replay:
         """Changes of sent rows relative to raw rows, or to the sent rows of another replay; None
         without labelled rows."""
         other = self.sums(0) if before is None else before.sums(1)
-        found = Changes.of_sums(self.labelled, other, self.sums(1))
-        if found is None or before is not None:
-            return found
-        return found.over_draws(one.changes() for one in self.other_draws)
+        changes = Changes.of_sums(self.labelled, other, self.sums(1))
+        if changes is None or before is not None:
+            return changes
+        return changes.over_draws(draw.changes() for draw in self.other_draws)
 
     def to_dict(self) -> dict[str, Any]:
         """The result without its course, as JSON."""
+        changes = self.changes()
         return {
             "rows": self.rows,
             "labelled": self.raw.n,
@@ -173,45 +174,49 @@ class Replay:
             "label_delay": self.delay,
             "raw": finite(self.raw.summary()),
             "corrected": finite(self.corrected.summary()),
-            **({} if (found := self.changes()) is None else {"change": finite(found.summary())}),
+            **({} if changes is None else {"change": finite(changes.summary())}),
             "delays": {
                 "coming": self.coming,
                 "rows": self.delay_rows.summary(),
                 "time": self.delay_time.summary(),
             },
-            "label_rates": self._by_rate(self.rates, asked=False),
-            "asked_rates": self._by_rate(self.asked_rates, asked=True),
+            "label_rates": self._by_rate(self.rates, requested=False),
+            "asked_rates": self._by_rate(self.asked_rates, requested=True),
             "asked": None if self.learner.ask is None else self.asked,
             "seconds": self.seconds,
             **({} if self.sets is None else {"sets": self.sets.to_dict()}),
-            **({} if self.alarm is None else {"episodes": told(self.alarm, dates=self.dates)}),
+            **(
+                {}
+                if self.alarm is None
+                else {"episodes": episodes_as_json(self.alarm, dates=self.dates)}
+            ),
             **({} if not self.columns else {"segments": self._by_value()}),
         }
 
-    def _by_rate(self, rates: dict[float, Any], *, asked: bool) -> dict[str, Any]:
+    def _by_rate(self, rates: dict[float, Any], *, requested: bool) -> dict[str, Any]:
         """Scores at other rates of labels, with the changes where there are some."""
         return {
             f"{rate:g}": finite(scores.summary())
-            | ({"change": finite(found.summary())}
-               if (found := self.rate_changes.get((rate, asked))) is not None else {})
+            | ({"change": finite(changes.summary())}
+               if (changes := self.rate_changes.get((rate, requested))) is not None else {})
             for rate, scores in rates.items()
         }  # fmt: skip
 
     def _by_value(self) -> dict[str, Any]:
         """Scores by value of declared columns."""
         return {
-            name: [one.to_dict() for one in column.values()]
+            name: [segment.to_dict() for segment in column.values()]
             for name, column in self.columns.items()
         }
 
 
-def differences(before: Any, after: Any) -> tuple[float, float]:
+def differences(raw: Any, sent: Any) -> tuple[float, float]:
     """Sums over rows of the squared differences of hits, and of log losses, from the scores of each
     row before and after."""
-    gains = after.losses - before.losses
-    return float(np.count_nonzero(before.hits != after.hits)), float(gains @ gains)
+    gains = sent.losses - raw.losses
+    return float(np.count_nonzero(raw.hits != sent.hits)), float(gains @ gains)
 
 
 def finite(values: dict[str, Any]) -> dict[str, Any]:
     """Numbers by name, None for nan, which JSON lacks."""
-    return {name: None if one != one else one for name, one in values.items()}
+    return {name: None if number != number else number for name, number in values.items()}

@@ -22,13 +22,13 @@ def number_of_replays(
     fitted: bool = False,
 ) -> int:  # fmt: skip
     """How often :func:`replay` plays a recording; ``fitted``: with a corrector that was."""
-    asked = {rate for rate in rates if 0 < rate < 1 and rate != ask and not models}
-    own = label_rate if ask is None else ask
-    drawn = sum(RATE_DRAWS if 0 < rate < 1 else 1 for rate in {*rates} - {own})
+    requested_rates = {rate for rate in rates if 0 < rate < 1 and rate != ask and not models}
+    own_rate = label_rate if ask is None else ask
+    drawn = sum(RATE_DRAWS if 0 < rate < 1 else 1 for rate in {*rates} - {own_rate})
     alone = int(fitted and label_rate > 0)
     if ask is not None:
-        return 2 + drawn + len(asked) + alone
-    return (DRAWS if 0 < label_rate < 1 else 1) + drawn + len(asked) + alone
+        return 2 + drawn + len(requested_rates) + alone
+    return (DRAWS if 0 < label_rate < 1 else 1) + drawn + len(requested_rates) + alone
 
 
 def is_fitted(corrector: AnyCorrector) -> bool:
@@ -107,9 +107,9 @@ def replay(
             "label_rate: labels are asked for; both say which arrive, give one of them"
         )
     rates = list(rates)
-    fitted = is_fitted(corrector) and label_rate > 0
-    again_too = rates or ask is not None or label_rate < 1 or fitted
-    fresh = corrector.to_bytes() if again_too else b""
+    was_fitted = is_fitted(corrector) and label_rate > 0
+    plays_again = rates or ask is not None or label_rate < 1 or was_fitted
+    fresh = corrector.to_bytes() if plays_again else b""
     kind = kind_of(corrector)
     player = Player(
         recording, label_delay=label_delay, label_rate=label_rate, seed=seed, model=model,
@@ -128,30 +128,32 @@ def replay(
         return first
 
     result = player.play(corrector, ask=ask, explain=explain, each=each)
-    if fitted:
+    if was_fitted:
         result.fit_alone = again(0.0)
     if ask is None:
         drawn(result, label_rate, DRAWS)
     elif result.coming:
         result.at_random = again(result.coming / result.possible)
     if rates:
-        own = label_rate if ask is None else ask
-        found = {rate: drawn(again(rate), rate, RATE_DRAWS) for rate in rates if rate != own}
-        asked = {
+        own_rate = label_rate if ask is None else ask
+        random_replays = {
+            rate: drawn(again(rate), rate, RATE_DRAWS) for rate in rates if rate != own_rate
+        }
+        requested_replays = {
             rate: again(rate, asks=True)
             for rate in rates
             if 0 < rate < 1 and rate != ask and player.models is None
         }
         if ask is None:
-            found[own] = result
+            random_replays[own_rate] = result
         else:
-            asked[own] = result
+            requested_replays[own_rate] = result
             if result.at_random is not None:
-                found[own] = result.at_random
-        for asks, some in ((False, found), (True, asked)):
-            changes = {(rate, asks): one.changes() for rate, one in some.items()}
-            result.rate_changes |= {at: one for at, one in changes.items() if one is not None}
-        result.rates, result.asked_rates = (
-            {rate: one.corrected for rate, one in sorted(some.items())} for some in (found, asked)
-        )
+                random_replays[own_rate] = result.at_random
+        for requested, replays in ((False, random_replays), (True, requested_replays)):
+            for rate, rate_replay in sorted(replays.items()):
+                scores = result.asked_rates if requested else result.rates
+                scores[rate] = rate_replay.corrected
+                if (changes := rate_replay.changes()) is not None:
+                    result.rate_changes[rate, requested] = changes
     return result

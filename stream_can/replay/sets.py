@@ -27,7 +27,7 @@ class SetMoment(NamedTuple):
     """Number of classes in their sets."""
     known: int
     """Number of rows of the step with a known label."""
-    kept: int
+    covered: int
     """Number of those with the label in their set."""
 
 
@@ -72,22 +72,22 @@ class SetScores:
         for i in np.flatnonzero(step.arrivals.fair).tolist():
             self._waiting[step.first + i] = bool(inside[i])
         for row in step.arrivals.row.tolist():
-            was_inside = self._waiting.pop(row, None)
-            self.learned += was_inside is not None
-            self.learned_kept += bool(was_inside)
+            was_covered = self._waiting.pop(row, None)
+            self.learned += was_covered is not None
+            self.learned_kept += bool(was_covered)
         sizes = np.array([len(names) for names in step.sets])
         at = np.flatnonzero(step.truth >= 0)
-        kept = inside[at].astype(np.int64)
+        covered = inside[at].astype(np.int64)
         self.rows += len(sizes)
         self.size += int(sizes.sum())
         self.single += int((sizes == 1).sum())
         self.known += len(at)
-        self.known_kept += int(kept.sum())
+        self.known_kept += int(covered.sum())
         moment = SetMoment(
-            step.first + len(sizes), len(sizes), int(sizes.sum()), len(at), int(kept.sum())
+            step.first + len(sizes), len(sizes), int(sizes.sum()), len(at), int(covered.sum())
         )
         self.moments.append(moment)
-        run = np.concatenate([self._tail, kept])
+        run = np.concatenate([self._tail, covered])
         if len(run) >= WINDOW:
             total = np.append(0, np.cumsum(run))
             sums = total[WINDOW:] - total[:-WINDOW]
@@ -129,9 +129,9 @@ class SetScores:
     def error(self) -> float:
         """Standard error of ``kept``, over 30 stretches of the stream; nan for a single one."""
         known = np.array([moment.known for moment in self.moments])
-        kept = [moment.kept for moment in self.moments]
-        found = change(known, self.promised * known, kept)
-        return float("nan") if found is None else found.error
+        covered = [moment.covered for moment in self.moments]
+        coverage_change = change(known, self.promised * known, covered)
+        return float("nan") if coverage_change is None else coverage_change.error
 
     def to_dict(self) -> dict[str, Any]:
         """The scores without their course, as JSON."""
@@ -156,23 +156,23 @@ def sets_in_words(scores: SetScores | None) -> list[str]:
         return []
     off = 100 * scores.error
     error = "" if off != off else f" (standard error {off:.1f})"
-    said = (
+    sentence = (
         f"Prediction sets promise {_percent(scores.promised)} and keep"
         f" {100 * scores.kept:.1f} %{error} of the {scores.known:,} rows whose label is known"
     )
     if not scores.learned:
-        said += "; no label came that could teach them"
+        sentence += "; no label came that could teach them"
     elif scores.learned != scores.known:
-        said += (
+        sentence += (
             f", {100 * scores.kept_learned:.1f} % of the {scores.learned:,} whose label taught them"
         )
-    said += (
+    sentence += (
         f": {scores.mean_size:.2f} classes on average, {100 * scores.singletons:.0f} % of the sets"
         " have one"
     )
     if scores.worst is not None:
-        said += f"; worst {WINDOW} rows in a row {100 * scores.worst[0]:.1f} %"
-    return [f"{said}."]
+        sentence += f"; worst {WINDOW} rows in a row {100 * scores.worst[0]:.1f} %"
+    return [f"{sentence}."]
 
 
 def _percent(share: float) -> str:

@@ -65,8 +65,8 @@ class Shown(Protocol):
 
 def shown(result: Replay) -> Shown:
     """What is shown of a replay."""
-    found: Shown = part(result.corrector.row_kind, "replay")
-    return found
+    room: Shown = part(result.corrector.row_kind, "replay")
+    return room
 
 
 def judge(result: Replay) -> Verdict:
@@ -79,12 +79,12 @@ def judge(result: Replay) -> Verdict:
     beside it does better, the verdict begins with that.
     """
     if result.doubts:
-        first, *others = result.doubts
-        return Verdict(f"No verdict: {first}", "", tuple(others), False)
-    found = shown(result).judge(result)
+        first, *other_doubts = result.doubts
+        return Verdict(f"No verdict: {first}", "", tuple(other_doubts), False)
+    judged = shown(result).judge(result)
     if result.better_rival:
-        return found._replace(use=f"{result.better_rival} {found.use}")
-    return found
+        return judged._replace(use=f"{result.better_rival} {judged.use}")
+    return judged
 
 
 def verdict(result: Replay) -> str:
@@ -99,16 +99,16 @@ def changes_by_rate(result: Replay) -> Iterator[str]:
         for rate, scores in rates.items():
             points = f"{100 * (scores.accuracy - result.raw.accuracy):+.2f} points"
             nats = f"{scores.log_loss - result.raw.log_loss:+.4f} nats"
-            if (found := result.rate_changes.get((rate, bool(how)))) is not None:
-                points += f" ± {100 * found.accuracy.error:.2f}"
-                nats += f" ± {found.log_loss.error:.4f}"
+            if (changes := result.rate_changes.get((rate, bool(how)))) is not None:
+                points += f" ± {100 * changes.accuracy.error:.2f}"
+                nats += f" ± {changes.log_loss.error:.4f}"
             yield f"{100 * rate:g} % of the labels{how}: {points}, {nats}"
 
 
-def with_errors(result: Replay, *more: str) -> list[Cells]:
+def with_errors(result: Replay, *cells: str) -> list[Cells]:
     """A row with the standard errors of the changes of accuracy and log loss, and ``more``, where
     known."""
     points, nats = errors(result)
     if points != points:  # nan, as for a single stretch
         return []
-    return [Cells("±", [f"{100 * points:.2f}", f"{nats:.4f}", *more], None, last=True)]
+    return [Cells("±", [f"{100 * points:.2f}", f"{nats:.4f}", *cells], None, last=True)]

@@ -49,17 +49,17 @@ class ModelColumns(NamedTuple):
 
     def of_rows(self, events: RecordedRows) -> list[Name]:
         """Model and version of each row; StreamCANError where a row names none."""
-        found: list[list[str | None]] = []
-        for what, name in zip(("model", "version"), self, strict=True):
+        names_by_column: list[list[str | None]] = []
+        for named_part, name in zip(("model", "version"), self, strict=True):
             if name is None:
-                found.append([None] * len(events.rows))
+                names_by_column.append([None] * len(events.rows))
                 continue
             texts = (events.segments or {})[name].tolist()
             if None in texts:
                 row = events.first + texts.index(None) + 1
-                raise StreamCANError(f"row {row}: no {name!r}, which names the {what}")
-            found.append(texts)
-        return list(zip(*found, strict=True))
+                raise StreamCANError(f"row {row}: no {name!r}, which names the {named_part}")
+            names_by_column.append(texts)
+        return list(zip(*names_by_column, strict=True))
 
 
 class Arrivals(NamedTuple):
@@ -224,14 +224,16 @@ class _Run:
         self.sent = on_their_way(events, drawn, delay)
         self.labels, self.late = split([*waiting, self.sent], events, self.by_time, until)
         self.done = 0
-        self.given = np.zeros(n, np.bool_)
+        self.arriving = np.zeros(n, np.bool_)
         """Rows whose labels arrive, or could until they are not requested."""
-        self.given[self.sent.row - self.first] = True
+        self.arriving[self.sent.row - self.first] = True
         self.asked = np.zeros(n, np.bool_)
-        self.own = np.full(n, until + 1)
+        self.own_due = np.full(n, until + 1)
         """For each row the row before which its own label is learned, if in this chunk."""
-        here = self.labels.row >= self.first
-        np.minimum.at(self.own, self.labels.row[here] - self.first, self.labels.due[here])
+        in_chunk = self.labels.row >= self.first
+        np.minimum.at(
+            self.own_due, self.labels.row[in_chunk] - self.first, self.labels.due[in_chunk]
+        )
         self.number = learner.next_number - self.first
         """What a row's number among the learner's predictions has more."""
         first = np.minimum.accumulate(self.labels.row[::-1])[::-1]
@@ -245,66 +247,68 @@ class _Run:
         Whether a row's label is requested is known only after the row. So where one of the rows'
         own labels is due before ``stop``, the rows are split there.
         """
-        found, arrived = list[Corrected](), list[Labels]()
+        calls, labels_of_calls = list[Corrected](), list[Labels]()
         begin = start
         while begin < stop:
             until = self._before_own_labels(begin, stop) if self.asks else stop
             corrected, labels = self._play(begin, until)
-            found.append(corrected)
-            arrived.append(labels)
+            calls.append(corrected)
+            labels_of_calls.append(labels)
             begin = until
         cut, events = slice(start - self.first, stop - self.first), self.events
-        labels = join(arrived)
-        asked = [one for part in found for one in part.asked]
-        fair = self.given[cut]
+        labels = join(labels_of_calls)
+        requests = [reason for call in calls for reason in call.asked]
+        fair = self.arriving[cut]
         if self.asks:
-            fair = np.array([one == "random" for one in asked])
-        mine = self.sent.row[(self.sent.row >= start) & (self.sent.row < stop)] - self.first
+            fair = np.array([reason == "random" for reason in requests])
+        in_flight = self.sent.row[(self.sent.row >= start) & (self.sent.row < stop)] - self.first
         return Step(
             start,
             events.rows[cut],
             events.truth[cut],
-            _joined([part.rows for part in found]),
-            _explained(found),
-            None if found[0].sets is None else [one for part in found for one in part.sets or ()],
-            asked,
+            _joined([call.rows for call in calls]),
+            _explained(calls),
+            None
+            if calls[0].sets is None
+            else [names for call in calls for names in call.sets or ()],
+            requests,
             None if events.time is None else events.time[cut],
             Arrivals(
-                int(self.asked[mine].sum()) if self.asks else len(mine),
-                len(mine),
+                int(self.asked[in_flight].sum()) if self.asks else len(in_flight),
+                len(in_flight),
                 labels.row,
                 labels.due,
-                labels.time - labels.asked if self.by_time else None,
+                labels.time - labels.predicted if self.by_time else None,
                 fair,
             ),
             self._segments(cut),
-            self._of_learned(found),
+            self._of_learned(calls),
             ONLY if self.lanes is None else self.lanes[stop - 1 - self.first],
             events.changed if start == self.first else 0,
         )
 
     def _segments(self, cut: slice) -> Segments | None:
         """Column values and models of rows."""
-        found = given_by(self.events.segments, cut)
+        segments = given_by(self.events.segments, cut)
         if self.models is None or self.lanes is None:
-            return found
-        return {**(found or {}), self.models.title: _texts(self.lanes[cut])}
+            return segments
+        return {**(segments or {}), self.models.title: _texts(self.lanes[cut])}
 
-    def _of_learned(self, found: list[Corrected]) -> list[tuple[str | None, ...]] | None:
+    def _of_learned(self, calls: list[Corrected]) -> list[tuple[str | None, ...]] | None:
         """Column values, and models, of the predictions whose labels arrived."""
         if not self.columns and self.models is None:
             return None
         none = (None,) * len(self.columns)
         return [
-            (one.prediction.columns or none)
-            + (() if self.models is None else (" ".join(filter(None, one.name)),))
-            for part in found
-            for one in part.taught
+            (label.prediction.columns or none)
+            + (() if self.models is None else (" ".join(filter(None, label.name)),))
+            for call in calls
+            for label in call.taught
         ]
 
     def _before_own_labels(self, start: int, stop: int) -> int:
         """End of a run of rows of which no label is learned within the run."""
-        first_due = np.minimum.accumulate(self.own[start - self.first : stop - self.first])
+        first_due = np.minimum.accumulate(self.own_due[start - self.first : stop - self.first])
         too_far = np.flatnonzero(first_due <= np.arange(start, stop))
         return start + int(too_far[0]) if len(too_far) else stop
 
@@ -318,34 +322,35 @@ class _Run:
         if self.asks:
             due = self._answered(due)
         ids = [
-            i if given else None for i, given in enumerate(self.given[cut].tolist(), start=start)
+            i if arriving else None
+            for i, arriving in enumerate(self.arriving[cut].tolist(), start=start)
         ]
         lanes = None if self.lanes is None else self.lanes[cut]
-        told, at = due.told.tolist(), (due.due - start).tolist()
-        labels = list(map(LateLabel, due.row.tolist(), told, at))
+        classes, at = due.label.tolist(), (due.due - start).tolist()
+        labels = list(map(LateLabel, due.row.tolist(), classes, at))
         try:
-            found = self.learner.play(
+            corrected = self.learner.play(
                 ids,
                 events.rows[cut],
                 labels,
                 segments={name: values[cut] for name, values in self.columns.items()} or None,
                 lanes=lanes,
-                indexed=due.told.dtype.kind == "i",
+                indexed=due.label.dtype.kind == "i",
                 explain=self.explain(events.truth[cut]),
             )
         except (InvalidPrediction, UnknownClass) as error:
             raise type(error)(_of_recording(str(error), start)) from None
         if self.asks:
-            self.asked[cut] = [one is not None for one in found.asked]
+            self.asked[cut] = [reason is not None for reason in corrected.asked]
         self.learner.forget_before(self.number + min(stop, int(self.oldest[upto])))
-        return found, due
+        return corrected, due
 
     def _answered(self, labels: Labels) -> Labels:
         """Those that were requested; of earlier chunks only these wait."""
-        here = labels.row >= self.first
-        wanted = ~here
-        wanted[here] = self.asked[labels.row[here] - self.first]
-        return labels.take(wanted)
+        in_chunk = labels.row >= self.first
+        answered = ~in_chunk
+        answered[in_chunk] = self.asked[labels.row[in_chunk] - self.first]
+        return labels.take(answered)
 
     def waiting(self) -> list[Labels]:
         """Labels learned after this chunk; call it after all rows."""
@@ -355,29 +360,29 @@ class _Run:
 
 def _values(events: RecordedRows, columns: Sequence[str]) -> dict[str, list[str | None]]:
     """Values of declared columns."""
-    found = {}
+    columns_read = {}
     for name in columns:
         if events.segments is None or name not in events.segments:
             raise ValueError(
                 f"segments: the corrector declares {name!r}, and the recording was opened without;"
                 f" Recording(..., segments={list(columns)})"
             )
-        found[name] = events.segments[name].tolist()
-    return found
+        columns_read[name] = events.segments[name].tolist()
+    return columns_read
 
 
-def _of_recording(said: str, start: int) -> str:
+def _of_recording(message: str, start: int) -> str:
     """What a learner says of the rows of a call from ``start`` on and of labels by their ids, the
     numbers of rows, as it is said of a recording, which counts from 1."""
-    said = re.sub(r"^row (\d+)", lambda found: f"row {start + int(found[1]) + 1}", said)
-    return re.sub(r"^label of (\d+)", lambda found: f"row {int(found[1]) + 1}: label", said)
+    message = re.sub(r"^row (\d+)", lambda match: f"row {start + int(match[1]) + 1}", message)
+    return re.sub(r"^label of (\d+)", lambda match: f"row {int(match[1]) + 1}: label", message)
 
 
 def _texts(lanes: Sequence[Name]) -> NDArray[np.object_]:
     """Names of models and versions as text."""
-    found = np.empty(len(lanes), object)
-    found[:] = [" ".join(filter(None, name)) for name in lanes]
-    return found
+    texts = np.empty(len(lanes), object)
+    texts[:] = [" ".join(filter(None, name)) for name in lanes]
+    return texts
 
 
 def _joined(parts: list[Any]) -> Any:
@@ -389,16 +394,16 @@ def _joined(parts: list[Any]) -> Any:
     return [row for part in parts for row in part]
 
 
-def _explained(found: list[Corrected]) -> list[Explained]:
+def _explained(calls: list[Corrected]) -> list[Explained]:
     """What explains the rows of several calls, with the rows' places within all of them."""
-    every, first = [], 0
-    for one in found:
-        n = len(one.asked)
-        for rows, explained in one.explained:
+    explanations, first = [], 0
+    for call in calls:
+        n = len(call.asked)
+        for rows, explained in call.explained:
             at = slice(first, first + n) if rows is None else [first + i for i in rows]
-            every.append(Explained(at, explained))
+            explanations.append(Explained(at, explained))
         first += n
-    return every
+    return explanations
 
 
 def learner_of(corrector: AnyCorrector, ask: float | None = None) -> Learner:

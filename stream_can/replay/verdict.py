@@ -58,13 +58,13 @@ def few_labels(known: str) -> Verdict:
 def in_numbers(changes: Changes, *, log_loss_first: bool = False) -> str:
     """Accuracy and log loss before and after, as text."""
     points, nats = changes
-    both = [
+    clauses = [
         f"accuracy {100 * points.before:.2f} % before and {100 * points.after:.2f} % after "
         f"({100 * points.value:+.2f} points, standard error {100 * points.error:.2f})",
         f"log loss {nats.before:.4f} before and {nats.after:.4f} after "
         f"({nats.value:+.4f} nats, standard error {nats.error:.4f})",
     ]
-    return ", ".join(both[::-1] if log_loss_first else both)
+    return ", ".join(clauses[::-1] if log_loss_first else clauses)
 
 
 def beside_commonest(name: Any, share: float) -> str:
@@ -119,7 +119,7 @@ def conclusion(points: Effect | None, nats: Effect, numbers: str) -> str:
             "Use it where the probabilities themselves matter: they are closer to the truth, while "
             f"accuracy shows no clear change, {numbers}."
         )
-    if all(one.small for one in every):
+    if all(effect.small for effect in every):
         return f"It does nothing here, neither good nor bad: {numbers}."
     return (
         f"It changes nothing here that stands out of the noise: {numbers}. A longer recording would"
@@ -129,8 +129,12 @@ def conclusion(points: Effect | None, nats: Effect, numbers: str) -> str:
 
 def errors(result: Replay) -> tuple[float, float]:
     """Standard errors of the changes of accuracy and log loss; nan for a single stretch."""
-    found = result.changes()
-    return (math.nan, math.nan) if found is None else (found.accuracy.error, found.log_loss.error)
+    changes = result.changes()
+    return (
+        (math.nan, math.nan)
+        if changes is None
+        else (changes.accuracy.error, changes.log_loss.error)
+    )
 
 
 def _sure(points: Change) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from stream_can.errors import StreamCANError
-from stream_can.replay.beside import Beside
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 from stream_can.replay.shown import judge
+from stream_can.replay.variant_table import VariantTable
 from stream_can.report import tables
 from stream_can.report.course import Course
 from stream_can.report.document import also, card, command, document, words, write
@@ -75,7 +75,7 @@ def report(
     result: Replay,
     title: str,
     *,
-    besides: Iterable[Beside] = (),
+    besides: Iterable[VariantTable] = (),
     made_from: Mapping[str, str] | None = None,
     deploy: Mapping[str, str] | None = None,
     date: datetime | None = None,
@@ -125,7 +125,7 @@ def report(
             cards.append(card(f"Gain by value of {readable(name)}", gain, GAINS))
         cards.append(card(of_values, tables.values(column), VALUES_NOTE))
     for table in besides:
-        cards.append(card(table.title, tables.beside(table), table.said, "card wide"))
+        cards.append(card(table.title, tables.beside(table), table.summary, "card wide"))
         cards += [card(*figure) for figure in table.figures]
     verdict = judge(result)
     commands = deploy if deploy and verdict.deploy else {}
@@ -169,7 +169,7 @@ def write_report(
     title: str,
     path: str | Path,
     *,
-    besides: Iterable[Beside] = (),
+    besides: Iterable[VariantTable] = (),
     made_from: Mapping[str, str] | None = None,
     deploy: Mapping[str, str] | None = None,
 ) -> None:

@@ -19,7 +19,7 @@ def kept_and_size(result: Replay, figure: Figure) -> list[Key]:
     """Draw two small figures one above the other, over the same rows."""
     assert result.sets is not None
     course, moments = Course(result), result.sets.moments
-    sums = course.sums([(m.kept, m.known, m.size, m.rows) for m in moments])
+    sums = course.sums([(m.covered, m.known, m.size, m.rows) for m in moments])
     known = np.where(sums[:, 1] > 0.5, sums[:, 1], np.nan)
     coverage = sums[:, 0] / known
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from stream_can.column_scores import ColumnScores
-from stream_can.replay.beside import Beside
 from stream_can.replay.names import readable
+from stream_can.replay.variant_table import VariantTable
 
 __all__ = [
     "before_and_after", "beside", "facts", "percentages", "tiles_of", "values",
@@ -63,7 +63,7 @@ def values(column: ColumnScores) -> str:
     return f'<div class="scroll tall"><table><thead>{head}</thead>{body}</table></div>'
 
 
-def beside(table: Beside) -> str:
+def beside(table: VariantTable) -> str:
     """Variants played beside a replay."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in table.heads)
     body = "".join(

@@ -12,7 +12,7 @@ from stream_can.cli.main import main
 from stream_can.compare import Rival, compare, rivals
 from stream_can.compare import against as against_module
 from stream_can.compare.against import (
-    against_beside,
+    against_table,
     better_rival,
     other_rivals,
     play_against,
@@ -90,7 +90,7 @@ def test_a_rival_that_is_better_is_said_to_be(files):
         Rival("uniform", "nothing", lambda s: iter([np.full_like(s.P, 0.25)])),
         Rival("both", "nothing", lambda s: iter([np.where(s.P.max(1)[:, None] > s.P, 1e-9, 1.0)])),
     ]
-    said = against_beside(list(play_against(player, playing, result))).said
+    said = against_table(list(play_against(player, playing, result))).summary
     assert said.startswith("Better than stream_can: the-truth. ")
     assert "Worse than stream_can: uniform" in said
 

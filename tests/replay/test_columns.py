@@ -11,8 +11,8 @@ import pytest
 from stream_can import Corrector
 from stream_can.dense.result import DenseReplay
 from stream_can.replay import Player, Recording, from_arrays, replay, steps, verdict
+from stream_can.replay.segment_variants import try_segments, worth_in_words
 from stream_can.replay.steps import learner_of
-from stream_can.replay.tried import try_segments, worth_in_words
 from stream_can.scores import Scores
 from tests.cli.command import stream_can
 from tests.equal import calibration_of

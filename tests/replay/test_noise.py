@@ -10,7 +10,7 @@ import pytest
 
 from stream_can import Corrector
 from stream_can.replay import Player, Recording, replay
-from stream_can.replay.noise import BY_THE_RECORDED, noise_in_words, try_label_noise
+from stream_can.replay.noise_variants import BY_THE_RECORDED, noise_in_words, try_label_noise
 from tests.cli.command import stream_can
 
 pytestmark = pytest.mark.fast
@@ -47,7 +47,7 @@ def test_each_is_a_replay_of_its_own(tmp_path, rate):
     shown = []
     found = tried(file, own=0.1, label_rate=rate, seed=3, progress=shown.append)
     assert [one.label_noise for one in found] == [0.05, 0.1, 0.2]
-    assert [one.own for one in found] == [False, True, False]
+    assert [one.is_own for one in found] == [False, True, False]
     assert sum(shown) == 3 * 2000
     scores = [
         replay(Recording(file), Corrector(list("abcd"), label_noise=one.label_noise),
@@ -109,7 +109,7 @@ def test_the_command_shows_them_side_by_side(tmp_path):
     assert found["try_label_noise"]["tried"] == [one.to_dict() for one in expected]
     assert found["try_label_noise"]["said"] == noise_in_words(expected, 5000)
     assert found["corrected"]["log_loss"] == pytest.approx(
-        next(one.log_loss.after for one in expected if one.own)
+        next(one.log_loss.after for one in expected if one.is_own)
     )
     assert "label_noise" not in json.loads(stream_can(*given, "--json")[0])
     for more, said in (

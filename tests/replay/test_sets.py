@@ -78,7 +78,7 @@ def check(result, inside, learned, y):
         assert scores.kept_learned == pytest.approx(inside[learned, y[learned]].mean())
     windows = np.lib.stride_tricks.sliding_window_view(kept, 500).mean(axis=1)
     assert scores.worst == (windows.min(), known[windows.argmin() + 499] + 1)
-    assert sum(one.kept for one in scores.moments) == kept.sum()
+    assert sum(one.covered for one in scores.moments) == kept.sum()
     assert sum(one.known for one in scores.moments) == len(known)
     assert sum(one.size for one in scores.moments) == inside.sum()
     assert [one.row for one in scores.moments] == [one.row for one in result.moments]

@@ -1,27 +1,27 @@
-"""Beside: variants played beside a replay, as a table, a sentence, and JSON."""
+"""VariantTable: variants played beside a replay, as a table, a sentence, and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Beside"]
+__all__ = ["VariantTable"]
 
 
-class Beside(NamedTuple):
+class VariantTable(NamedTuple):
     """Variants of one sort."""
 
     title: str
     heads: Sequence[str]
     """Column names; the first column names the variants."""
     rows: Sequence[Sequence[str]]
-    said: str
+    summary: str
     """What the figures show, as text."""
-    data: list[dict[str, Any]]
+    variants: list[dict[str, Any]]
     """The variants as JSON."""
     figures: Sequence[tuple[str, str, str]] = ()
     """Title, figure (HTML) and caption of each, for a page."""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON."""
-        return {"tried": self.data, "said": self.said}
+        return {"tried": self.variants, "said": self.summary}

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 
 from stream_can.change import Changes
 from stream_can.corrector import Corrector
-from stream_can.replay.beside import Beside
 from stream_can.replay.effect import Effects
 from stream_can.replay.names import readable
 from stream_can.replay.player import Player
 from stream_can.replay.result import Replay
+from stream_can.replay.variant_table import VariantTable
 from stream_can.replay.verdict import FEW
 
-__all__ = ["Tried", "segments_beside", "try_segments", "worth_in_words"]
+__all__ = ["SegmentVariant", "segments_table", "try_segments", "worth_in_words"]
 
 
-class Tried(NamedTuple):
+class SegmentVariant(NamedTuple):
     """A replay with columns, compared to the same without."""
 
     columns: tuple[str, ...]
@@ -50,14 +50,14 @@ class Tried(NamedTuple):
         }
 
     @property
-    def said(self) -> str:
+    def conclusion(self) -> str:
         """The conclusion in a word or two."""
         return "worth having" if self.worth else "leave out" if self.harm else "no clear gain"
 
 
 def try_segments(
     player: Player, make: Callable[[Sequence[str]], Corrector], without: Replay
-) -> list[Tried]:
+) -> list[SegmentVariant]:
     """Replay a recording with each of its columns alone, and with all together.
 
     Parameters
@@ -74,56 +74,56 @@ def try_segments(
     A trial for each column, and one for all where there are several; none without labelled rows.
     """
     names = player.recording.segments
-    sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
-    found = []
-    for columns in sets:
+    column_sets = [(name,) for name in names] + ([names] if len(names) > 1 else [])
+    variants = []
+    for columns in column_sets:
         corrector = make(columns)
         changes = player.play(corrector).changes(without)
         if changes is not None:
             values = sum(len(corrector.segment_values(name)) for name in columns)
-            found.append(Tried(tuple(columns), values, changes))
-    return found
+            variants.append(SegmentVariant(tuple(columns), values, changes))
+    return variants
 
 
-def worth_in_words(tried: Sequence[Tried], labelled: int) -> str:
+def worth_in_words(variants: Sequence[SegmentVariant], labelled: int) -> str:
     """A sentence on which columns to declare."""
-    if not tried:
+    if not variants:
         return "No row has a label, so nothing can be said of columns."
     if labelled < FEW:
         return f"Too few labels to say what columns are worth: {labelled:,} rows have one."
-    alone = [one for one in tried if len(one.columns) == 1]
-    together = tried[-1]
+    alone = [variant for variant in variants if len(variant.columns) == 1]
+    together = variants[-1]
     best = min(
-        (one for one in tried if one.worth),
-        key=lambda one: one.changes.log_loss.value,
+        (variant for variant in variants if variant.worth),
+        key=lambda variant: variant.changes.log_loss.value,
         default=None,
     )
     if best is None:
         return "No column is worth having here: none gains anything that stands out of the noise."
     names = ",".join(best.columns)
-    useless = [one.columns[0] for one in alone if not one.worth]
-    left = ""
+    useless = [variant.columns[0] for variant in alone if not variant.worth]
+    alone_useless = ""
     if best is together and useless and len(alone) > 1:
-        left = f" Alone {', '.join(useless)} would gain nothing clear."
+        alone_useless = f" Alone {', '.join(useless)} would gain nothing clear."
     numbers = best.changes.in_words()
-    return f"Worth having: --segments {names}, {numbers} against the same without.{left}"
+    return f"Worth having: --segments {names}, {numbers} against the same without.{alone_useless}"
 
 
-def segments_beside(tried: Sequence[Tried], labelled: int) -> Beside:
+def segments_table(variants: Sequence[SegmentVariant], labelled: int) -> VariantTable:
     """Trials of columns as a table."""
     rows = [
         (
-            ", ".join(readable(name, 40) for name in one.columns),
-            f"{one.values:,}",
-            *one.changes.cells,
-            one.said,
+            ", ".join(readable(name, 40) for name in variant.columns),
+            f"{variant.values:,}",
+            *variant.changes.cells,
+            variant.conclusion,
         )
-        for one in tried
+        for variant in variants
     ]
-    return Beside(
+    return VariantTable(
         "With columns, against the same without",
         ("with", "values", "points", "±", "nats", "±", ""),
         rows,
-        worth_in_words(tried, labelled),
-        [one.to_dict() for one in tried],
+        worth_in_words(variants, labelled),
+        [variant.to_dict() for variant in variants],
     )

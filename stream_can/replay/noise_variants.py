@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from stream_can.change import Change, change
 from stream_can.corrector import Corrector
-from stream_can.replay.beside import Beside
 from stream_can.replay.effect import NATS, Effect
 from stream_can.replay.player import Player
 from stream_can.replay.steps import Step
+from stream_can.replay.variant_table import VariantTable
 from stream_can.replay.verdict import FEW
 from stream_can.scores import log_losses
 
-__all__ = ["TriedNoise", "noise_beside", "noise_in_words", "try_label_noise"]
+__all__ = ["NoiseVariant", "noise_in_words", "noise_table", "try_label_noise"]
 
 BY_THE_RECORDED = (
     "Scores are by the labels as recorded. Wrong ones among them count right predictions as wrong:"
@@ -28,11 +28,11 @@ BY_THE_RECORDED = (
 )
 
 
-class TriedNoise(NamedTuple):
+class NoiseVariant(NamedTuple):
     """A replay with one value of ``label_noise``, compared to the replay's own value."""
 
     label_noise: float
-    own: bool
+    is_own: bool
     """Whether it is the replay's own value."""
     accuracy: Change
     log_loss: Change
@@ -43,10 +43,10 @@ class TriedNoise(NamedTuple):
         """The trial as JSON."""
         return {
             "label_noise": self.label_noise,
-            "own": self.own,
+            "own": self.is_own,
             **{
-                name: {"value": found.after, "change": found.value, "error": _plain(found.error)}
-                for name, found in (
+                name: {"value": score.after, "change": score.value, "error": _plain(score.error)}
+                for name, score in (
                     ("accuracy", self.accuracy),
                     ("log_loss", self.log_loss),
                     ("log_loss_expecting_wrong", self.expected),
@@ -59,8 +59,8 @@ def try_label_noise(
     player: Player,
     make: Callable[[float], Corrector],
     values: Sequence[float],
-    own: float = 0.0,
-) -> list[TriedNoise]:
+    own_noise: float = 0.0,
+) -> list[NoiseVariant]:
     """Replay a recording with several values of ``label_noise``.
 
     Parameters
@@ -78,15 +78,15 @@ def try_label_noise(
     -------
     A trial for each value including ``own``, in order; none without labelled rows.
     """
-    played = {value: _played(player, make(value), value) for value in sorted({own, *values})}
-    rows, before = played[own]
-    found = []
-    for value, (_, after) in played.items():
-        changes = [change(rows, a, b) for a, b in zip(before, after, strict=True)]
+    played = {value: _played(player, make(value), value) for value in sorted({own_noise, *values})}
+    rows, own_sums = played[own_noise]
+    variants = []
+    for value, (_, sums) in played.items():
+        changes = [change(rows, a, b) for a, b in zip(own_sums, sums, strict=True)]
         accuracy, log_loss, expected = changes
         if accuracy is not None and log_loss is not None and expected is not None:
-            found.append(TriedNoise(value, value == own, accuracy, log_loss, expected))
-    return found
+            variants.append(NoiseVariant(value, value == own_noise, accuracy, log_loss, expected))
+    return variants
 
 
 def _played(
@@ -106,48 +106,48 @@ def _played(
     return result.labelled, np.concatenate([result.sums(1), [expected]])
 
 
-def noise_in_words(tried: Sequence[TriedNoise], labelled: int) -> str:
+def noise_in_words(variants: Sequence[NoiseVariant], labelled: int) -> str:
     """A paragraph on what the figures show and what they cannot."""
-    if not tried:
+    if not variants:
         return "No row has a label, so nothing can be said of label_noise."
     if labelled < FEW:
         return f"Too few labels to say what label_noise gives: {labelled:,} rows have one."
-    own = next(one for one in tried if one.own)
-    best = min(tried, key=lambda one: one.expected.after)
-    if best is own or not Effect(best.expected, NATS).down:
+    own_variant = next(variant for variant in variants if variant.is_own)
+    best = min(variants, key=lambda variant: variant.expected.after)
+    if best is own_variant or not Effect(best.expected, NATS).down:
         first = (
-            f"No label_noise that was tried explains these labels better than {own.label_noise:g},"
-            " beyond chance."
+            "No label_noise that was tried explains these labels better than"
+            f" {own_variant.label_noise:g}, beyond chance."
         )
     else:
         first = (
             f"Of those that were tried label_noise {best.label_noise:g} explains these labels best:"
             f" {best.expected.value:+.4f} nats (standard error {best.expected.error:.4f}) against"
-            f" {own.label_noise:g}."
+            f" {own_variant.label_noise:g}."
         )
     return f"{first} {BY_THE_RECORDED}"
 
 
-def noise_beside(tried: Sequence[TriedNoise], labelled: int) -> Beside:
+def noise_table(variants: Sequence[NoiseVariant], labelled: int) -> VariantTable:
     """Trials of ``label_noise`` as a table."""
     rows = []
-    for one in tried:
-        cells = [f"{one.label_noise:g}"]
-        pairs = ((one.accuracy, 100, 2), (one.log_loss, 1, 4), (one.expected, 1, 4))
-        for found, times, digits in pairs:
-            cells.append(f"{times * found.after:.{digits}f}")
-            change = f"{times * found.value:+.{digits}f}", f"{times * found.error:.{digits}f}"
-            cells += ("", "") if one.own else change
+    for variant in variants:
+        cells = [f"{variant.label_noise:g}"]
+        pairs = ((variant.accuracy, 100, 2), (variant.log_loss, 1, 4), (variant.expected, 1, 4))
+        for score, times, digits in pairs:
+            cells.append(f"{times * score.after:.{digits}f}")
+            change_cells = f"{times * score.value:+.{digits}f}", f"{times * score.error:.{digits}f}"
+            cells += ("", "") if variant.is_own else change_cells
         rows.append(cells)
-    return Beside(
+    return VariantTable(
         "Other shares of wrong labels",
         (
             "label_noise", "accuracy %", "change", "±", "log loss", "change", "±",
             "log loss, that share wrong", "change", "±",
         ),
         rows,
-        noise_in_words(tried, labelled),
-        [one.to_dict() for one in tried],
+        noise_in_words(variants, labelled),
+        [variant.to_dict() for variant in variants],
     )  # fmt: skip
 
 
