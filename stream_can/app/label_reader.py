@@ -172,6 +172,6 @@ class LabelReader:
         late = LateLabel(parsed.id, label, model=name[0], version=name[1])
         if P is not None and parsed.number >= 0:
             late.row = P[parsed.number]
-            if parsed.given is not None:
-                late.segments = dict(zip(self._messages.segments, parsed.given, strict=True))
+            if parsed.segments is not None:
+                late.segments = dict(zip(self._messages.segments, parsed.segments, strict=True))
         return late

@@ -56,7 +56,7 @@ class ReadPredictions(NamedTuple):
     def columns(self) -> Table | None:
         """Values of the declared columns."""
         names = self.segments
-        return table(names, [prediction.given for prediction in self.parsed]) if names else None
+        return table(names, [prediction.segments for prediction in self.parsed]) if names else None
 
     @property
     def faults(self) -> list[tuple[int, str]]:
@@ -78,7 +78,7 @@ class ReadPredictions(NamedTuple):
             reasons, named = all_reasons and all_reasons[part], sets and sets[part]
             if isinstance(run, list):
                 for prediction, reason in zip(run, reasons or (), strict=False):
-                    prediction.asked = reason
+                    prediction.ask_reason = reason
                 for prediction, names in zip(run, named or (), strict=False):
                     prediction.set = names
                 out += self.messages.write_all(run, rows[part])

@@ -255,7 +255,7 @@ def replay_command(
 
     def write(step: Step) -> None:
         if corrected is not None:
-            corrected.add(step.corrected, step.sets)
+            corrected.write_rows(step.corrected, step.sets)
 
     if state is not None:
         snapshot.require_replaceable(state)

@@ -21,9 +21,9 @@ from stream_can.method.segments import text_of
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers
 
-__all__ = ["Columns", "Given", "Table", "header_bytes", "length", "table"]
+__all__ = ["Columns", "SegmentTexts", "Table", "header_bytes", "length", "table"]
 
-Given = tuple[str | None, ...]
+SegmentTexts = tuple[str | None, ...]
 """Column values of one row; None where it has none."""
 Table = dict[str, list[str | None]]
 """Values of many rows, by column."""
@@ -51,7 +51,7 @@ class Columns:
         A name is not a valid place, or belongs to another field.
     """
 
-    def __init__(self, names: Sequence[str], others: dict[str, str]) -> None:
+    def __init__(self, names: Sequence[str], other_fields: dict[str, str]) -> None:
         self.names = tuple(names)
         self._places: list[str | list[str]] = []
         for name in names:
@@ -62,17 +62,19 @@ class Columns:
                 raise ValueError(
                     f"segments: {name!r} is no field name, dotted path or 'header:NAME'"
                 )
-            for path, what in others.items():
+            for path, meaning in other_fields.items():
                 if path == name or path.startswith(f"{name}.") or name.startswith(f"{path}."):
-                    raise ValueError(f"segments: {name!r} is the field of {what}")
+                    raise ValueError(f"segments: {name!r} is the field of {meaning}")
             self._places.append(name.split("."))
 
-    def read(self, find: Any, message: Any, headers: Headers) -> tuple[Given, str | None]:
+    def values_in(
+        self, find: Any, message: Any, headers: Headers
+    ) -> tuple[SegmentTexts, str | None]:
         """Extract a message's column values; also describe the first invalid one.
 
         ``find`` returns the JSON text of the value at a path of the opened message, or None.
         """
-        given: list[str | None] = []
+        values: list[str | None] = []
         fault = None
         for name, place in zip(self.names, self._places, strict=True):
             try:
@@ -85,8 +87,8 @@ class Columns:
                     raise ValueError(f"{text[:20]!r}... has {len(text)} characters")
             except ValueError as error:
                 text, fault = None, fault or f"{name}: {error}; not given"
-            given.append(text)
-        return tuple(given), fault
+            values.append(text)
+        return tuple(values), fault
 
 
 def _in_json(raw: bytes) -> str | None:
@@ -117,14 +119,11 @@ def _in_header(headers: Headers, name: str) -> str | None:
     return None if value is None else value.decode()
 
 
-def table(names: Sequence[str], rows: Sequence[Given | None]) -> Table:
+def table(names: Sequence[str], rows: Sequence[SegmentTexts | None]) -> Table:
     """Values of rows as a Corrector takes them."""
-    return {
-        name: [None if given is None else given[k] for given in rows]
-        for k, name in enumerate(names)
-    }
+    return {name: [None if row is None else row[k] for row in rows] for k, name in enumerate(names)}
 
 
-def length(given: Given | None) -> int:
+def length(values: SegmentTexts | None) -> int:
     """Total number of characters of the values."""
-    return 0 if given is None else sum([len(text) for text in given if text is not None])
+    return 0 if values is None else sum([len(text) for text in values if text is not None])

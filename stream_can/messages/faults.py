@@ -61,7 +61,7 @@ def _other_format(value: bytes) -> str:
             f"it begins as messages of a schema registry do, of schema {number}: set"
             " schema_registry, and format to avro, protobuf or json-schema"
         )
-    return next((what for begin, what in BEGINNINGS if value.startswith(begin)), "")
+    return next((description for magic, description in BEGINNINGS if value.startswith(magic)), "")
 
 
 def object_fault(value: bytes) -> str:

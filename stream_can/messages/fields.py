@@ -74,9 +74,9 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"digits: {self.digits}, expected 1 to 17")
 
 
-def fields_of(rows: str, **given: Any) -> Fields:
+def fields_of(rows: str, **places: Any) -> Fields:
     """Fields with the default names of a kind of rows; None counts as not given."""
-    named = {name: value for name, value in given.items() if value is not None}
+    named = {name: value for name, value in places.items() if value is not None}
     return Fields(**{**row_kind(rows).fields, **named})
 
 

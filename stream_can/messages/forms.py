@@ -136,7 +136,7 @@ class ListedForms:
         self._numbered = numbered
         self.names_size = 0
 
-    def read(self, probs: Probs) -> tuple[dict[Any, float], Listed]:
+    def parse(self, probs: Probs) -> tuple[dict[Any, float], Listed]:
         """Return the row by class, and its form.
 
         Raises
@@ -149,11 +149,11 @@ class ListedForms:
         if isinstance(probs, dict):
             row = {self.name_of(name): p for name, p in probs.items()}
             return _divided(row), Listed(as_object=True)
-        if isinstance(probs, float) or not all(isinstance(one, LabelScore) for one in probs):
+        if isinstance(probs, float) or not all(isinstance(entry, LabelScore) for entry in probs):
             raise BadMessage(
                 "no classes are named, expected {class: probability}, or a list of label and score"
             )
-        row = {self.name_of(one.label): one.score for one in probs}  # type: ignore[union-attr]
+        row = {self.name_of(entry.label): entry.score for entry in probs}  # type: ignore[union-attr]
         if len(row) < len(probs):
             raise BadMessage(f"{len(probs)} entries for {len(row)} classes")
         return _divided(row), Listed(as_object=False)
@@ -200,7 +200,7 @@ class Forms:
         of_scores: bool = False,
     ) -> None:
         self._of_scores = of_scores
-        self._what = ("scores", "labels") if of_scores else ("probabilities", "classes")
+        self._words = ("scores", "labels") if of_scores else ("probabilities", "classes")
         self._classes, self._names = classes, [json_name(name) for name in classes]
         self.m = len(classes)
         self._index = ClassIndex(classes, "json")
@@ -211,7 +211,7 @@ class Forms:
         """Bytes of all class names in the longest of the forms."""
         return sum(len(msgspec.json.encode(name)) + 24 for name in self._names)
 
-    def read(self, probs: Probs) -> tuple[list[float], Form | None]:
+    def parse(self, probs: Probs) -> tuple[list[float], Form | None]:
         """Return the row and its form, None for an array.
 
         Raises
@@ -223,47 +223,47 @@ class Forms:
         """
         if isinstance(probs, float):
             if self.m != 2 or self._of_scores:
-                raise BadMessage(f"one number, but there are {self.m} {self._what[1]}")
+                raise BadMessage(f"one number, but there are {self.m} {self._words[1]}")
             return [1.0 - probs, probs], Number()
         if isinstance(probs, dict):
-            given = {self._column(name): p for name, p in probs.items()}
-            row = self._filled(given)
-            if len(given) < self.m:
-                return row, Largest(len(given), self._names, as_object=True)
+            known = {self._column(name): p for name, p in probs.items()}
+            row = self._filled(known)
+            if len(known) < self.m:
+                return row, Largest(len(known), self._names, as_object=True)
             return row, Named({name: self._index[name] for name in probs})
         if probs and isinstance(probs[0], LabelScore):
-            given = {self._column(entry.label): entry.score for entry in probs}
-            if len(given) < len(probs):
-                raise BadMessage(f"{len(probs)} entries for {len(given)} {self._what[1]}")
-            return self._filled(given), Largest(len(given), self._classes, as_object=False)
+            known = {self._column(entry.label): entry.score for entry in probs}
+            if len(known) < len(probs):
+                raise BadMessage(f"{len(probs)} entries for {len(known)} {self._words[1]}")
+            return self._filled(known), Largest(len(known), self._classes, as_object=False)
         if len(probs) != self.m:
-            what, of = self._what
-            raise BadMessage(f"{len(probs)} {what} for {self.m} {of}")
+            numbers, names = self._words
+            raise BadMessage(f"{len(probs)} {numbers} for {self.m} {names}")
         return probs, None  # type: ignore[return-value]
 
     def _column(self, name: Any) -> int:
         try:
             return self._index[name]
         except UnknownClass:
-            raise UnknownClass(f"{name!r} is none of the {self.m} {self._what[1]}") from None
+            raise UnknownClass(f"{name!r} is none of the {self.m} {self._words[1]}") from None
 
-    def _filled(self, given: dict[int, float]) -> list[float]:
+    def _filled(self, known: dict[int, float]) -> list[float]:
         """Build a row from some columns; the others share the rest of 1."""
         m = self.m
-        if len(given) == m:
-            return [given[i] for i in range(m)]
-        if not given:
+        if len(known) == m:
+            return [known[i] for i in range(m)]
+        if not known:
             raise BadMessage("no probability of any class")
         if self._of_scores:
-            missing = next(self._names[i] for i in range(m) if i not in given)
+            missing = next(self._names[i] for i in range(m) if i not in known)
             raise BadMessage(f"no score of label {missing!r}, expected one of each of {m} labels")
-        left, least = 1 - sum(given.values()), min(given.values())
-        if left > (m - len(given)) * least + TOLERANCE:
-            missing = next(self._names[i] for i in range(m) if i not in given)
+        remainder, least = 1 - sum(known.values()), min(known.values())
+        if remainder > (m - len(known)) * least + TOLERANCE:
+            missing = next(self._names[i] for i in range(m) if i not in known)
             raise BadMessage(
                 f"no probability for class {missing!r}, and those given are not the largest: "
-                f"they leave {left:.6g} to {m - len(given)} others"
+                f"they leave {remainder:.6g} to {m - len(known)} others"
             )
         train = self._train
-        share = max(left, 0.0) / sum(train[i] for i in range(m) if i not in given)
-        return [given[i] if i in given else share * train[i] for i in range(m)]
+        share = max(remainder, 0.0) / sum(train[i] for i in range(m) if i not in known)
+        return [known[i] if i in known else share * train[i] for i in range(m)]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.messages.codecs.codec import ASKED, Codec, Prediction
 from stream_can.messages.codecs.json import MANY, JsonCodec
-from stream_can.messages.columns import Columns, Given, header_bytes
+from stream_can.messages.columns import Columns, SegmentTexts, header_bytes
 from stream_can.messages.counting import elements
 from stream_can.messages.faults import UNREADABLE, json_fault
 from stream_can.messages.fields import HEADER, Fields
@@ -70,17 +70,17 @@ class Formats(NamedTuple):
 
     predictions: Codec = JsonCodec()
     labels: Codec = JsonCodec()
-    others: Mapping[str, Codec] = {}
+    by_topic: Mapping[str, Codec] = {}
     """Those of labels in further topics."""
 
     def of_labels(self, topic: str) -> Formats:
         """Those with the labels of a topic."""
-        return self._replace(labels=self.others.get(topic, self.labels))
+        return self._replace(labels=self.by_topic.get(topic, self.labels))
 
     @property
     def codecs(self) -> list[Codec]:
         """All of them."""
-        return [self.predictions, self.labels, *self.others.values()]
+        return [self.predictions, self.labels, *self.by_topic.values()]
 
 
 JSON = Formats()
@@ -96,7 +96,7 @@ class Label(msgspec.Struct, gc=False):
     id: bytes | None
     number: int = -1
     """Index among a batch's rows of the one that it carries; -1 without one."""
-    given: Given | None = None
+    segments: SegmentTexts | None = None
     """Values of the declared columns beside that row."""
     by_id: bool = False
     """Whether it names no model: then it teaches only with its prediction."""
@@ -187,10 +187,10 @@ class Messages:
         id = self.fields.id
         self._id_header = id[len(HEADER) :] if id and id.startswith(HEADER) else None
         self._by_key, self._id_path = id is None, (id or "").split(".")
-        others = {self.fields.probs: "the probabilities", self.fields.label: "the label"}
+        other_fields = {self.fields.probs: "the probabilities", self.fields.label: "the label"}
         if self.raw_path:
-            others[".".join(self.raw_path)] = "the original probabilities"
-        self._columns = Columns(columns, others) if columns else None
+            other_fields[".".join(self.raw_path)] = "the original probabilities"
+        self._columns = Columns(columns, other_fields) if columns else None
         self._known: dict[bytes, int] = {}
         """Text of a label -> index of its class."""
 
@@ -227,7 +227,7 @@ class Messages:
         prediction = Prediction(row, message, original, form)
         if self._columns is not None:
             find = self.predictions.find
-            prediction.given, prediction.fault = self._columns.read(find, message, headers)
+            prediction.segments, prediction.fault = self._columns.values_in(find, message, headers)
         return prediction
 
     def _read_row(self, read: Any, original: Any, where: str) -> tuple[Any, Any]:
@@ -273,7 +273,7 @@ class Messages:
     ) -> Iterator[tuple[int, int, OrdinaryBatch | None]]:
         """Cut messages into runs, (first, last, batch): ordinary ones, which are read together, and
         others without a batch. These get longer while others are frequent. See `read_ordinary`."""
-        at, n, others = 0, len(values), FEW
+        at, n, stretch = 0, len(values), FEW
         while at < n:
             batch = self.read_ordinary(values[at:], labelled=labelled, labels=labels)
             if batch is None:
@@ -282,13 +282,13 @@ class Messages:
             size = batch.size
             if size >= FEW or size == n - at:
                 yield at, at + size, batch
-                if size > 4 * others:
-                    others = FEW
+                if size > 4 * stretch:
+                    stretch = FEW
                 at, size = at + size, 0
             if at < n:
-                last = min(n, at + size + others)
+                last = min(n, at + size + stretch)
                 yield at, last, None
-                at, others = last, 2 * others
+                at, stretch = last, 2 * stretch
 
     def read_ordinary(
         self, values: Sequence[bytes | None], *, labelled: bool = False, labels: bool = True
@@ -366,7 +366,7 @@ class Messages:
     def _rounded(self, rows: Any, digits: int) -> Any:
         return rounded(rows, digits)
 
-    def listed(self, row: Any, sent: Any) -> tuple[list[float], list[float], list[Any] | None]:
+    def as_lists(self, row: Any, sent: Any) -> tuple[list[float], list[float], list[Any] | None]:
         """A row and its corrected row as lists of numbers, and their classes where these are not
         those of all rows."""
         return row.tolist(), sent.tolist(), None
@@ -396,11 +396,11 @@ class Messages:
         sent, _ = self._read_row(codec.row, original, fields.probs)
         raw = None
         if self.raw_path is not None:
-            was = codec.probs(message, self.raw_path, answered=False)
-            raw = None if was is None else self._read_row(codec.row, was, fields.raw)[0]
+            raw_probs = codec.probs(message, self.raw_path, answered=False)
+            raw = None if raw_probs is None else self._read_row(codec.row, raw_probs, fields.raw)[0]
         id = self.id_of(message, key, headers)
-        asked = codec.find(message, [ASKED])
-        return None if id is None else (id, sent, raw, None if asked is None else bytes(asked))
+        reason = codec.find(message, [ASKED])
+        return None if id is None else (id, sent, raw, None if reason is None else bytes(reason))
 
     def read_label(self, value: bytes, key: bytes | None = None, headers: Headers = ()) -> Label:
         """Parse a label's message.
@@ -430,7 +430,7 @@ class Messages:
             if echo is not None:
                 label.row, _ = self._read_row(self._echoed(codec), echo, self.fields.raw)
                 if self._columns is not None:
-                    label.given, _ = self._columns.read(codec.find, message, headers)
+                    label.segments, _ = self._columns.values_in(codec.find, message, headers)
         return label
 
     def _echoed(self, codec: Codec) -> Any:
@@ -463,26 +463,26 @@ class Messages:
 
     def _class_of(self, text: Raw) -> Any:
         """Parse a label to `Label.index`; BadMessage, UnknownClass."""
-        long = len(bytes(text)) > LONG  # its names are counted before an object is made of each
+        is_long = len(bytes(text)) > LONG  # its names are counted before an object is made of each
         most = self._m + MANY
-        if long and elements(text, most) > most:
+        if is_long and elements(text, most) > most:
             raise BadMessage(f"{self.fields.label}: over {most:,} names")
         try:
-            label = (_read_flat if long else _read_any)(text)
+            label = (_read_flat if is_long else _read_any)(text)
         except UNREADABLE:
-            fault = "no name, nor a list of such" if long else json_fault(bytes(text))
+            fault = "no name, nor a list of such" if is_long else json_fault(bytes(text))
             raise BadMessage(f"{self.fields.label}: {fault}") from None
         return self._index_of(self._mapped(label) if self.fields.label_map else label, text)
 
     def _mapped(self, label: Any) -> Any:
         """What a label, or each of a list, stands for."""
         if isinstance(label, list):
-            return [self._mapped(one) for one in label]
+            return [self._mapped(name) for name in label]
         text = label if isinstance(label, str) else msgspec.json.encode(label).decode()
-        found = self.fields.label_map.get(text, label)
-        if found == "":
+        mapped = self.fields.label_map.get(text, label)
+        if mapped == "":
             raise NoLabel(f"{self.fields.label}: {text} is no label")
-        return found
+        return mapped
 
     def _index_of(self, label: Any, text: Raw) -> Any:
         """Convert a parsed label to `Label.index`; ``text`` is how it was written."""

@@ -53,8 +53,8 @@ class Naming:
 
     def __init__(self, fields: Fields) -> None:
         self.has_model, self.has_version = fields.model is not None, fields.version is not None
-        given = {"model": fields.model, "version": fields.version}
-        self._places = {what: place for what, place in given.items() if place is not None}
+        fields_by_part = {"model": fields.model, "version": fields.version}
+        self._places = {part: place for part, place in fields_by_part.items() if place is not None}
         places = tuple(self._places.values())
         self._columns = Columns(places, {})
         # Fields at the top level: their texts repeat and are cached.
@@ -80,25 +80,25 @@ class Naming:
             A name is empty, too long, or not a text, integer or boolean.
         """
         if self._plain is None:
-            return self._read(find, message, headers)
+            return self._names_in(find, message, headers)
         text = tuple(
             [None if (raw := find(message, at)) is None else bytes(raw) for at in self._plain]
         )
-        found = self._known.get(text)
-        if found is None:
-            found = self._read(find, message, headers)
+        names = self._known.get(text)
+        if names is None:
+            names = self._names_in(find, message, headers)
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            self._known[text] = found
-        return found
+            self._known[text] = names
+        return names
 
-    def _read(self, find: Find, message: Any, headers: Headers) -> Names:
-        given, fault = self._columns.read(find, message, headers)
+    def _names_in(self, find: Find, message: Any, headers: Headers) -> Names:
+        values, fault = self._columns.values_in(find, message, headers)
         if fault is not None:
             raise BadMessage(fault.removesuffix("; not given"))
-        found = dict(zip(self._places, given, strict=True))
-        for what, name in found.items():
+        names = dict(zip(self._places, values, strict=True))
+        for part, name in names.items():
             if name == "" or len(name or "") > LONGEST:
-                says = "empty" if name == "" else f"{len(name or '')} characters"
-                raise BadMessage(f"{self._places[what]}: {says}, expected the name of a {what}")
-        return found.get("model"), found.get("version")
+                length = "empty" if name == "" else f"{len(name or '')} characters"
+                raise BadMessage(f"{self._places[part]}: {length}, expected the name of a {part}")
+        return names.get("model"), names.get("version")

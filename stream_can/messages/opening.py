@@ -44,19 +44,19 @@ class _Opened:
     def add(self, record: RawMessage, message: Any = UNOPENED) -> None:
         """Parse the next one; ``message`` is its message or its error, where opened already."""
         try:
-            self._opened.append(self._read(record, message))
+            self._opened.append(self._parse(record, message))
         except (BadMessage, UnknownClass, InvalidPrediction) as error:
             self._opened.append(error)
 
-    def _read(self, record: RawMessage, message: Any) -> Prediction | Label | None:
+    def _parse(self, record: RawMessage, message: Any) -> Prediction | Label | None:
         """Parse one; None for a tombstone."""
         raise NotImplementedError
 
-    def _count(self, says: Prediction | Label) -> None:
+    def _count(self, content: Prediction | Label) -> None:
         """Add the row of a message, if any, and number it."""
-        if says.row is not None:
-            says.number = len(self._rows)
-            self._rows.append(says.row)
+        if content.row is not None:
+            content.number = len(self._rows)
+            self._rows.append(content.row)
 
 
 class OpenedPredictions(_Opened):
@@ -79,7 +79,7 @@ class OpenedPredictions(_Opened):
         self._labelled, self._max_bytes = labelled, max_bytes
         self._most = far_below(messages, max_bytes)
 
-    def _read(self, record: RawMessage, message: Any) -> Prediction | None:
+    def _parse(self, record: RawMessage, message: Any) -> Prediction | None:
         value, messages = record.value, self._messages
         if value is None:
             if record.key is None:
@@ -87,13 +87,13 @@ class OpenedPredictions(_Opened):
             return None
         if message is UNOPENED:
             message = messages.predictions.open(value, record.headers)
-        says = messages.read_opened(_of(message), record.headers)
+        prediction = messages.read_opened(_unless_error(message), record.headers)
         if self._labelled:
-            says.label = messages.label_in(message)
+            prediction.label = messages.label_in(message)
         if len(value) > self._most or needs_measure(record):
-            check_size(record, says, messages, self._max_bytes)
-        self._count(says)
-        return says
+            check_size(record, prediction, messages, self._max_bytes)
+        self._count(prediction)
+        return prediction
 
     def checked(self) -> tuple[list[Prediction | StreamCANError | None], Any, int]:
         """Content of each, None for a tombstone; the checked rows, to which predictions refer by
@@ -105,14 +105,14 @@ class OpenedPredictions(_Opened):
 class OpenedLabels(_Opened):
     """Parses labels one after the other, as `OpenedPredictions`; rows are those that they carry."""
 
-    def _read(self, record: RawMessage, message: Any) -> Label | None:
+    def _parse(self, record: RawMessage, message: Any) -> Label | None:
         if record.value is None:
             return None
         if message is UNOPENED:
             message = self._messages.labels.open(record.value, record.headers)
-        says = self._messages.read_opened_label(_of(message), record.key, record.headers)
-        self._count(says)
-        return says
+        label = self._messages.read_opened_label(_unless_error(message), record.key, record.headers)
+        self._count(label)
+        return label
 
     def checked(self) -> tuple[list[Label | StreamCANError | None], Any]:
         """Content of each, None for a tombstone; and the rows, to which labels refer by number."""
@@ -123,9 +123,9 @@ class OpenedLabels(_Opened):
 def _without(bad: Mapping[int, str], opened: list[Any], field: str) -> list[Any]:
     """What was opened, with errors in place of what has a bad row."""
     if bad:
-        for i, one in enumerate(opened):
-            if isinstance(one, Prediction | Label) and one.number in bad:
-                opened[i] = InvalidPrediction(f"{field}: {bad[one.number]}")
+        for i, content in enumerate(opened):
+            if isinstance(content, Prediction | Label) and content.number in bad:
+                opened[i] = InvalidPrediction(f"{field}: {bad[content.number]}")
     return opened
 
 
@@ -144,11 +144,11 @@ def needs_measure(record: RawMessage) -> bool:
     return bool(record.headers) or len(record.key or b"") > 100
 
 
-def _of(given: Any) -> Any:
+def _unless_error(message: Any) -> Any:
     """Return an opened message, or raise its error."""
-    if isinstance(given, BadMessage):
-        raise given
-    return given
+    if isinstance(message, BadMessage):
+        raise message
+    return message
 
 
 def check_size(

@@ -99,8 +99,8 @@ def _numbers(values: Any) -> list[Any] | None:
     if not isinstance(values, list | tuple) or not values:
         return None
     numbers = [number_of(value) for value in values]
-    given = zip(values, numbers, strict=True)
-    return None if any(x is None and value is not None for value, x in given) else numbers
+    pairs = zip(values, numbers, strict=True)
+    return None if any(x is None and value is not None for value, x in pairs) else numbers
 
 
 def _of_list(value: Sequence[Any], depth: int) -> PlainRow | None:
@@ -113,9 +113,9 @@ def _of_list(value: Sequence[Any], depth: int) -> PlainRow | None:
             if len(tensors) > 1:
                 return None
             return _inside(value, tensors[0], plain_row(value[tensors[0]], depth - 1))
-        whole = plain_row(value[0], depth - 1) if len(value) == 1 else None
-        if whole is not None and any(isinstance(v, list | dict) for v in value[0].values()):
-            return _inside(value, 0, whole)
+        inner = plain_row(value[0], depth - 1) if len(value) == 1 else None
+        if inner is not None and any(isinstance(v, list | dict) for v in value[0].values()):
+            return _inside(value, 0, inner)
         if (entries := _of_entries(value)) is not None:
             return entries
         if any(key_of(key) in NUMBERS and number_of(p) is not None for key, p in value[0].items()):
@@ -207,11 +207,11 @@ def _of_object(value: dict[str, Any], depth: int) -> PlainRow | None:
         return PlainRow(dict(zip(map(str, value), numbers, strict=True)), _same)
     if (arrays := _of_arrays(value)) is not None:
         return arrays
-    rows = [key for key, v in value.items() if isinstance(v, list | dict)]
-    found = {key: row for key in rows if (row := plain_row(value[key], depth - 1)) is not None}
-    for group in ([key for key in found if key_of(key) in ROWS], [*found]):
+    keys = [key for key, v in value.items() if isinstance(v, list | dict)]
+    row_at = {key: row for key in keys if (row := plain_row(value[key], depth - 1)) is not None}
+    for group in ([key for key in row_at if key_of(key) in ROWS], [*row_at]):
         if len(group) == 1:
-            return _inside(value, group[0], found[group[0]])
+            return _inside(value, group[0], row_at[group[0]])
     return None
 
 
@@ -263,10 +263,10 @@ def _of_arrays(value: dict[str, Any]) -> PlainRow | None:
 
     def back(answer: Any) -> Any:
         places = [names.index(name) if name in names else None for name in answer]
-        others = {k: [None if i is None else value[k][i] for i in places] for k in beside}
+        reordered = {k: [None if i is None else value[k][i] for i in places] for k in beside}
         shown = [name if i is None else value[label][i]
                  for name, i in zip(answer, places, strict=True)]  # fmt: skip
-        return {**value, **others, label: shown, score: [*answer.values()]}
+        return {**value, **reordered, label: shown, score: [*answer.values()]}
 
     return PlainRow(dict(zip(names, numbers, strict=True)), back)
 

@@ -284,8 +284,8 @@ class Run:
                 late = LateLabel(parsed.id, messages.label_of(parsed.index), len(predictions))
                 if parsed.number >= 0:
                     late.row = label_rows[parsed.number]
-                    if parsed.given is not None:
-                        late.segments = dict(zip(columns, parsed.given, strict=True))
+                    if parsed.segments is not None:
+                        late.segments = dict(zip(columns, parsed.segments, strict=True))
                 if names:
                     late.model, late.version = names[i]
                 labels.append(late)
@@ -294,7 +294,7 @@ class Run:
             rows = rows_at(P, [prediction.number for prediction in predictions])
         segments = None
         if columns:
-            segments = table(columns, [prediction.given for prediction in predictions])
+            segments = table(columns, [prediction.segments for prediction in predictions])
         corrected = self.play(
             [messages.id_of(prediction.message, None) for prediction in predictions],
             rows,
@@ -304,7 +304,7 @@ class Run:
         )
         sent = messages.finished(corrected.rows)
         for prediction, reason in zip(predictions, corrected.asked, strict=True):
-            prediction.asked = reason
+            prediction.ask_reason = reason
         for prediction, names_ in zip(predictions, corrected.sets or (), strict=False):
             prediction.set = names_
         return messages.write_all(predictions, sent)

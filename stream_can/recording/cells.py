@@ -61,7 +61,7 @@ def rows_of(cells: list[Any], forms: Forms, name: str, first: int) -> NDArray[np
     rows = []
     for i, cell in enumerate(cells):
         try:
-            rows.append(forms.read(probs_of(cell))[0])
+            rows.append(forms.parse(probs_of(cell))[0])
         except BadMessage as error:
             raise InvalidRecording(f"{name}: row {first + i + 1}: {error}") from None
         except StreamCANError as error:
@@ -80,8 +80,8 @@ def probs_of(cell: Any) -> Probs:
         row = plain_row(cell)
         if row is None:
             if isinstance(cell, dict):
-                given = {name: p for name, p in cell.items() if p is not None}
-                raise BadMessage(probs_fault(given)) from None
+                probs = {name: p for name, p in cell.items() if p is not None}
+                raise BadMessage(probs_fault(probs)) from None
             raise
         return _ordinary(row.probs)
 

@@ -41,9 +41,9 @@ def _without_panics() -> Iterator[None]:
     Trap: Rust prints it to file descriptor 2, whatever `sys.stderr` is. All else that is written
     there meanwhile follows at the end.
     """
-    with _quiet, tempfile.TemporaryFile() as said:
+    with _quiet, tempfile.TemporaryFile() as printed:
         screen = os.dup(2)
-        os.dup2(said.fileno(), 2)
+        os.dup2(printed.fileno(), 2)
         damaged = False
         try:
             yield
@@ -53,8 +53,8 @@ def _without_panics() -> Iterator[None]:
         finally:
             os.dup2(screen, 2)
             os.close(screen)
-            said.seek(0)
-            if not damaged and (text := said.read()):
+            printed.seek(0)
+            if not damaged and (text := printed.read()):
                 os.write(2, text)
 
 
@@ -265,20 +265,20 @@ def _dialect(start: bytes) -> dict[str, Any]:
     lines before the header."""
     lines = start.decode(errors="replace").removeprefix("\ufeff").splitlines() or [""]
     options: dict[str, Any] = {}
-    if separator := re.fullmatch(r"sep=(.)", lines[0]):  # as Excel writes it
+    if declared := re.fullmatch(r"sep=(.)", lines[0]):  # as Excel writes it
         options["skip_lines"] = 1
         lines = lines[1:] or [""]
     plain = [re.sub(r'"[^"]*"', "", line) for line in lines]
     uncommented = [line for line in plain if not line.startswith("#")] or [""]
     header = uncommented[0]
-    found = separator[1] if separator else max(",;\t|", key=header.count)
-    if plain[0].startswith("#") and plain[0].count(found) != header.count(found):
+    separator = declared[1] if declared else max(",;\t|", key=header.count)
+    if plain[0].startswith("#") and plain[0].count(separator) != header.count(separator):
         options["comment_prefix"] = "#"
     else:
         uncommented = plain
     second = uncommented[1] if len(uncommented) > 1 else ""
-    comma = found == ";" and bool(re.search(r"(^|;)-?\d*,\d+( ?%)?(;|\r?$)", second))
-    return options | {"separator": found, "decimal_comma": comma}
+    comma = separator == ";" and bool(re.search(r"(^|;)-?\d*,\d+( ?%)?(;|\r?$)", second))
+    return options | {"separator": separator, "decimal_comma": comma}
 
 
 def _reason(error: BaseException) -> str:

@@ -76,17 +76,17 @@ def spelled(names: Sequence[str], labels: Sequence[str]) -> tuple[list[str], flo
 
     What is common may be a part of the names: of p_Married and p_Widowed it is p_ and d.
     """
-    before, behind = map(len, around(names))
-    inner = [name[before : len(name) - behind] for name in names]
+    prefix_length, suffix_length = map(len, around(names))
+    inner = [name[prefix_length : len(name) - suffix_length] for name in names]
     ways = [
         [*names],
-        [name[before:] for name in names],
+        [name[prefix_length:] for name in names],
         inner,
         [name.lstrip(SEPARATORS) for name in inner],
-        [name[: len(name) - behind] for name in names],
+        [name[: len(name) - suffix_length] for name in names],
     ]
     folded = [label.strip().casefold() for label in labels]
-    found = [
+    shares = [
         (
             sum(map({name.casefold() for name in way}.__contains__, folded)) / max(len(labels), 1),
             way,
@@ -94,7 +94,7 @@ def spelled(names: Sequence[str], labels: Sequence[str]) -> tuple[list[str], flo
         for way in ways
         if len({*way}) == len(names) and "" not in way
     ]
-    share, way = max(found, key=lambda pair: pair[0])  # of equals the first
+    share, way = max(shares, key=lambda pair: pair[0])  # of equals the first
     return way, share
 
 
@@ -135,9 +135,9 @@ def best_group(
         return None
     most = max((group.named, len(group.columns)) for group in good)[0]
     best = [group for group in good if group.named == most]
-    whole = max(best, key=lambda group: len(group.columns))
-    others = [group for group in best if not {*group.columns} <= {*whole.columns}]
-    return [whole, *others] if others else whole
+    widest = max(best, key=lambda group: len(group.columns))
+    rivals = [group for group in best if not {*group.columns} <= {*widest.columns}]
+    return [widest, *rivals] if rivals else widest
 
 
 def _numbers(
@@ -161,20 +161,20 @@ def _numbers(
 
 def _patterns(columns: list[str], labels: Iterable[str]) -> Iterable[list[str]]:
     """Columns that may belong together by their names."""
-    around = dict[tuple[str, str], None]()
+    affixes = dict[tuple[str, str], None]()
     for value in [*labels][:MOST_TRIED]:
         for name in columns:
             if value and value in name:
-                before, _, behind = name.partition(value)
-                around[before, behind] = None
-    for before, behind in around:
-        if before or behind:
+                prefix, _, suffix = name.partition(value)
+                affixes[prefix, suffix] = None
+    for prefix, suffix in affixes:
+        if prefix or suffix:
             yield [
                 name
                 for name in columns
-                if len(name) > len(before) + len(behind)
-                and name.startswith(before)
-                and name.endswith(behind)
+                if len(name) > len(prefix) + len(suffix)
+                and name.startswith(prefix)
+                and name.endswith(suffix)
             ]
     for name_of in (_stem, up_to_last_word):
         groups = dict[str, list[str]]()

@@ -42,33 +42,33 @@ def open_table(source: SourceFile, names: Names) -> Table:
     names
         Names of the columns, for formats that need them.
     """
-    found = _looks_like(source.start)
+    content = _looks_like(source.start)
     if source.suffix in EXCEL or b"[Content_Types].xml" in source.start:
         raise InvalidRecording(f"{source.name}: an Excel file; save its sheet as CSV")
-    said = SUFFIXES.get(source.suffix) if source.suffix else found
-    if said is None:
+    file_format = SUFFIXES.get(source.suffix) if source.suffix else content
+    if file_format is None:
         endings = ", ".join(SUFFIXES)
         raise InvalidRecording(
             f"{source.name}: cannot tell the format; the name should end in {endings}"
         )
-    if found != said:
+    if content != file_format:
         raise InvalidRecording(
-            f"{source.name}: named like {said}, but what it holds looks like {found}"
+            f"{source.name}: named like {file_format}, but what it holds looks like {content}"
         )
     # Only the needed format is imported: polars is optional, and slow to import.
-    if said in ("npz", "npy"):
+    if file_format in ("npz", "npy"):
         from stream_can.recording.npz import NpzTable
 
         return NpzTable(source, names)
-    if said == "JSON lines":
+    if file_format == "JSON lines":
         from stream_can.recording.jsonlines import JsonTable
 
         return JsonTable(source, names)
-    if said not in ("csv", "parquet", "feather"):
-        raise InvalidRecording(f"{source.name}: looks like {said}")
+    if file_format not in ("csv", "parquet", "feather"):
+        raise InvalidRecording(f"{source.name}: looks like {file_format}")
     from stream_can.recording.csv_parquet import FrameTable
 
-    return FrameTable(source, said)
+    return FrameTable(source, file_format)
 
 
 def _looks_like(start: bytes) -> str:

@@ -41,8 +41,8 @@ class JsonTable:
     def __init__(self, source: SourceFile, names: Names) -> None:
         self._path, self._name, self._names = source.path, source.name, names
         # The file is a single array, decoded at once.
-        self._whole = False
-        self._whole = self._is_one_array(source.start)
+        self._is_array = False
+        self._is_array = self._is_one_array(source.start)
         self._decode: Decode = _decode
         if bytes(next(self._lines(), (0, b""))[1]).lstrip()[:1] == b"[":
             self._decode = self._array
@@ -56,15 +56,15 @@ class JsonTable:
         if len(self.head) == 1 and (table := pandas_form(self._name, first)):
             raise InvalidRecording(f"{self._name}: {table}")
         self.columns = list(first)
-        self._found: dict[int, list[tuple[Any, int]]] = {}
+        self._labels_of_row: dict[int, list[tuple[Any, int]]] = {}
         """Row -> its labels, each with the number of rows before its line."""
         self.labels_apart = False
         self.label_lines = LabelLines()
         # If the first prediction has no label, labels may be on lines of their own.
         if field(first, names.label) is None:
             self.rows = self._join()
-            self.labels_apart = bool(self._found) or self.label_lines.n > 0
-        elif self._whole:
+            self.labels_apart = bool(self._labels_of_row) or self.label_lines.n > 0
+        elif self._is_array:
             self.rows = sum(1 for _ in self._objects())
         else:
             with self._path.open("rb") as file:
@@ -72,7 +72,7 @@ class JsonTable:
 
     def _lines(self) -> Iterator[tuple[int, Any]]:
         with self._path.open("rb") as file:
-            if not self._whole:
+            if not self._is_array:
                 for number, line in enumerate(file, 1):
                     line = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
                     if not line.isspace():
@@ -88,12 +88,12 @@ class JsonTable:
         """Whether the file is one array of rows, rather than lines that are arrays."""
         if not start.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"["):
             return False
-        (_, first), *more = islice(self._lines(), 2)
+        (_, first), *following = islice(self._lines(), 2)
         try:
             _decode_any(first)
         except UNREADABLE:
             return True
-        return not more
+        return not following
 
     def _array(self, line: Any) -> dict[str, Any]:
         """A row given as an array, as transformers pipelines print it: only the probabilities."""
@@ -151,12 +151,12 @@ class JsonTable:
                 if name not in (self._names.label, self._names.id)
             )
             if key in latest:
-                found = self._found.setdefault(latest[key], [])
-                found.append((field(row, self._names.label), rows))
+                row_labels = self._labels_of_row.setdefault(latest[key], [])
+                row_labels.append((field(row, self._names.label), rows))
             else:
                 unjoined += 1
                 first_unjoined = first_unjoined or f"line {number}: {key!r}"
-        if self._found or not may_be_rows:
+        if self._labels_of_row or not may_be_rows:
             first_id = next(iter(latest), "")
             self.label_lines = LabelLines(labels, unjoined, first_unjoined, first_id)
         return rows
@@ -200,7 +200,7 @@ class JsonTable:
         if rows:
             yield self._batch(rows, first, probs, label, times, segments)
 
-    def _decoder(self, probs: list[str], others: list[str]) -> Decode:
+    def _decoder(self, probs: list[str], needed: list[str]) -> Decode:
         """Create a decoder of lines that reads only what is needed.
 
         An array of numbers becomes an ``array``, without a Python object per number; other fields
@@ -208,13 +208,15 @@ class JsonTable:
         """
         name = probs[0]
         cell = self.first.get(name)
-        wanted = {part: Any for other in others for part in (other, other.split(".")[0])}
+        field_types = {
+            part: Any for field_name in needed for part in (field_name, field_name.split(".")[0])
+        }
         if self._decode != _decode or not isinstance(cell, list):
             return self._decode
-        if len(probs) > 1 or name in wanted or self.labels_apart:
+        if len(probs) > 1 or name in field_types or self.labels_apart:
             return self._decode
         m = len(cell)
-        line_type = make_type("line", {**wanted, name: msgspec.Raw}, total=False)
+        line_type = make_type("line", {**field_types, name: msgspec.Raw}, total=False)
         decode: Decode = msgspec.json.Decoder(line_type).decode
 
         def read(line: Any) -> dict[str, Any]:
@@ -256,23 +258,28 @@ class JsonTable:
                 cells = matrix if matrix.ndim == 2 else cells
             except (ValueError, TypeError):
                 pass  # the caller finds the fault, row by row
-        given = [[field(row, name) for row in rows] for name in segments]
+        segment_cells = [[field(row, name) for row in rows] for name in segments]
         if not self.labels_apart:
             columns = [
                 times_of(self._name, name, [field(row, name) for row in rows], first)
                 for name in times
             ]
-            return Batch(cells, [field(row, label) for row in rows], columns, given)
+            return Batch(cells, [field(row, label) for row in rows], columns, segment_cells)
         numbers = np.arange(first, first + len(rows))
-        found = [(number, self._found.get(number, [])) for number in numbers.tolist()]
-        known = [labels[0] if labels else (None, 0) for _, labels in found]
-        after = np.array([after for _, after in known])
+        labels_of_rows = [
+            (number, self._labels_of_row.get(number, [])) for number in numbers.tolist()
+        ]
+        first_labels = [labels[0] if labels else (None, 0) for _, labels in labels_of_rows]
+        positions = np.array([position for _, position in first_labels])
         return Batch(
             cells,
-            [label for label, _ in known],
-            [Times(numbers, np.zeros(len(rows), np.bool_), ""), Times(after, after == 0, "")],
-            given,
-            [(number, *label) for number, labels in found for label in labels[1:]],
+            [label for label, _ in first_labels],
+            [
+                Times(numbers, np.zeros(len(rows), np.bool_), ""),
+                Times(positions, positions == 0, ""),
+            ],
+            segment_cells,
+            [(number, *label) for number, labels in labels_of_rows for label in labels[1:]],
         )
 
 

@@ -52,7 +52,7 @@ def find_layout(
     table: Table,
     probs: str,
     classes: Sequence[Any] | None,
-    others: Sequence[str],
+    other_columns: Sequence[str],
     normalise: Normalise = "rounded",
 ) -> Layout:
     """Find the probabilities: the first of these that fits.
@@ -77,23 +77,23 @@ def find_layout(
     cell = table.cell(probs)
     if cell is not None:
         row = in_ordinary_form(cell)
-        found = classes_of(row)
-        if found is not None and _is_best_alone(row):
+        row_classes = classes_of(row)
+        if row_classes is not None and _is_best_alone(row):
             raise InvalidRecording(f"{name}: {probs!r}: {BEST}")
-        if several := several_rows(row, probs, others[0]):
-            raise InvalidRecording(f"{name}: {probs!r}: {several}")
+        if advice := several_rows(row, probs, other_columns[0]):
+            raise InvalidRecording(f"{name}: {probs!r}: {advice}")
         if isinstance(row, dict) and probs_fault(row) == BEST_ALONE:
             raise InvalidRecording(f"{name}: {probs!r}: {BEST}")
-        if found is None:
+        if row_classes is None:
             raise InvalidRecording(
                 f"{name}: column {probs!r} holds neither lists nor objects, but {_shown(cell)}; "
                 "name the beginning of the class columns or the column of lists"
             )
-        known = list(_sorted(found, row) if classes is None else classes)
-        if isinstance(found, range) and len(found) != len(known):
-            raise _count(name, len(found), known)
+        known = list(_sorted(row_classes, row) if classes is None else classes)
+        if isinstance(row_classes, range) and len(row_classes) != len(known):
+            raise _count(name, len(row_classes), known)
         return Layout([probs], True, known)
-    free = [column for column in table.columns if column not in others]
+    free = [column for column in table.columns if column not in other_columns]
     prefix, star, suffix = probs.partition("*")
     columns = [
         column
@@ -110,7 +110,7 @@ def find_layout(
         inner = [column.removesuffix(suffix) for column in columns]
         names = _class_names(inner, prefix)
         if classes is None:
-            names = as_labels(names, table.head, others[0])
+            names = as_labels(names, table.head, other_columns[0])
         named = dict(zip(names, columns, strict=True))
         if classes is None:
             return _by_number(columns, list(named))
@@ -123,10 +123,11 @@ def find_layout(
         return Layout([str(c) for c in classes], False, list(classes))
     if classes is None and probs == "probs":
         for total in (1.0, 100.0) if normalise == "always" else (1.0,):
-            group = best_group(table.head, free, others[0], total)
+            group = best_group(table.head, free, other_columns[0], total)
             if isinstance(group, list):
                 ways = [
-                    f"{', '.join(one.columns[:4])} (--probs {_pattern(one)!r})" for one in group
+                    f"{', '.join(candidate.columns[:4])} (--probs {_pattern(candidate)!r})"
+                    for candidate in group
                 ]
                 raise InvalidRecording(
                     f"{name}: the probabilities could be {' or '.join(ways[:3])}; which are they?"
@@ -134,7 +135,7 @@ def find_layout(
             if group is not None:
                 return _by_number(group.columns, group.names)
     error = str(no_column(name, table, "probs", probs))
-    raise InvalidRecording(f"{error}. {_way_out(name, table, free, others[0])}")
+    raise InvalidRecording(f"{error}. {_way_out(name, table, free, other_columns[0])}")
 
 
 def _by_number(columns: Sequence[str], names: Sequence[str]) -> Layout:
@@ -158,24 +159,24 @@ def _pattern(group: ColumnGroup) -> str:
     return f"{prefix}*{suffix}"
 
 
-def column_of_rows(table: Table, others: Sequence[str]) -> str | None:
+def column_of_rows(table: Table, other_columns: Sequence[str]) -> str | None:
     """The only column whose first cell is a whole row of probabilities; None where there is not
     exactly one.
 
     Such a cell is a list or object of numbers that sum to 1, or a list of {"label", "score"}.
     """
-    found = [
+    columns = [
         column
         for column in table.columns
-        if column not in others
+        if column not in other_columns
         and (numbers := _numbers_in(table.first.get(column)))
         and min(numbers) >= 0
         and near_total(sum(numbers), 1.0, len(numbers))
     ]
-    return found[0] if len(found) == 1 else None
+    return columns[0] if len(columns) == 1 else None
 
 
-def with_names_beside(table: Table, probs: str, others: Sequence[str]) -> str:
+def with_names_beside(table: Table, probs: str, other_columns: Sequence[str]) -> str:
     """``names,numbers``, two fields together, where an array of names stands beside one of numbers
     in the first row; of the values of Spark's vectors the vectors, which may be sparse; else
     ``probs`` as it is."""
@@ -187,7 +188,7 @@ def with_names_beside(table: Table, probs: str, others: Sequence[str]) -> str:
         return outer
     if len(beside[inner]) < 2 or not all(_is_number(number) for number in beside[inner]):
         return probs
-    free = {key: cell for key, cell in beside.items() if key == inner or key not in others}
+    free = {key: cell for key, cell in beside.items() if key == inner or key not in other_columns}
     names = names_beside(free, inner)
     return probs if names is None else f"{probs.removesuffix(inner)}{names},{probs}"
 
@@ -199,11 +200,11 @@ def _numbers_in(cell: Any) -> list[float]:
         cell = list(cell.values())
     elif _is_best_alone(cell):
         return []
-    elif isinstance(cell, list) and all(isinstance(one, dict) for one in cell):
-        cell = [one.get("score") for one in cell]
+    elif isinstance(cell, list) and all(isinstance(entry, dict) for entry in cell):
+        cell = [entry.get("score") for entry in cell]
     if not isinstance(cell, list) or len(cell) < 2:
         return []
-    return cell if all(_is_number(one) for one in cell) else []
+    return cell if all(_is_number(number) for number in cell) else []
 
 
 def _is_best_alone(cell: Any) -> bool:
@@ -228,8 +229,8 @@ def _way_out(name: str, table: Table, free: Sequence[str], label: str) -> str:
         if row := _numbers_in(table.first.get(column)):
             return f"Column {column!r} holds {len(row)} numbers a row: --probs {column!r}?"
         cell = parsed(table.first.get(column))
-        if several := several_rows(cell, column, label):
-            return f"Column {column!r} holds {several}"
+        if advice := several_rows(cell, column, label):
+            return f"Column {column!r} holds {advice}"
         if isinstance(cell, dict) and probs_fault(cell) == BEST_ALONE:
             return f"Column {column!r} has {BEST_ALONE}"
     if {"label", "score"} <= {*table.columns} and isinstance(table.first["label"], str):
@@ -245,8 +246,8 @@ def _way_out(name: str, table: Table, free: Sequence[str], label: str) -> str:
     first, total = ", ".join(numbers), sum(numbers.values())
     for prefix in dict.fromkeys(map(up_to_last_word, numbers)):
         group = [column for column in numbers if prefix and column.startswith(prefix)]
-        whole = near_total(sum(numbers[column] for column in group), 1.0, len(group))
-        if 1 < len(group) < len(numbers) and whole:
+        sums_to_one = near_total(sum(numbers[column] for column in group), 1.0, len(group))
+        if 1 < len(group) < len(numbers) and sums_to_one:
             return f"Columns {', '.join(group)} sum to 1: add --probs {prefix!r}"
     prefix, suffix = around(list(numbers))
     named = f" --probs '{prefix}*{suffix}'" if prefix or suffix else ""
@@ -281,9 +282,9 @@ def _shown(cell: Any) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
-def _count(name: str, found: int, classes: Sequence[Any]) -> InvalidRecording:
+def _count(name: str, n: int, classes: Sequence[Any]) -> InvalidRecording:
     return InvalidRecording(
-        f"{name}: {found} probabilities a row, but {len(classes)} classes: "
+        f"{name}: {n} probabilities a row, but {len(classes)} classes: "
         f"{', '.join(map(str, classes[:8]))}"
     )
 
@@ -304,25 +305,25 @@ def may_hold(table: Table, name: str) -> bool:
 
 def in_other_case(table: Table, name: str) -> str:
     """The only column that is called so but for case, where none is called so exactly."""
-    others = [column for column in table.columns if column.casefold() == name.casefold()]
-    return others[0] if len(others) == 1 and not may_hold(table, name) else name
+    matches = [column for column in table.columns if column.casefold() == name.casefold()]
+    return matches[0] if len(matches) == 1 and not may_hold(table, name) else name
 
 
-def no_column(name: str, table: Table, what: str, wanted: str) -> InvalidRecording:
+def no_column(name: str, table: Table, purpose: str, column: str) -> InvalidRecording:
     """The error that lists the columns."""
     columns = ", ".join(table.columns[:12]) + (", ..." if len(table.columns) > 12 else "")
-    text = f"{name}: no column {wanted!r} for {what}; the file has {columns}"
+    text = f"{name}: no column {column!r} for {purpose}; the file has {columns}"
     if len(table.columns) > 1 and _are_values(table.columns[:-1]):
         text += ". The first line holds numbers: a header is missing"
-    elif what == "label" and (other := [c for c in table.columns if c.lower() in LABELS]):
+    elif purpose == "label" and (other := [c for c in table.columns if c.lower() in LABELS]):
         text += f". Add --label {other[0]}?"
-    elif wanted in {c.strip() for c in table.columns}:
+    elif column in {c.strip() for c in table.columns}:
         text += ". There are blanks around names; without them: sed 's/ *, */,/g' FILE"
-    elif inside := [c for c in table.columns if _holds(table.first.get(c), wanted)]:
-        text += f". Add --{what.replace('_', '-')} {inside[0]}.{wanted}?"
+    elif inside := [c for c in table.columns if _holds(table.first.get(c), column)]:
+        text += f". Add --{purpose.replace('_', '-')} {inside[0]}.{column}?"
     elif texts := [c for c in table.columns if _is_json_text(table.first.get(c))]:
         text += f". {texts[0]!r} holds JSON as text: jq -c '.{texts[0]} | fromjson' FILE"
-    elif what == "label" and len(table.columns) == 1:
+    elif purpose == "label" and len(table.columns) == 1:
         text += ", and labels are needed beside them"
     return InvalidRecording(text)
 

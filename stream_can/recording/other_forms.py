@@ -65,8 +65,8 @@ def _rows_in(value: Any, place: str) -> RowsInside | None:
         inside = [(f"[{k}]", cell) for k, cell in enumerate(value[:10])]
     else:
         return None
-    found = [rows for part, cell in inside if (rows := _rows_in(cell, place + part))]
-    return found[0] if len(found) == 1 else None
+    inner_rows = [rows for part, cell in inside if (rows := _rows_in(cell, place + part))]
+    return inner_rows[0] if len(inner_rows) == 1 else None
 
 
 def _are_numbers(row: Any) -> bool:

@@ -53,7 +53,7 @@ class CorrectedFile:
         if path.suffix not in suffixes:
             raise StreamCANError(f"{path}: expected one of {', '.join(suffixes)}")
         self._path, self._classes, self._field, self._sets = path, classes, field, sets
-        self._kept: list[NDArray[np.float64]] = []
+        self._chunks: list[NDArray[np.float64]] = []
         self._file: IO[str] | None = None
         self._unfinished = path.with_name(path.name + ".unfinished")
 
@@ -69,21 +69,25 @@ class CorrectedFile:
         assert self._file is not None
         return csv.writer(self._file, delimiter="\t" if self._path.suffix == ".tsv" else ",")
 
-    def add(self, P: Any, names: Sequence[Sequence[Any]] | None = None) -> None:
+    def write_rows(self, P: Any, names: Sequence[Sequence[Any]] | None = None) -> None:
         """Write rows, shape (n, m), or `SparseRow` of each, and the names that come with them."""
         if self._file is None:
-            self._kept.append(P.copy())
+            self._chunks.append(P.copy())
             return
         rows = P.tolist() if isinstance(P, np.ndarray) else [row.probabilities for row in P]
         sets = [None] * len(rows) if names is None or self._sets is None else names
         if self._path.suffix == ".jsonl":
-            for row, found in zip(rows, sets, strict=True):
-                says = {self._field: row} | ({} if found is None else {self._sets: found})
-                self._file.write(json.dumps(says, ensure_ascii=False) + "\n")
+            for row, names_of_row in zip(rows, sets, strict=True):
+                record = {self._field: row} | (
+                    {} if names_of_row is None else {self._sets: names_of_row}
+                )
+                self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
         else:
             self._table().writerows(
-                row if found is None else [*row, json.dumps(found, ensure_ascii=False)]
-                for row, found in zip(rows, sets, strict=True)
+                row
+                if names_of_row is None
+                else [*row, json.dumps(names_of_row, ensure_ascii=False)]
+                for row, names_of_row in zip(rows, sets, strict=True)
             )
 
     def __exit__(
@@ -94,7 +98,7 @@ class CorrectedFile:
         elif kind is None:
             with open(self._unfinished, "wb") as file:
                 np.save(
-                    file, np.concatenate([np.empty((0, len(self._classes or ()))), *self._kept])
+                    file, np.concatenate([np.empty((0, len(self._classes or ()))), *self._chunks])
                 )
         if kind is None:
             self._unfinished.replace(self._path)

@@ -84,6 +84,6 @@ def read_objects(file: IO[bytes], name: str) -> NDArray[Any]:
     for value in values:
         if not isinstance(value, str | int | float | None):
             raise ValueError(f"array {name} holds a {type(value).__name__}, expected names")
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
+    objects = np.empty(len(values), object)
+    objects[:] = values
+    return objects

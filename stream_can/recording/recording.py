@@ -35,7 +35,7 @@ from stream_can.recording.table import InvalidRecording, Names, Table
 from stream_can.recording.times import RowTimes
 
 __all__ = [
-    "Chunk", "InvalidRecording", "Labelled", "Recording", "Segments", "given_by"
+    "Chunk", "InvalidRecording", "Labelled", "Recording", "Segments", "segments_of_rows"
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -64,9 +64,9 @@ class Chunk(NamedTuple):
     segments: Segments | None = None
 
 
-def given_by(segments: Segments | None, which: Any) -> Segments | None:
+def segments_of_rows(segments: Segments | None, rows: Any) -> Segments | None:
     """Column values of some of the rows."""
-    return segments and {name: values[which] for name, values in segments.items()}
+    return segments and {name: values[rows] for name, values in segments.items()}
 
 
 class Labelled(NamedTuple):
@@ -155,30 +155,30 @@ class Recording(LabelArrivals):
         self.times = RowTimes(
             self.name, [] if time is None or label_time is None else [time, label_time]
         )
-        found = None
+        guessed = None
         if probs == "probs" and not any(name.startswith(probs) for name in table.columns):
-            found = column_of_rows(table, [self._label, id, *self.times.names, *segments])
-            if found is not None:
-                probs = found
+            guessed = column_of_rows(table, [self._label, id, *self.times.names, *segments])
+            if guessed is not None:
+                probs = guessed
                 self._table = table = open_table(self._source, Names(probs, label, id))
         beside = with_names_beside(table, probs, [self._label, id, *self.times.names, *segments])
         if beside != probs:
             probs = beside
             self._table = table = open_table(self._source, Names(probs, label, id))
         self.segments = column_names(segments)
-        for what, name in [
+        for purpose, name in [
             ("label", self._label),
             ("time", time),
             ("label_time", label_time),
             *(("segments", name) for name in self.segments),
         ]:
-            if name is None or may_hold(table, name) or (what == "label" and self._apart(table)):
+            if name is None or may_hold(table, name) or (purpose == "label" and self._apart(table)):
                 continue
-            if what != "label" or not table.labels_apart:
-                raise no_column(self.name, table, what, name)
-        if found is not None:
+            if purpose != "label" or not table.labels_apart:
+                raise no_column(self.name, table, purpose, name)
+        if guessed is not None:
             warnings.warn(
-                f"{self.name}: the probabilities are those of column {found!r}; --probs names"
+                f"{self.name}: the probabilities are those of column {guessed!r}; --probs names"
                 " another",
                 stacklevel=2,
             )
@@ -188,9 +188,9 @@ class Recording(LabelArrivals):
         """Where the probabilities are; two fields are joined by a comma."""
         prefix = probs.partition("*")[0]
         values = [name for name in self.segments if not name.startswith(prefix)]
-        others = [self._label, id, *self.times.names, *values]
+        other_columns = [self._label, id, *self.times.names, *values]
         self._columns, self._cells, names = find_layout(
-            self.name, table, probs, classes, others, normalise
+            self.name, table, probs, classes, other_columns, normalise
         )
         self.has_columns = len(self._columns) > 1
         for name in self.segments:
@@ -244,13 +244,13 @@ class Recording(LabelArrivals):
     def labelled_with_segments(self) -> Labelled:
         """:meth:`labelled`, with the column values of the rows."""
         parts = [(chunk, chunk.y >= 0) for chunk in self.chunks()]
-        y = np.concatenate([chunk.y[which] for chunk, which in parts])
+        y = np.concatenate([chunk.y[is_labelled] for chunk, is_labelled in parts])
         segments = {
-            name: np.concatenate([chunk.segments[name][which] for chunk, which in parts
+            name: np.concatenate([chunk.segments[name][is_labelled] for chunk, is_labelled in parts
                                   if chunk.segments is not None])
             for name in self.segments
         }  # fmt: skip
-        P = np.concatenate([chunk.P[which] for chunk, which in parts])
+        P = np.concatenate([chunk.P[is_labelled] for chunk, is_labelled in parts])
         return Labelled(P, [self.classes[i] for i in y.tolist()], segments or None)
 
     def _segments(self, cells: Sequence[list[Any]], first: int) -> Segments | None:
@@ -264,15 +264,15 @@ class Recording(LabelArrivals):
 
     def _texts(self, name: str, values: list[Any], first: int) -> NDArray[np.object_]:
         """Column values as texts, shape (n,)."""
-        found = np.empty(len(values), object)
+        texts = np.empty(len(values), object)
         for i, value in enumerate(values):
             try:
-                found[i] = text_of(value)
+                texts[i] = text_of(value)
             except ValueError as error:
                 raise InvalidRecording(
                     f"{self.name}: row {first + i + 1}: segments: {name}: {error}"
                 ) from None
-        return found
+        return texts
 
     def _check(self, cells: Array | list[Any], first: int) -> Array:
         """Convert cells to rows that sum to 1, shape (n, m).
@@ -315,10 +315,10 @@ class Recording(LabelArrivals):
             )
             return np.array([columns[label] for label in labels], np.int64)
         except (UnknownClass, TypeError):  # a list or an object cannot be a key
-            found = []
+            indices = []
             for i, label in enumerate(labels):
                 try:
-                    found.append(self._index.column(label))
+                    indices.append(self._index.column(label))
                 except UnknownClass as error:
                     hint = label_hint(
                         label, self._label, self._table, self.classes, str(self.path),
@@ -327,7 +327,7 @@ class Recording(LabelArrivals):
                     raise UnknownClass(
                         f"{self.name}: row {first + i + 1}: label {error}{hint}"
                     ) from None
-            return np.array(found, np.int64)
+            return np.array(indices, np.int64)
 
 
 def _way_out(row: Array) -> str:
@@ -382,14 +382,16 @@ def from_arrays(
         raise UnknownClass(
             f"row {row}: label {labels[row]} is not in [0, {probs.shape[1]}), nor -1 for none"
         )
-    given: Segments | None = None
+    by_name: Segments | None = None
     if segments is not None:
         names = column_names(segments)
         texts = texts_of(names, segments, many=True)
-        given = {name: np.array(one, object) for name, one in zip(names, texts, strict=True)}
-        if odd := [name for name, one in given.items() if one.shape != labels.shape]:
+        by_name = {
+            name: np.array(column, object) for name, column in zip(names, texts, strict=True)
+        }
+        if odd := [name for name, column in by_name.items() if column.shape != labels.shape]:
             raise ValueError(f"segments: column {odd[0]!r}: expected {len(labels)} values")
-    return _cut(probs, labels.astype(np.int64), time, label_time, given)
+    return _cut(probs, labels.astype(np.int64), time, label_time, by_name)
 
 
 def _cut(
@@ -397,14 +399,16 @@ def _cut(
     labels: NDArray[np.int64],
     time: ArrayLike | None,
     label_time: ArrayLike | None,
-    given: Segments | None,
+    segments: Segments | None,
 ) -> Iterator[Chunk]:
     times = [None if t is None else np.asarray(t) for t in (time, label_time)]
     for first in range(0, len(probs), CHUNK):
         cut = slice(first, first + CHUNK)
-        before, after = (None if t is None else t[cut] for t in times)
+        predicted_at, known_at = (None if t is None else t[cut] for t in times)
         arrives = labels[cut] >= 0
-        if after is not None and after.dtype.kind in "fM":
-            arrives &= ~np.isnan(after)
-        here = None if given is None else {name: one[cut] for name, one in given.items()}
-        yield Chunk(first, probs[cut], labels[cut], arrives, before, after, here)
+        if known_at is not None and known_at.dtype.kind in "fM":
+            arrives &= ~np.isnan(known_at)
+        chunk_segments = (
+            None if segments is None else {name: values[cut] for name, values in segments.items()}
+        )
+        yield Chunk(first, probs[cut], labels[cut], arrives, predicted_at, known_at, chunk_segments)

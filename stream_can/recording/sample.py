@@ -47,11 +47,11 @@ class Flights(NamedTuple):
     known: NDArray[np.datetime64]
     """When the label is known, shape (n,)."""
 
-    def where(self, which: NDArray[Any]) -> Flights:
+    def where(self, indices: NDArray[Any]) -> Flights:
         """The flights at these indices."""
         return Flights(
-            [self.ids[i] for i in which], self.time[which], [self.carrier[i] for i in which],
-            self.values[which], self.labels[which], self.known[which],
+            [self.ids[i] for i in indices], self.time[indices], [self.carrier[i] for i in indices],
+            self.values[indices], self.labels[indices], self.known[indices],
         )  # fmt: skip
 
 
@@ -72,8 +72,8 @@ def make_sample() -> dict[str, bytes]:
     flights = _read()
     past = flights.where(np.flatnonzero(flights.labels >= 0))
     train = past.where(np.flatnonzero(past.time < TRAINED_UNTIL))
-    after = (past.time >= TRAINED_UNTIL) & (past.known < STREAMED_FROM)
-    validation = past.where(np.flatnonzero(after)[::4])
+    is_validation = (past.time >= TRAINED_UNTIL) & (past.known < STREAMED_FROM)
+    validation = past.where(np.flatnonzero(is_validation)[::4])
     stream = flights.where(np.flatnonzero(flights.time >= STREAMED_FROM)[::EVERY])
     sizes = flights.values.max(axis=0) + 1
     P = _predict(train, stream, sizes)
@@ -96,16 +96,18 @@ def _read() -> Flights:
     columns = {name: [row[k] for row in rows] for k, name in enumerate(names) if name in COLUMNS}
     hour = np.array([text.removesuffix("Z") for text in columns["time_hour"]], "datetime64[m]")
     time = hour + np.array(columns["minute"], int)
-    left, flown, late = (_minutes(columns[name]) for name in ("dep_delay", "air_time", "arr_delay"))
-    cancelled, landed = np.isnan(left), ~np.isnan(late)
+    departure, flown, late = (
+        _minutes(columns[name]) for name in ("dep_delay", "air_time", "arr_delay")
+    )
+    cancelled, landed = np.isnan(departure), ~np.isnan(late)
     labels = np.where(landed, (late > -15).astype(int) + (late > 15), np.where(cancelled, 3, -1))
-    known = time + np.where(landed, left + flown, 1).astype(int)  # cancelled: a minute later
+    known = time + np.where(landed, departure + flown, 1).astype(int)  # cancelled: a minute later
     values = [np.unique(columns[name], return_inverse=True)[1] for name in FEATURES]
     values.append((time.astype("datetime64[D]").astype(int) + 3) % 7)  # Monday is 0
     parts = zip(*(columns[name] for name in IN_IDS), strict=True)
     ids = [f"{a}{number}-{month:0>2}-{day:0>2}-{b}" for a, number, month, day, b in parts]
-    found = Flights(ids, time, columns["carrier"], np.stack(values, axis=1), labels, known)
-    return found.where(np.argsort(time, kind="stable"))
+    flights = Flights(ids, time, columns["carrier"], np.stack(values, axis=1), labels, known)
+    return flights.where(np.argsort(time, kind="stable"))
 
 
 def _minutes(column: list[str]) -> NDArray[np.float64]:

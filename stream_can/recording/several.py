@@ -53,9 +53,9 @@ class MultiLabelChunk(NamedTuple):
     @property
     def arrives(self) -> NDArray[np.bool_]:
         """Whether any label of each row ever arrives."""
-        found = np.zeros(len(self.P), np.bool_)
-        found[self.of - self.first] = True
-        return found
+        arrives = np.zeros(len(self.P), np.bool_)
+        arrives[self.of - self.first] = True
+        return arrives
 
 
 class MultiLabelRecording(Recording):
@@ -130,13 +130,13 @@ class MultiLabelRecording(Recording):
         first, m = 0, len(self.classes)
         self.times.begin()
         label = self._each[0] if self._each else self._label
-        for cells, labels, times, columns, more in self._table.batches(
+        for cells, labels, times, columns, later_labels in self._table.batches(
             self._columns, label, self.times.names, min(size, max(64, NUMBERS // m)),
             [*self._each, *self.segments],
         ):  # fmt: skip
             P = np.array(self._rows(cells, first), np.float64, order="C")
-            if (found := outside(P)) is not None:
-                row, k = found
+            if (place := outside(P)) is not None:
+                row, k = place
                 raise InvalidPrediction(
                     f"{self.name}: row {first + row + 1}: the score of label {self.classes[k]!r} is"
                     f" {P[row, k]}, expected a number from 0 to 1"
@@ -149,16 +149,16 @@ class MultiLabelRecording(Recording):
                 first, P, Y, time, of + first, Y[of].copy(), None if at is None else at[of], 0,
                 self._segments(texts, first),
             )  # fmt: skip
-            yield self._with_more(chunk, more) if more else chunk
+            yield self._with_more(chunk, later_labels) if later_labels else chunk
             first += len(P)
 
     def _by_cell(self, cells: Sequence[Any], first: int) -> Labels:
         Y = np.full((len(cells), len(self.classes)), -1, np.int8)
         for i, cell in enumerate(cells):
-            self._read(cell, Y[i], first + i)
+            self._put_labels(cell, Y[i], first + i)
         return Y
 
-    def _read(self, cell: Any, row: Labels, number: int) -> None:
+    def _put_labels(self, cell: Any, row: Labels, number: int) -> None:
         """Store a cell's labels in a row of -1."""
         cell = parsed(cell)
         if cell is None or (isinstance(cell, str) and not cell.strip()):
@@ -172,11 +172,11 @@ class MultiLabelRecording(Recording):
                 )
             row[:] = cell
         elif isinstance(cell, dict):
-            for name, has in cell.items():
-                if has not in (None, True, False):
-                    raise UnknownClass(f"{where}: {name!r} is {has!r}, expected true or false")
-                if has is not None:
-                    row[self._label_index(name, where)] = has
+            for name, applies in cell.items():
+                if applies not in (None, True, False):
+                    raise UnknownClass(f"{where}: {name!r} is {applies!r}, expected true or false")
+                if applies is not None:
+                    row[self._label_index(name, where)] = applies
         elif isinstance(cell, list):
             row[:] = 0
             for name in cell:
@@ -218,26 +218,26 @@ class MultiLabelRecording(Recording):
         return Y
 
     def _with_more(
-        self, chunk: MultiLabelChunk, more: Sequence[tuple[int, Any, int]]
+        self, chunk: MultiLabelChunk, later_labels: Sequence[tuple[int, Any, int]]
     ) -> MultiLabelChunk:
         """Add further messages about its rows."""
-        of, said, at, changed = [], [], [], 0
-        for number, cell, after in more:
+        of, new_labels, at, changed = [], [], [], 0
+        for number, cell, position in later_labels:
             now, known = np.full(len(self.classes), -1, np.int8), chunk.Y[number - chunk.first]
-            self._read(cell, now, number)
+            self._put_labels(cell, now, number)
             changed += bool(((known >= 0) & (now >= 0) & (known != now)).any())
             now[known >= 0] = -1
             if (now >= 0).any():
                 known[now >= 0] = now[now >= 0]
                 of.append(number)
-                said.append(now)
-                at.append(after)
+                new_labels.append(now)
+                at.append(position)
         if not of:
             return chunk._replace(changed=changed)
         assert chunk.at is not None
         return chunk._replace(
             of=np.concatenate([chunk.of, of]),
-            said=np.concatenate([chunk.said, said]),
+            said=np.concatenate([chunk.said, new_labels]),
             at=np.concatenate([chunk.at, at]),
             changed=changed,
         )

@@ -53,7 +53,7 @@ class SourceFile:
     """Suffix of its name, such as ".csv"; empty for standard input."""
     start: bytes
     """Its first bytes."""
-    kept: object = None
+    owner: object = None
     """What removes a temporary file when nobody refers to it any more."""
 
 
@@ -176,9 +176,9 @@ def _joined(folder: Path) -> SourceFile:
     parts = sorted(path for path in folder.iterdir() if path.name[0] not in "_.")
     suffixes = {path.suffix.lower() for path in parts}
     if len(suffixes) != 1 or not suffixes <= PARTS:
-        found = ", ".join(sorted(suffixes)) or "nothing"
+        endings = ", ".join(sorted(suffixes)) or "nothing"
         raise InvalidRecording(
-            f"{folder}: a folder with {found}, expected parts of one sort: .parquet, .arrow,"
+            f"{folder}: a folder with {endings}, expected parts of one sort: .parquet, .arrow,"
             " .jsonl, .csv"
         )
     (suffix,) = suffixes

@@ -90,10 +90,10 @@ class SparseRecording(LabelArrivals):
             self.name, [] if time is None or label_time is None else [time, label_time]
         )
         named = [("probs", probs), ("label", label), ("time", time), ("label_time", label_time)]
-        for what, name in named:
-            apart = what == "label" and table.labels_apart
+        for purpose, name in named:
+            apart = purpose == "label" and table.labels_apart
             if name is not None and not apart and not may_hold(table, name):
-                raise no_column(self.name, table, what, name)
+                raise no_column(self.name, table, purpose, name)
         self.rows = table.rows
         self._forms = ListedForms(numbered=numbered)
         self._listed = set[str]()
@@ -115,7 +115,7 @@ class SparseRecording(LabelArrivals):
 
     def _row(self, cell: Any, number: int) -> dict[Any, float]:
         try:
-            row = self._forms.read(probs_of(cell))[0]
+            row = self._forms.parse(probs_of(cell))[0]
             self._listed.update(name for name in row if isinstance(name, str) and is_missing(name))
             return row
         except StreamCANError as error:
@@ -132,7 +132,7 @@ class SparseRecording(LabelArrivals):
         if not isinstance(label, str | int | float):
             raise InvalidRecording(f"{where}: {label!r}, expected the name of a class")
         try:
-            whole = isinstance(label, float) and label.is_integer()  # as tables store integers
-            return self._forms.name_of(int(label) if whole else label)
+            is_integer = isinstance(label, float) and label.is_integer()  # as tables store integers
+            return self._forms.name_of(int(label) if is_integer else label)
         except StreamCANError as error:
             raise InvalidRecording(f"{where}: {error}") from None

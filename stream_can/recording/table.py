@@ -54,7 +54,7 @@ class Batch(NamedTuple):
     times: list[Times]
     segments: list[list[Any]]
     """Cells of each of these columns, n Python values."""
-    more: Sequence[tuple[int, Any, int]] = ()
+    later_labels: Sequence[tuple[int, Any, int]] = ()
     """Further labels of these rows, in order, where labels are on lines of their own: row number,
     label, and number of rows before its line."""
 

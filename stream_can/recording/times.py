@@ -74,7 +74,7 @@ class RowTimes:
         return time.values, label_time.values, arrives
 
     def _require_order(self, time: Times, label_time: Times, first: int) -> None:
-        source, names, before = self.source, self.names, self._last
+        source, names, last = self.source, self.names, self._last
         if time.missing.any():
             row = first + int(time.missing.argmax()) + 1
             raise InvalidRecording(f"{source}: row {row}: {names[0]} is missing")
@@ -83,10 +83,10 @@ class RowTimes:
             raise InvalidRecording(
                 f"{source}: {names[0]} holds {kinds[0]}, {names[1]} holds {kinds[1]}"
             )
-        values = time.values if before is None else np.append(before, time.values)
+        values = time.values if last is None else np.append(last, time.values)
         back = values[1:] < values[:-1]
         if back.any():
-            row = first + int(back.argmax()) + (1 if before is not None else 2)
+            row = first + int(back.argmax()) + (1 if last is not None else 2)
             raise InvalidRecording(
                 f"{source}: row {row}: {names[0]} is earlier than in the row before; "
                 "sort the rows by it"

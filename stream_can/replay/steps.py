@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
 from stream_can.learner import Corrected, LateLabel, Learner
 from stream_can.learner.lane import ONLY, Explained, Name
-from stream_can.recording.recording import Segments, given_by
+from stream_can.recording.recording import Segments, segments_of_rows
 from stream_can.replay.labels import Labels, RecordedRows, join, on_their_way, split
 from stream_can.row_kinds import AnyCorrector, part
 
@@ -289,7 +289,7 @@ class _Run:
 
     def _segments(self, cut: slice) -> Segments | None:
         """Column values and models of rows."""
-        segments = given_by(self.events.segments, cut)
+        segments = segments_of_rows(self.events.segments, cut)
         if self.models is None or self.lanes is None:
             return segments
         return {**(segments or {}), self.models.title: _texts(self.lanes[cut])}

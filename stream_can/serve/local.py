@@ -248,7 +248,7 @@ class LocalService(Service):
         self.tally.predicted(n, group.names, columns, corrected.sets)
         requests = [(i, reason) for i, reason in enumerate(corrected.asked) if reason is not None]
         for i, reason in requests:
-            raw, row, classes = group.messages.listed(group.rows[i], sent[i])
+            raw, row, classes = group.messages.as_lists(group.rows[i], sent[i])
             if group.names is not None:
                 classes = list(group.messages.classes)
             request = RequestMessage(

@@ -38,7 +38,7 @@ class SparseMessages(Messages):
 
     def _sparse_row(self, original: Raw, _: Forms, where: str) -> Any:
         """Parse a row of the likeliest classes; number new ones."""
-        row, form = JsonCodec().listed(original, self._sparse_forms, where)
+        row, form = JsonCodec().sparse_row(original, self._sparse_forms, where)
         try:
             return self.numbering.checked(row), form
         except InvalidPrediction as error:
@@ -46,7 +46,7 @@ class SparseMessages(Messages):
 
     def write_all(self, predictions: Sequence[Prediction], rows: Any) -> list[bytes]:
         """Messages with the corrected rows by name, and with the rest."""
-        write = JsonCodec().write_listed
+        write = JsonCodec().write_sparse
         return write(predictions, rows, self.probs_path, self.fields.raw)
 
     def finished(self, rows: Any) -> Any:
@@ -54,7 +54,7 @@ class SparseMessages(Messages):
         digits = self.fields.digits
         return rows if digits is None else shortened(rows, digits)
 
-    def listed(self, row: Any, sent: Any) -> tuple[list[float], list[float], list[Any] | None]:
+    def as_lists(self, row: Any, sent: Any) -> tuple[list[float], list[float], list[Any] | None]:
         """A row and its corrected row as lists of numbers, and their classes."""
         corrected, raw = sent.probabilities, row.P[0].tolist()
         raw += [0.0] * (len(corrected) - len(raw))

@@ -293,7 +293,7 @@ def test_ids_labels_and_columns() -> None:
 
     found = messages()
     prediction = found.read(value)
-    assert prediction.given == ("DE", "true", "12345678901", None)
+    assert prediction.segments == ("DE", "true", "12345678901", None)
     assert found.label_in(prediction.message) == 1
     assert found.id_of(prediction.message, b"key") == b"key"
     assert found.read_label(value, b"key").index == 1

@@ -52,13 +52,13 @@ def read(value, headers=(), columns=("x",)):
 @pytest.mark.parametrize(("text", "called"), SAID)
 def test_a_value_is_its_text(text, called):
     found = read(f'{{"x": {text}, "probs": [0.4, 0.6]}}')
-    assert (found.given, found.fault) == ((called,), None)
+    assert (found.segments, found.fault) == ((called,), None)
 
 
 @pytest.mark.parametrize(("text", "why"), NONE)
 def test_what_is_none_is_not_given_and_named(text, why):
     found = read(f'{{"x": {text}, "probs": [0.4, 0.6]}}')
-    assert found.given == (None,)
+    assert found.segments == (None,)
     assert found.fault.startswith("x: ")
     assert why in found.fault
     assert found.fault.endswith("; not given")
@@ -76,15 +76,15 @@ def test_columns_stand_where_their_names_say():
     messages = Messages(["a", "b"], Fields(probs="model.probs"), columns=columns)
     headers = [("X-Tenant", b"old"), ("x", b"no"), ("X-Tenant", b"acme")]
     found = messages.read(json.dumps(value).encode(), headers)
-    assert found.given == ("1", "NL", "m", "true", "acme", None, None)
+    assert found.segments == ("1", "NL", "m", "true", "acme", None, None)
     assert found.fault is None
     assert json.loads(messages.write(found, np.array([0.5, 0.5])))["customer"] == value["customer"]
     for data, said in ((None, None), (b"\xff", None), ("é".encode(), "é")):
-        assert messages.read(json.dumps(value).encode(), [("X-Tenant", data)]).given[4] == said
+        assert messages.read(json.dumps(value).encode(), [("X-Tenant", data)]).segments[4] == said
 
 
 def test_a_key_that_occurs_twice_counts_where_it_occurs_last():
-    assert read('{"x": 1, "probs": [0.4, 0.6], "x": 2}').given == ("2",)
+    assert read('{"x": 1, "probs": [0.4, 0.6], "x": 2}').segments == ("2",)
 
 
 @pytest.mark.parametrize(

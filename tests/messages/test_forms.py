@@ -70,10 +70,10 @@ def test_no_form_loses_a_probability(m, data):
     forms = Forms(names)
     order = sorted(range(m), key=lambda i: -row[i])
     k = data.draw(st.integers(1, m))
-    full, form = forms.read({names[i]: row[i] for i in order})
+    full, form = forms.parse({names[i]: row[i] for i in order})
     assert full == row
     assert form.of(row) == {names[i]: row[i] for i in order}
-    top, form = forms.read({names[i]: row[i] for i in order[:k]})
+    top, form = forms.parse({names[i]: row[i] for i in order[:k]})
     assert [top[i] for i in order[:k]] == [row[i] for i in order[:k]]
     assert sum(top) == pytest.approx(1) or k == m
     if k < m:

@@ -39,7 +39,7 @@ def test_rows_come_back(tmp_path, suffix, sets):
     names_of = [[n for n, one in zip(NAMES, row, strict=True) if one] for row in inside]
     with CorrectedFile(path, NAMES, sets="set" if sets else None) as file:
         for part in (slice(0, 7), slice(7, 7), slice(7, None)):
-            file.add(P[part], names_of[part] if sets else None)
+            file.write_rows(P[part], names_of[part] if sets else None)
         assert not path.exists()
     found, names = read(path)
     assert found.tobytes() == P.tobytes()
@@ -53,7 +53,7 @@ def test_what_is_broken_off_leaves_nothing(tmp_path, suffix):
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(b"before")
     with contextlib.suppress(KeyError), CorrectedFile(path, NAMES) as file:
-        file.add(P)
+        file.write_rows(P)
         raise KeyError
     assert path.read_bytes() == b"before"
     assert [one.name for one in tmp_path.iterdir()] == [path.name]

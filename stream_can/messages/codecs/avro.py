@@ -59,6 +59,7 @@ _is_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _write = msgspec.json.Encoder(enc_hook=str).encode
 
 WIDTHS = {"float": 4, "double": 8}
+FORMATS = {"float": "f", "double": "d"}
 NUMBER = {4: struct.Struct("<f"), 8: struct.Struct("<d")}
 SCALARS = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
 LARGEST_FIXED = 2**31 - 1
@@ -134,7 +135,7 @@ class AvroEntries(msgspec.Struct, frozen=True):
 class AvroOther(msgspec.Struct, frozen=True):
     """Any other type."""
 
-    what: str
+    description: str
 
 
 class AvroLabels(AvroOther, frozen=True):
@@ -147,7 +148,7 @@ class AvroLabels(AvroOther, frozen=True):
 Type = AvroScalar | AvroNumbers | AvroNumberMap | NumberRecord | AvroEntries | AvroOther
 
 
-class AvroFound(NamedTuple):
+class AvroSpan(NamedTuple):
     """A value found in a message."""
 
     data: bytes
@@ -245,11 +246,11 @@ class Program:
 
     def _definition(self, schema: Any) -> dict[str, Any]:
         """Definition of a complex type, looked up where only its name is given."""
-        found = schema if isinstance(schema, dict) else self._named.get(schema)
-        if not isinstance(found, dict):
+        definition = schema if isinstance(schema, dict) else self._named.get(schema)
+        if not isinstance(definition, dict):
             raise AvroSchemaError(f"no type {schema!r} is known")
-        inner = found["type"]
-        return self._definition(inner) if isinstance(inner, dict) else found
+        inner = definition["type"]
+        return self._definition(inner) if isinstance(inner, dict) else definition
 
     def _is_empty(self, schema: Any, inside: tuple[str, ...]) -> bool:
         """Whether values take no bytes: an array may claim any number of such items."""
@@ -281,21 +282,21 @@ class Program:
             width = WIDTHS.get(kind_of(definition["values"]))
             if width is not None:
                 return AvroNumberMap(width)
-            what = f"a map of {named_kind(definition['values'])}"
+            description = f"a map of {named_kind(definition['values'])}"
             is_labels = kind_of(definition["values"]) == "boolean"
-            return AvroLabels(what, STRING, True) if is_labels else AvroOther(what)
+            return AvroLabels(description, STRING, True) if is_labels else AvroOther(description)
         if kind == "array":
             items = definition["items"]
             if (width := WIDTHS.get(kind_of(items))) is not None:
                 return AvroNumbers(width)
-            what, label = f"an array of {named_kind(items)}", self._label(items)
+            description, label = f"an array of {named_kind(items)}", self._label(items)
             if label is not None:
-                return AvroLabels(what, label, False)
-            return self._entries(items) or AvroOther(what)
+                return AvroLabels(description, label, False)
+            return self._entries(items) or AvroOther(description)
         fields = definition["fields"]
         kinds = [kind_of(field["type"]) for field in fields]
-        if fields and all(one in WIDTHS for one in kinds):
-            layout = struct.Struct("<" + "".join("f" if one == "float" else "d" for one in kinds))
+        if fields and {*kinds} <= WIDTHS.keys():
+            layout = struct.Struct("<" + "".join(FORMATS[kind] for kind in kinds))
             return NumberRecord(tuple(field["name"] for field in fields), layout)
         return AvroOther(f"a record {definition['name']!r}")
 
@@ -329,7 +330,7 @@ class Program:
                 return int(values)
             if isinstance(values, list) and kind == "array":
                 items = self._definition(branch)["items"]
-                return [self.fitted(items, one) for one in values]
+                return [self.fitted(items, entry) for entry in values]
             if isinstance(values, dict) and kind == "map":
                 return values
             if isinstance(values, dict) and kind not in SCALARS:
@@ -340,20 +341,20 @@ class Program:
 
     def at(self, path: Sequence[str]) -> Any:
         """Type at a path from the top; None without one."""
-        found: Any = self.top
+        type_: Any = self.top
         for name in path:
-            branches = found if isinstance(found, list) else [found]
-            found = None
+            branches = type_ if isinstance(type_, list) else [type_]
+            type_ = None
             for branch in branches:
                 if kind_of(branch) in SCALARS:
                     continue
                 definition = self._definition(branch)
                 for field in definition.get("fields", ()):
-                    if found is None and is_called(field, name):
-                        found = field["type"]
-            if found is None:
+                    if type_ is None and is_called(field, name):
+                        type_ = field["type"]
+            if type_ is None:
                 return None
-        return found
+        return type_
 
 
 def kind_of(schema: Any) -> str:
@@ -422,11 +423,11 @@ def output_schema(
     added: list[dict[str, Any]] = []
     if raw:
         place = ".".join(probs)
-        found = program.at(probs)
-        if found is None:
+        probs_type = program.at(probs)
+        if probs_type is None:
             raise AvroSchemaError(f"no field {place!r}")
-        branches = found if isinstance(found, list) else [found]
-        types = [one for one in branches if kind_of(one) != "null"]
+        branches = probs_type if isinstance(probs_type, list) else [probs_type]
+        types = [branch for branch in branches if kind_of(branch) != "null"]
         if len(types) != 1:
             raise AvroSchemaError(f"{place}: a union of {len(types)} types, expected one or null")
         added.append({"name": raw, "type": ["null", referred(types[0])], "default": None})
@@ -438,20 +439,20 @@ def output_schema(
     for field in added:
         if not _is_name(field["name"]):
             raise AvroSchemaError(f"raw: {field['name']!r} is no name of an Avro field")
-        if any(is_called(one, field["name"]) for one in document["fields"]):
+        if any(is_called(existing, field["name"]) for existing in document["fields"]):
             way = "; give raw another name" if field["name"] == raw else ""
             raise AvroSchemaError(f"it has a field {field['name']!r}, which is ours{way}")
     document["fields"] = [*document["fields"], *added]
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    made = schema._replace(text=text)
-    program_of(made)
-    return made
+    answer_schema = schema._replace(text=text)
+    program_of(answer_schema)
+    return answer_schema
 
 
 def referred(schema: Any) -> Any:
     """Refer to a type a second time: named types by name only."""
     if isinstance(schema, list):
-        return [referred(one) for one in schema]
+        return [referred(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     if schema["type"] in NAMES:
@@ -483,8 +484,8 @@ class AvroCodec(SchemaCodec):
 
     kind = "AVRO"
 
-    def __init__(self, *given: Any, **options: Any) -> None:
-        super().__init__(*given, **options)
+    def __init__(self, *fields: Any, **options: Any) -> None:
+        super().__init__(*fields, **options)
         self._slots: dict[Path, int] = {}
         self._schema_of: dict[Key, SchemaText] = {}
         self._programs: dict[Key, Program | AvroSchemaError] = {}
@@ -531,7 +532,7 @@ class AvroCodec(SchemaCodec):
             raise BadMessage(f"no record of schema {shown(key)}: {error}") from None
         return AvroOpened(key, value, start, program, spans)
 
-    def _found(self, message: AvroOpened, path: Sequence[str]) -> AvroFound | None:
+    def _span(self, message: AvroOpened, path: Sequence[str]) -> AvroSpan | None:
         slot = self._slot(path)
         if slot >= message.program.slots:  # a new path
             program = message.program = self._program(message.key)
@@ -539,40 +540,38 @@ class AvroCodec(SchemaCodec):
         start, end, type_ = message.spans[3 * slot : 3 * slot + 3]
         if type_ < 0:
             return None
-        return AvroFound(message.data, start, end, message.program.types[type_])
+        return AvroSpan(message.data, start, end, message.program.types[type_])
 
     def find(self, message: AvroOpened, path: Sequence[str]) -> Raw | None:
         """JSON text of the value at a path; empty for a record, and for an array or map of other
         things than labels."""
-        found = self._found(message, path)
-        if found is None:
+        span = self._span(message, path)
+        if span is None:
             return None
-        data, start, end, type_ = found
+        data, start, end, type_ = span
         if isinstance(type_, AvroScalar):
             return Raw(_write(type_.value(data, start, end)))
         if isinstance(type_, AvroLabels):
-            return Raw(_write(_labels(found)))
+            return Raw(_write(_labels(span)))
         is_array = isinstance(type_, AvroNumbers | AvroEntries) or "array" in getattr(
-            type_, "what", ""
+            type_, "description", ""
         )
         return Raw(b"[]" if is_array else b"{}")
 
-    def probs(
-        self, message: AvroOpened, path: Sequence[str], *, answered: bool
-    ) -> AvroFound | None:
+    def probs(self, message: AvroOpened, path: Sequence[str], *, answered: bool) -> AvroSpan | None:
         """Find the probabilities."""
-        found = self._found(message, path)
-        if found is None:
+        span = self._span(message, path)
+        if span is None:
             return None
-        if isinstance(found.type, AvroScalar) and found.type.kind == "null":
+        if isinstance(span.type, AvroScalar) and span.type.kind == "null":
             if answered:
                 raise BadMessage(f"{'.'.join(path)}: null")
             return None
         if answered:
             self._head(message.key)
-        return found
+        return span
 
-    def row(self, original: AvroFound, forms: Forms, where: str) -> tuple[Row, Form | None]:
+    def row(self, original: AvroSpan, forms: Forms, where: str) -> tuple[Row, Form | None]:
         """Numbers of the four shapes, or a single number."""
         data, start, end, type_ = original
         if isinstance(type_, AvroNumbers):
@@ -581,7 +580,7 @@ class AvroCodec(SchemaCodec):
                 raise BadMessage(f"{where}: {len(row)} probabilities for {forms.m} classes")
             return row, None
         try:
-            numbers, form = forms.read(self._given(original))
+            numbers, form = forms.parse(self._decode_probs(original))
             if isinstance(type_, NumberRecord) and isinstance(form, Largest):
                 raise BadMessage(f"a record with {form.k} fields for {forms.m} classes")
             if isinstance(type_, AvroEntries) and type_.label.kind == "enum":
@@ -590,9 +589,9 @@ class AvroCodec(SchemaCodec):
             raise type(error)(f"{where}: {error}") from None
         return array("d", numbers), form
 
-    def _given(self, found: AvroFound) -> Any:
+    def _decode_probs(self, span: AvroSpan) -> Any:
         """Decode probabilities that are no array, for the forms."""
-        data, start, end, type_ = found
+        data, start, end, type_ = span
         match type_:
             case AvroNumberMap():
                 try:
@@ -602,30 +601,32 @@ class AvroCodec(SchemaCodec):
             case NumberRecord():
                 return dict(zip(type_.names, type_.layout.unpack_from(data, start), strict=True))
             case AvroEntries():
-                return list(_entries(found))
+                return list(_entries(span))
             case AvroScalar() if type_.kind in WIDTHS:
                 return type_.value(data, start, end)
-        what = type_.kind if isinstance(type_, AvroScalar) else getattr(type_, "what", "")
+        description = (
+            type_.kind if isinstance(type_, AvroScalar) else getattr(type_, "description", "")
+        )
         raise BadMessage(
-            f"{what}, expected an array or map of float or double, an array of records of label and"
-            " score, or a record of float or double fields"
+            f"{description}, expected an array or map of float or double, an array of records of"
+            " label and score, or a record of float or double fields"
         )
 
     @staticmethod
     def _require_symbols(label: AvroScalar, form: Form | None) -> None:
         """Check that an enum of labels has a symbol for every class that an answer may name."""
         assert isinstance(form, Largest)
-        missing = next((one for one in form.names if one not in label.symbols), None)
+        missing = next((name for name in form.names if name not in label.symbols), None)
         if missing is not None:
             raise BadMessage(f"the labels are an enum that has no symbol for class {missing!r}")
 
     def names(self, message: AvroOpened, path: Sequence[str]) -> list[Any] | None:
         """Keys of a map, fields of a record, labels of entries."""
-        found = self._found(message, path)
-        if found is None or not isinstance(found.type, AvroNumberMap | NumberRecord | AvroEntries):
+        span = self._span(message, path)
+        if span is None or not isinstance(span.type, AvroNumberMap | NumberRecord | AvroEntries):
             return None
-        given = self._given(found)
-        return [one.label for one in given] if isinstance(given, list) else list(given)
+        probs = self._decode_probs(span)
+        return [entry.label for entry in probs] if isinstance(probs, list) else list(probs)
 
     def write_all(
         self,
@@ -637,17 +638,17 @@ class AvroCodec(SchemaCodec):
         """The records with new numbers, followed by the added fields."""
         out = []
         for prediction, row in zip(predictions, rows, strict=True):
-            message, found = prediction.message, prediction.original
-            data, start, end, _ = found
+            message, span = prediction.message, prediction.original
+            data, start, end, _ = span
             tail = [b"\x02", data[start:end]] if raw else []
             if self._asks:
-                asked = prediction.asked
-                tail.append(b"\x00" if asked is None else b"\x02" + _text(asked))
+                reason = prediction.ask_reason
+                tail.append(b"\x00" if reason is None else b"\x02" + _text(reason))
             if self.sets:
                 names = prediction.set
-                texts = None if names is None else [_text(json_name(one)) for one in names]
+                texts = None if names is None else [_text(json_name(name)) for name in names]
                 tail.append(b"\x00" if texts is None else b"\x02" + _block(texts))
-            placed = _placed(found, prediction.form, row)
+            placed = _placed(span, prediction.form, row)
             head, begin = self._head(message.key), message.start
             out.append(b"".join((head, data[begin:start], placed, data[end:], *tail)))
         return out
@@ -666,8 +667,8 @@ class AvroCodec(SchemaCodec):
         program, record = program_of(schema), io.BytesIO()
         texts, first = in_union(schema)
         try:
-            given = program.fitted(program.top, values)
-            fastavro.schemaless_writer(record, texts, given)
+            label_values = program.fitted(program.top, values)
+            fastavro.schemaless_writer(record, texts, label_values)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadMessage(f"a label of the newest schema: {error}") from None
         return bytes(head + record.getvalue()[len(first) :])
@@ -690,9 +691,9 @@ def _block(items: Sequence[bytes]) -> bytes:
     return (long_bytes(len(items)) + b"".join(items) if items else b"") + b"\x00"
 
 
-def _entries(found: AvroFound) -> list[LabelScore]:
+def _entries(span: AvroSpan) -> list[LabelScore]:
     """Labels and scores of a walked array of records."""
-    data, start, _, type_ = found
+    data, start, _, type_ = span
     assert isinstance(type_, AvroEntries)
     score = NUMBER[type_.width]
 
@@ -704,9 +705,9 @@ def _entries(found: AvroFound) -> list[LabelScore]:
     return _items(data, start, read)
 
 
-def _labels(found: AvroFound) -> Any:
+def _labels(span: AvroSpan) -> Any:
     """Names in a walked array, or booleans by name of a walked map."""
-    data, start, _, type_ = found
+    data, start, _, type_ = span
     assert isinstance(type_, AvroLabels)
 
     def read(at: int) -> tuple[tuple[Any, bool], int]:
@@ -740,9 +741,9 @@ def _name(label: AvroScalar, data: bytes, at: int) -> tuple[Any, int]:
     return label.value(data, at, behind), behind
 
 
-def _placed(found: AvroFound, form: Form | None, row: NDArray[np.float64]) -> bytes:
+def _placed(span: AvroSpan, form: Form | None, row: NDArray[np.float64]) -> bytes:
     """Encode probabilities in their original form and type."""
-    data, start, end, type_ = found
+    data, start, end, type_ = span
     if isinstance(type_, AvroNumbers):
         return place_numbers(data, start, end, type_.width, row)
     assert form is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 from msgspec import Raw
 
-from stream_can.messages.columns import Given
+from stream_can.messages.columns import SegmentTexts
 from stream_can.messages.forms import Form, Forms
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ class Prediction(msgspec.Struct, gc=False):
     """Label in the same message, if looked for: the index of a class, or several labels."""
     number: int = -1
     """Index of its row within the batch."""
-    given: Given | None = None
+    segments: SegmentTexts | None = None
     """Values of the declared columns."""
     fault: str | None = None
     """Description of an invalid column value, which counts as not given."""
-    asked: str | None = None
+    ask_reason: str | None = None
     """Reason of its label request, if any."""
     set: list[Any] | None = None
     """Names in its prediction set, the likeliest first, if any; of several labels those decided

@@ -143,10 +143,10 @@ class SchemaCodec(ABC):
             assert key is not None
             schema = self.schemas.schema(key)
             try:
-                made = self.answer(schema)
+                answer_schema = self.answer(schema)
             except BadMessage as error:
                 raise type(error)(f"schema {shown(key)}: {error}") from None
-            head = self._heads[key] = self.schemas.head(made) + self._indexes
+            head = self._heads[key] = self.schemas.head(answer_schema) + self._indexes
         return head
 
 

@@ -115,26 +115,26 @@ class JsonCodec:
                         fault = object_fault(bytes(inner[name]))
                         raise BadMessage(f"{'.'.join(path)}: at {name!r}: {fault}") from None
                 inner = inside
-        found: Raw | None = inner.get(path[-1])
-        if answered or found is None:
-            return found
-        return None if bytes(found) == b"null" else found
+        probs: Raw | None = inner.get(path[-1])
+        if answered or probs is None:
+            return probs
+        return None if bytes(probs) == b"null" else probs
 
     def row(self, original: Raw, forms: Forms, where: str) -> tuple[Row, Form | None]:
         """Parse a row; compiled code parses a plain array."""
         if (row := read_array(original, forms.m)) is not None:
             return row, None
-        numbers, form = self._read(original, forms, where)
+        numbers, form = self._parse(original, forms, where)
         return array("d", numbers), form
 
-    def listed(
+    def sparse_row(
         self, original: Raw, forms: ListedForms, where: str
     ) -> tuple[dict[Any, float], Listed]:
         """Parse the likeliest classes, by class."""
-        found: tuple[dict[Any, float], Listed] = self._read(original, forms, where)
-        return found
+        parsed: tuple[dict[Any, float], Listed] = self._parse(original, forms, where)
+        return parsed
 
-    def _read(self, original: Raw, forms: Forms | ListedForms, where: str) -> Any:
+    def _parse(self, original: Raw, forms: Forms | ListedForms, where: str) -> Any:
         most = forms.m + MANY
         if elements(original, most) > most:  # before an object is made of each
             raise BadMessage(f"{where}: over {most:,} probabilities")
@@ -146,7 +146,7 @@ class JsonCodec:
             except UNREADABLE:
                 raise BadMessage(f"{where}: {_fault(original)}") from None
         try:
-            return forms.read(probs)
+            return forms.parse(probs)
         except (BadMessage, UnknownClass) as error:
             raise type(error)(f"{where}: {error}") from None
 
@@ -160,8 +160,8 @@ class JsonCodec:
                 continue
             if isinstance(probs, dict):
                 return list(probs)
-            if isinstance(probs, list) and all(isinstance(one, LabelScore) for one in probs):
-                return [one.label for one in probs]
+            if isinstance(probs, list) and all(isinstance(entry, LabelScore) for entry in probs):
+                return [entry.label for entry in probs]
         return None
 
     def raw_path(self, path: Sequence[str], raw: str) -> list[str]:
@@ -179,8 +179,8 @@ class JsonCodec:
         (*parents, name), out = path, []
         for i, (prediction, text) in enumerate(zip(predictions, array_texts(rows), strict=True)):
             message, form = prediction.message, prediction.form
-            if prediction.asked is not None:
-                message[ASKED] = prediction.asked
+            if prediction.ask_reason is not None:
+                message[ASKED] = prediction.ask_reason
             if prediction.set is not None:
                 message[SET] = prediction.set
             inner = message
@@ -192,7 +192,7 @@ class JsonCodec:
             out.append(_write(message))
         return out
 
-    def write_listed(
+    def write_sparse(
         self,
         predictions: Sequence[Prediction],
         rows: Sequence[tuple[dict[Any, float], float]],
@@ -201,14 +201,14 @@ class JsonCodec:
     ) -> list[bytes]:
         """The objects with rows of the likeliest classes, and the rest beside them."""
         (*parents, name), out = path, []
-        for prediction, (row, rest) in zip(predictions, rows, strict=True):
+        for prediction, (row, remainder) in zip(predictions, rows, strict=True):
             inner = prediction.message
-            if prediction.asked is not None:
-                inner[ASKED] = prediction.asked
+            if prediction.ask_reason is not None:
+                inner[ASKED] = prediction.ask_reason
             for parent in parents:
                 inner = inner[parent]
             assert prediction.form is not None
-            inner[name], inner[REST] = prediction.form.of(row), rest
+            inner[name], inner[REST] = prediction.form.of(row), remainder
             if raw:
                 inner[raw] = prediction.original
             out.append(_write(prediction.message))

@@ -51,11 +51,11 @@ class JsonSchemaCodec(SchemaCodec, JsonCodec):
 
     def probs(self, message: dict[str, Any], path: Sequence[str], *, answered: bool) -> Raw | None:
         """As for JSON; the answer's schema must be known."""
-        found = super().probs(message, path, answered=answered)
-        if answered and found is not None:
+        original = super().probs(message, path, answered=answered)
+        if answered and original is not None:
             assert isinstance(message, Framed)
             self._head(message.key)
-        return found
+        return original
 
     def write_all(
         self,
@@ -98,9 +98,9 @@ def output_schema(
     inner: Any = document
     for name in probs[:-1]:
         inner = _properties(document, inner).get(name)
-    own = _properties(document, inner)
-    if raw and probs[-1] in own:
-        own.setdefault(raw, copy.deepcopy(own[probs[-1]]))
+    properties = _properties(document, inner)
+    if raw and probs[-1] in properties:
+        properties.setdefault(raw, copy.deepcopy(properties[probs[-1]]))
     if top := _properties(document, document):
         if asks:
             top.setdefault(ASKED, {"type": "string"})
@@ -119,5 +119,5 @@ def _properties(document: Any, inner: Any) -> dict[str, Any]:
         inner = document
         for name in at[2:].split("/"):
             inner = inner.get(name.replace("~1", "/").replace("~0", "~")) if inner else None
-    found = inner.get("properties") if isinstance(inner, dict) else None
-    return found if isinstance(found, dict) else {}
+    properties = inner.get("properties") if isinstance(inner, dict) else None
+    return properties if isinstance(properties, dict) else {}

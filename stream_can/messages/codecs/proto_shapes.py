@@ -35,11 +35,11 @@ class Scalar(NamedTuple):
     symbols: Mapping[int, str] = {}
     """Symbols of an enum, by number."""
 
-    def value(self, given: Any) -> Any:
+    def value(self, stored: Any) -> Any:
         """The value as JSON; undecodable bytes are backslash-escaped."""
-        if isinstance(given, bytes):  # a string in proto2 may be invalid UTF-8
-            return given.decode(errors="backslashreplace")
-        return self.symbols.get(given, given) if self.symbols else given
+        if isinstance(stored, bytes):  # a string in proto2 may be invalid UTF-8
+            return stored.decode(errors="backslashreplace")
+        return self.symbols.get(stored, stored) if self.symbols else stored
 
 
 class Numbers(NamedTuple):
@@ -80,7 +80,7 @@ class Entries(NamedTuple):
 class Other(NamedTuple):
     """Any other shape."""
 
-    what: str
+    description: str
     repeated: bool
     label: Scalar | None = None
     """Type of labels, of repeated ones, or of a map of booleans by them."""
@@ -134,9 +134,9 @@ def _shape(field: Any) -> Shape:
         key, value = fields["key"], fields["value"]
         if key.type == F.TYPE_STRING and value.type in FLOATS:
             return NumberMap()
-        has = key.type == F.TYPE_STRING and value.type == F.TYPE_BOOL
-        what = f"a map from {_called(key)} to {_called(value)}"
-        return Other(what, False, _scalar(key) if has else None)
+        is_labels = key.type == F.TYPE_STRING and value.type == F.TYPE_BOOL
+        description = f"a map from {_called(key)} to {_called(value)}"
+        return Other(description, False, _scalar(key) if is_labels else None)
     if repeated:
         plain = set(fields.keys()) == {"label", "score"} and all(map(_is_plain, inner.fields))
         if plain and fields["score"].type in FLOATS:
@@ -144,14 +144,15 @@ def _shape(field: Any) -> Shape:
             if label.type in LABELS:
                 return Entries(label, message_factory.GetMessageClass(inner), {})
         return Other(f"repeated {inner.full_name}", True)
-    if fields and all(_is_plain(one) and one.type in FLOATS for one in inner.fields):
-        return NumberMessage(tuple(one.name for one in inner.fields))
+    if fields and all(_is_plain(part) and part.type in FLOATS for part in inner.fields):
+        return NumberMessage(tuple(part.name for part in inner.fields))
     return Other(f"a message {inner.full_name}", False)
 
 
 def _scalar(field: Any) -> Scalar:
     symbols = [] if field.enum_type is None else field.enum_type.values
-    return Scalar(field.type, _called(field), {one.number: one.name for one in reversed(symbols)})
+    names = {symbol.number: symbol.name for symbol in reversed(symbols)}
+    return Scalar(field.type, _called(field), names)
 
 
 def _is_plain(field: Any) -> bool:
@@ -179,7 +180,7 @@ def require_shape(shape: Shape, where: str) -> None:
         shape = Other(shape.called, False)
     if isinstance(shape, Other):
         raise BadMessage(
-            f"{where}: {shape.what}, expected repeated double or float, a map from string to double"
-            " or float, a message with such a field for each class, or repeated messages of label"
-            " and score"
+            f"{where}: {shape.description}, expected repeated double or float, a map from string to"
+            " double or float, a message with such a field for each class, or repeated messages of"
+            " label and score"
         )

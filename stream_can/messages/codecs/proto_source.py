@@ -50,19 +50,19 @@ def _file(file: Any) -> Iterator[str]:
     yield from _option_lines(file.options)
     for enum in file.enum_type:
         yield from _enum(file, enum)
-    groups = {one.type_name for one in file.extension if one.type == F.TYPE_GROUP}
+    groups = {extension.type_name for extension in file.extension if extension.type == F.TYPE_GROUP}
     scope = f".{file.package}" if file.package else ""
     for message in file.message_type:
         if f"{scope}.{message.name}" not in groups:
             yield from _message(file, message, f"{scope}.{message.name}")
-    inside = {f"{scope}.{one.name}": one for one in file.message_type}
+    inside = {f"{scope}.{top_level.name}": top_level for top_level in file.message_type}
     yield from _extensions(file, file.extension, inside)
 
 
 def _message(file: Any, message: Any, full_name: str, head: str | None = None) -> Iterator[str]:
     """Lines of a message; of a group after its ``head``."""
     yield f"{head or f'message {message.name}'} {{"
-    inside = {f"{full_name}.{one.name}": one for one in message.nested_type}
+    inside = {f"{full_name}.{nested.name}": nested for nested in message.nested_type}
     yield from _indented(_body(file, message, full_name, inside))
     yield "}"
 
@@ -71,9 +71,11 @@ def _body(file: Any, message: Any, full_name: str, inside: dict[str, Any]) -> It
     yield from _option_lines(message.options)
     for enum in message.enum_type:
         yield from _enum(file, enum)
-    made = {one.type_name for one in message.extension if one.type == F.TYPE_GROUP}
-    made |= {one.type_name for one in message.field if one.type == F.TYPE_GROUP}
-    made |= {name for name, one in inside.items() if one.options.map_entry}
+    defined_by_field = {
+        extension.type_name for extension in message.extension if extension.type == F.TYPE_GROUP
+    }
+    defined_by_field |= {field.type_name for field in message.field if field.type == F.TYPE_GROUP}
+    defined_by_field |= {name for name, nested in inside.items() if nested.options.map_entry}
     waiting = list(inside)
     unions = set()
     for field in message.field:
@@ -84,15 +86,18 @@ def _body(file: Any, message: Any, full_name: str, inside: dict[str, Any]) -> It
                 continue
             unions.add(field.oneof_index)
             fields = [
-                one
-                for one in message.field
-                if one.HasField("oneof_index") and one.oneof_index == field.oneof_index
+                member
+                for member in message.field
+                if member.HasField("oneof_index") and member.oneof_index == field.oneof_index
             ]
         # A map or a group defines a nested type, at the position of its field among the others:
         # message indexes depend on the positions.
-        while any(one.type_name in made and one.type_name in waiting for one in fields):
+        while any(
+            member.type_name in defined_by_field and member.type_name in waiting
+            for member in fields
+        ):
             name = waiting.pop(0)
-            if name not in made:
+            if name not in defined_by_field:
                 yield from _message(file, inside[name], name)
         if not in_union:
             yield from _field(file, field, inside)
@@ -100,15 +105,15 @@ def _body(file: Any, message: Any, full_name: str, inside: dict[str, Any]) -> It
         union = message.oneof_decl[field.oneof_index]
         yield f"oneof {union.name} {{"
         yield from _indented(_option_lines(union.options))
-        for one in fields:
-            yield from _indented(_field(file, one, inside, bare=True))
+        for member in fields:
+            yield from _indented(_field(file, member, inside, bare=True))
         yield "}"
     for name in waiting:
-        if name not in made:
+        if name not in defined_by_field:
             yield from _message(file, inside[name], name)
-    for one in message.extension_range:
-        yield f"extensions {_range(one.start, one.end - 1, 'message')};"
-    ranges = [(one.start, one.end - 1) for one in message.reserved_range]
+    for span in message.extension_range:
+        yield f"extensions {_range(span.start, span.end - 1, 'message')};"
+    ranges = [(span.start, span.end - 1) for span in message.reserved_range]
     yield from _reserved(file, ranges, message.reserved_name, "message")
     yield from _extensions(file, message.extension, inside)
 
@@ -171,9 +176,9 @@ def _enum(file: Any, enum: Any) -> Iterator[str]:
     yield f"enum {enum.name} {{"
     yield from _indented(_option_lines(enum.options))
     for value in enum.value:
-        options = [f"{name} = {given}" for name, given in _options(value.options)]
+        options = [f"{name} = {text}" for name, text in _options(value.options)]
         yield f"  {value.name} = {value.number}{_behind(options)};"
-    ranges = [(one.start, one.end) for one in enum.reserved_range]
+    ranges = [(span.start, span.end) for span in enum.reserved_range]
     yield from _indented(_reserved(file, ranges, enum.reserved_name, "enum"))
     yield "}"
 
@@ -223,5 +228,5 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _in_json(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(one[:1].upper() + one[1:] for one in others)
+    first, *words = name.split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in words)

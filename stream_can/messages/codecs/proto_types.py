@@ -99,18 +99,18 @@ def output_types(
 
 def _files(descriptor: bytes) -> dict[str, Any]:
     """Files of a descriptor set by name, each after those that it imports."""
-    given = descriptor_pb2.FileDescriptorSet()
+    file_set = descriptor_pb2.FileDescriptorSet()
     try:
-        given.ParseFromString(descriptor)
+        file_set.ParseFromString(descriptor)
     except DecodeError as error:
         raise ValueError(f"no FileDescriptorSet: {error}") from None
-    if not given.file:
+    if not file_set.file:
         raise ValueError("a FileDescriptorSet without files")
-    by_name = {file.name: file for file in given.file}
-    if len(by_name) < len(given.file):
+    by_name = {file.name: file for file in file_set.file}
+    if len(by_name) < len(file_set.file):
         raise ValueError("two files of the same name")
     ordered: dict[str, Any] = {}
-    begun: set[str] = set()
+    visited: set[str] = set()
     waiting = [(name, name) for name in reversed(by_name)]
     while waiting:
         name, importer = waiting[-1]
@@ -119,12 +119,14 @@ def _files(descriptor: bytes) -> dict[str, Any]:
                 f"{importer} imports {name}, which is not there: write it with protoc"
                 " --include_imports"
             )
-        needs = [one for one in by_name[name].dependency if one not in ordered]
-        if name in begun and any(one in begun for one in needs):
+        dependencies = [
+            dependency for dependency in by_name[name].dependency if dependency not in ordered
+        ]
+        if name in visited and any(dependency in visited for dependency in dependencies):
             raise ValueError(f"{name} imports itself")
-        begun.add(name)
-        if needs:
-            waiting += [(one, name) for one in needs]
+        visited.add(name)
+        if dependencies:
+            waiting += [(dependency, name) for dependency in dependencies]
             continue
         waiting.pop()
         ordered[name] = by_name[name]
@@ -147,7 +149,7 @@ def _find(files: Mapping[str, Any], message: str) -> tuple[str, tuple[int, ...]]
         for full_name, indexes in messages_of(file):
             if full_name == message:
                 return name, indexes
-    names = [one for file in files.values() for one, _ in messages_of(file)]
+    names = [full_name for file in files.values() for full_name, _ in messages_of(file)]
     some = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     raise ValueError(f"no message {message!r}; there are {some or 'none'}")
 
@@ -157,11 +159,11 @@ def messages_of(file: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
     waiting: list[tuple[str, tuple[int, ...], Any]] = [(file.package, (), file)]
     while waiting:
         scope, at, holder = waiting.pop()
-        for i, one in enumerate(holder.nested_type if at else holder.message_type):
-            if not one.options.map_entry:
-                name = f"{scope}.{one.name}" if scope else one.name
+        for i, message in enumerate(holder.nested_type if at else holder.message_type):
+            if not message.options.map_entry:
+                name = f"{scope}.{message.name}" if scope else message.name
                 yield name, (*at, i)
-                waiting.append((name, (*at, i), one))
+                waiting.append((name, (*at, i), message))
 
 
 def _message_at(file: Any, indexes: Sequence[int]) -> Any:
@@ -189,18 +191,22 @@ def _copy(message: Any) -> Any:
 class _Added:
     """Adds fields to a message, whose names and numbers must be free."""
 
-    def __init__(self, file: Any, own: Any, top: Any, extensions: Sequence[Any]) -> None:
-        self._file, self._own, self._top = file, own, top
+    def __init__(self, file: Any, message: Any, top: Any, extensions: Sequence[Any]) -> None:
+        self._file, self._message, self._top = file, message, top
         parts = (
-            ("field", own.field), ("type", own.nested_type), ("type", own.enum_type),
-            ("oneof", own.oneof_decl), ("extension", own.extension),
+            ("field", message.field), ("type", message.nested_type), ("type", message.enum_type),
+            ("oneof", message.oneof_decl), ("extension", message.extension),
         )  # fmt: skip
-        self._names = {one.name: what for what, given in parts for one in given}
-        self._names |= {one.name: "symbol" for enum in own.enum_type for one in enum.value}
-        self._names |= dict.fromkeys(own.reserved_name, "reserved name")
-        self._in_json = {_in_json(one.name): one.name for one in own.field}
-        self._numbers = {one.number: f"field {one.name!r}" for one in own.field}
-        self._numbers |= {one.number: f"extension {one.full_name!r}" for one in extensions}
+        self._names = {element.name: kind for kind, elements in parts for element in elements}
+        self._names |= {
+            symbol.name: "symbol" for enum in message.enum_type for symbol in enum.value
+        }
+        self._names |= dict.fromkeys(message.reserved_name, "reserved name")
+        self._in_json = {_in_json(field.name): field.name for field in message.field}
+        self._numbers = {field.number: f"field {field.name!r}" for field in message.field}
+        self._numbers |= {
+            extension.number: f"extension {extension.full_name!r}" for extension in extensions
+        }
 
     def text(self, name: str, number: int) -> None:
         """Add a string."""
@@ -226,8 +232,8 @@ class _Added:
         if isinstance(shape, Numbers) and like.GetOptions().HasField("packed"):
             field.options.packed = like.GetOptions().packed
         if isinstance(shape, NumberMap):
-            camel = "".join(one[:1].upper() + one[1:] for one in name.split("_"))
-            entry = self._own.nested_type.add(name=f"{camel}Entry")
+            camel = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
+            entry = self._message.nested_type.add(name=f"{camel}Entry")
             entry.options.map_entry = True
             for number, part in enumerate(inner.fields, 1):
                 entry.field.add(
@@ -244,8 +250,8 @@ class _Added:
         field.label = F.LABEL_OPTIONAL
         if type_ != F.TYPE_MESSAGE:
             if self._file.syntax == "proto3":
-                field.proto3_optional, field.oneof_index = True, len(self._own.oneof_decl)
-                self._own.oneof_decl.add(name=f"_{name}")
+                field.proto3_optional, field.oneof_index = True, len(self._message.oneof_decl)
+                self._message.oneof_decl.add(name=f"_{name}")
                 self._call(f"_{name}", "oneof", f" for {name!r}")
             elif self._file.syntax == "editions":
                 field.options.features.field_presence = descriptor_pb2.FeatureSet.EXPLICIT
@@ -261,30 +267,30 @@ class _Added:
             )
         self._in_json[_in_json(name)] = name
         self._require_free(number)
-        return self._own.field.add(name=name, number=number, type=type_)
+        return self._message.field.add(name=name, number=number, type=type_)
 
-    def _call(self, name: str, what: str, purpose: str = "") -> None:
+    def _call(self, name: str, kind: str, purpose: str = "") -> None:
         """Claim a name for an added element."""
-        if (has := self._names.get(name)) is not None:
+        if (holder := self._names.get(name)) is not None:
             raise ValueError(
-                f"message {self._top.full_name} has a {has} {name!r}, which is ours{purpose}"
+                f"message {self._top.full_name} has a {holder} {name!r}, which is ours{purpose}"
                 f"{_way(name)}"
             )
-        self._names[name] = what
+        self._names[name] = kind
 
     def _require_free(self, number: int) -> None:
-        what = self._numbers.get(number)
+        owner = self._numbers.get(number)
         for ranges, called in (
-            (self._own.reserved_range, "the reserved numbers"),
-            (self._own.extension_range, "the numbers for extensions"),
+            (self._message.reserved_range, "the reserved numbers"),
+            (self._message.extension_range, "the numbers for extensions"),
         ):
-            for one in ranges:
-                if one.start <= number < one.end:
-                    what = what or f"{called} {one.start} to {one.end - 1}"
-        if what is not None:
+            for span in ranges:
+                if span.start <= number < span.end:
+                    owner = owner or f"{called} {span.start} to {span.end - 1}"
+        if owner is not None:
             raise ValueError(
                 f"message {self._top.full_name}: number {number} of an added field is taken by"
-                f" {what}; set protobuf_first_field to the first of three that are free"
+                f" {owner}; set protobuf_first_field to the first of three that are free"
             )
         if not 1 <= number <= LARGEST_NUMBER or number in RESERVED:
             raise ValueError(
@@ -296,10 +302,10 @@ class _Added:
         """Import the types of a file into the message's file."""
         seen, waiting = {self._top.file.name}, list(self._top.file.dependencies)
         while waiting:
-            one = waiting.pop()
-            if one.name not in seen:
-                seen.add(one.name)
-                waiting += one.public_dependencies
+            imported = waiting.pop()
+            if imported.name not in seen:
+                seen.add(imported.name)
+                waiting += imported.public_dependencies
         if file.name not in seen:
             self._file.dependency.append(file.name)
 
@@ -310,5 +316,5 @@ def _way(name: str) -> str:
 
 def _in_json(name: str) -> str:
     """Name of a field in JSON."""
-    first, *others = name.split("_")
-    return first + "".join(one[:1].upper() + one[1:] for one in others)
+    first, *words = name.split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in words)

@@ -80,7 +80,7 @@ EMPTY = ("", b"")
 """JSON texts that mean absence in a field without presence."""
 
 
-class Found(NamedTuple):
+class FieldValue(NamedTuple):
     """A field with a value."""
 
     holder: Any
@@ -180,25 +180,25 @@ class ProtobufCodec(SchemaCodec):
         if isinstance(key, UUID):
             guid = header_bytes(headers, GUID_HEADER)
             assert guid is not None
-            self._require_own(guid, GUID)
+            self._require_indexes(guid, GUID)
             return key, start
         if value.startswith(self._indexes, start):
             return key, start + len(self._indexes)
-        return key, self._require_own(value, start)
+        return key, self._require_indexes(value, start)
 
-    def _require_own(self, data: bytes, start: int) -> int:
+    def _require_indexes(self, data: bytes, start: int) -> int:
         """Position after the message indexes, which must be those of our message."""
         indexes, end = _read_indexes(data, start)
         if indexes != self._types.indexes:
-            given, own = list(indexes), list(self._types.indexes)
+            received, expected = list(indexes), list(self._types.indexes)
             names = {at: name for name, at in messages_of(self._types.file)}
             other = names.get(indexes, f"one that {self._types.file.name} does not have")
             raise BadMessage(
-                f"message indexes {given}: {other}, expected {self._name}, which has {own}"
+                f"message indexes {received}: {other}, expected {self._name}, which has {expected}"
             )
         return end
 
-    def _found(self, message: Opened, path: Sequence[str]) -> Found | None:
+    def _locate(self, message: Opened, path: Sequence[str]) -> FieldValue | None:
         path = tuple(path)
         try:
             place = self._places[path]
@@ -221,40 +221,40 @@ class ProtobufCodec(SchemaCodec):
             or (isinstance(shape, Scalar) and value not in EMPTY)
             or (isinstance(shape, Other) and shape.label is not None and shape.repeated)
         )
-        return Found(holder, place, value) if is_value else None
+        return FieldValue(holder, place, value) if is_value else None
 
     def find(self, message: Opened, path: Sequence[str]) -> Raw | None:
         """JSON text of the value at a path; empty for a message, and for a repeated field or map of
         other things than labels."""
-        found = self._found(message, path)
-        if found is None:
+        field = self._locate(message, path)
+        if field is None:
             return None
-        shape = found.place.shape
+        shape = field.place.shape
         if isinstance(shape, Scalar):
-            return Raw(_write(shape.value(found.value)))
+            return Raw(_write(shape.value(field.value)))
         if isinstance(shape, Other) and shape.label is not None:
-            return Raw(_write(_given(found)))
+            return Raw(_write(_decode(field)))
         is_array = isinstance(shape, Numbers | Entries) or getattr(shape, "repeated", False)
         return Raw(b"[]" if is_array else b"{}")
 
-    def probs(self, message: Opened, path: Sequence[str], *, answered: bool) -> Found | None:
+    def probs(self, message: Opened, path: Sequence[str], *, answered: bool) -> FieldValue | None:
         """Find the probabilities; the raw ones are kept where the message is answered."""
-        found = self._found(message, path)
-        if found is None or not answered:
-            return found
+        field = self._locate(message, path)
+        if field is None or not answered:
+            return field
         self._head(message.key)
         if self._raw:
             top = message.message
             top.ClearField(self._raw)
-            if isinstance(found.place.shape, Scalar):
-                setattr(top, self._raw, found.value)
-            elif isinstance(found.place.shape, NumberMap):
-                getattr(top, self._raw).update(_given(found))
+            if isinstance(field.place.shape, Scalar):
+                setattr(top, self._raw, field.value)
+            elif isinstance(field.place.shape, NumberMap):
+                getattr(top, self._raw).update(_decode(field))
             else:
-                getattr(top, self._raw).MergeFrom(found.value)
-        return found
+                getattr(top, self._raw).MergeFrom(field.value)
+        return field
 
-    def row(self, original: Found, forms: Forms, where: str) -> tuple[Row, Form | None]:
+    def row(self, original: FieldValue, forms: Forms, where: str) -> tuple[Row, Form | None]:
         """Numbers of the shapes."""
         shape = original.place.shape
         if isinstance(shape, Numbers):
@@ -264,7 +264,7 @@ class ProtobufCodec(SchemaCodec):
             return row, None
         require_shape(shape, where)
         try:
-            numbers, form = forms.read(_given(original))
+            numbers, form = forms.parse(_decode(original))
             if isinstance(shape, NumberMessage) and isinstance(form, Largest):
                 raise BadMessage(f"a message with {form.k} fields for {forms.m} classes")
             if isinstance(shape, Entries) and isinstance(form, Largest):
@@ -277,11 +277,11 @@ class ProtobufCodec(SchemaCodec):
 
     def names(self, message: Opened, path: Sequence[str]) -> list[Any] | None:
         """Keys of a map, fields of a message, labels of entries."""
-        found = self._found(message, path)
-        if found is None or not isinstance(found.place.shape, NumberMap | NumberMessage | Entries):
+        field = self._locate(message, path)
+        if field is None or not isinstance(field.place.shape, NumberMap | NumberMessage | Entries):
             return None
-        given = _given(found)
-        return [one.label for one in given] if isinstance(given, list) else list(given)
+        probs = _decode(field)
+        return [entry.label for entry in probs] if isinstance(probs, list) else list(probs)
 
     def write_all(
         self,
@@ -294,12 +294,12 @@ class ProtobufCodec(SchemaCodec):
         equal bytes."""
         out = []
         for prediction, row in zip(predictions, rows.tolist(), strict=True):
-            opened, found = prediction.message, prediction.original
-            _put(found, prediction.form, row)
+            opened, field = prediction.message, prediction.original
+            _put(field, prediction.form, row)
             if self._asks:
                 opened.message.ClearField(ASKED)
-                if prediction.asked is not None:
-                    setattr(opened.message, ASKED, prediction.asked)
+                if prediction.ask_reason is not None:
+                    setattr(opened.message, ASKED, prediction.ask_reason)
             if self.sets:
                 opened.message.ClearField(SET)
                 getattr(opened.message, SET).extend(map(json_name, prediction.set or ()))
@@ -334,12 +334,12 @@ class ProtobufCodec(SchemaCodec):
             raise BadMessage(f"a label as message {self._name}: {error}") from None
 
 
-def _given(found: Found) -> Any:
+def _decode(field: FieldValue) -> Any:
     """Decode probabilities that are not repeated numbers, for the forms, and labels."""
-    value = found.value
-    match shape := found.place.shape:
+    value = field.value
+    match shape := field.place.shape:
         case Other(repeated=True, label=Scalar() as label):
-            return [label.value(one) for one in value]
+            return [label.value(name) for name in value]
         case NumberMap() | Other(repeated=False, label=Scalar()):
             try:
                 return dict(value)
@@ -348,13 +348,13 @@ def _given(found: Found) -> Any:
         case NumberMessage():
             return {name: getattr(value, name) for name in shape.names}
         case Entries():
-            return [LabelScore(shape.label.value(one.label), one.score) for one in value]
+            return [LabelScore(shape.label.value(entry.label), entry.score) for entry in value]
     return value
 
 
-def _put(found: Found, form: Form | None, row: list[float]) -> None:
+def _put(field: FieldValue, form: Form | None, row: list[float]) -> None:
     """Set the probabilities, in their original form."""
-    holder, place, value = found
+    holder, place, value = field
     if form is None:
         del value[:]
         value.extend(row)
@@ -372,8 +372,8 @@ def _put(found: Found, form: Form | None, row: list[float]) -> None:
                 setattr(value, name, number)
         case Entries():
             del value[:]
-            for one in form.of(row):
-                value.add(label=shape.known[one["label"]], score=one["score"])
+            for entry in form.of(row):
+                value.add(label=shape.known[entry["label"]], score=entry["score"])
 
 
 def _fill(message: Any, values: Mapping[str, Any]) -> None:
@@ -388,10 +388,10 @@ def _fill(message: Any, values: Mapping[str, Any]) -> None:
             if isinstance(value, Mapping):
                 target.update(value)
             elif inner is not None:
-                for one in value:
-                    _fill(target.add(), one)
+                for entry in value:
+                    _fill(target.add(), entry)
             else:
-                target.extend([_as(field, one) for one in value])
+                target.extend([_as(field, entry) for entry in value])
         elif inner is not None:
             getattr(message, name).SetInParent()
             _fill(getattr(message, name), value)
