@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from stream_can import Corrector, Learner
 from stream_can.app.history import COLUMN, WIDTH, Slots
-from stream_can.change import Change, _t, calibration_change, change
+from stream_can.change import Change, Changes, _t, calibration_change, change
 from stream_can.dense.result import DenseReplay
 from stream_can.replay import Step
 from stream_can.scores import Scores, ece
@@ -143,6 +143,24 @@ def test_draws_that_agree_and_a_single_stretch_change_nothing():
     assert found.over_draws([found.value]) == found
     single = change([5], [0], [1])
     assert single.over_draws([0.2, 0.4]) is single
+
+
+def test_degrees_of_freedom_of_both_errors_are_welchs():
+    both = Change(0, 1, 3.0, 10).over_draws([0.0, 4 * 2**0.5])  # of draws: 4, 1 degree of freedom
+    assert both.error == pytest.approx(5)
+    assert both.freedom == pytest.approx(25**2 / (9**2 / 9 + 16**2 / 1))
+
+
+@pytest.mark.parametrize("name", ["accuracy", "log_loss"])
+def test_either_score_is_a_gain_or_a_loss_and_one_that_may_be_nothing_is_neither(name):
+    up, down = Change(0, 1, 0.1, 30), Change(0, -1, 0.1, 30)
+    none, edge = Change(0, 0, 0.1, 30), Change(0, 0, 0.0, 30)
+    for sure in (up, down):
+        changes = Changes(none, none)._replace(**{name: sure})
+        assert changes.gain == (sure is (up if name == "accuracy" else down))
+        assert changes.loss == (sure is (down if name == "accuracy" else up))
+    assert not edge.rose
+    assert not edge.fell
 
 
 def test_the_error_of_the_calibration_error_is_the_jackknife_over_stretches():

@@ -154,3 +154,26 @@ def test_labels_of_few_values_are_found_among_those_that_went():
     few = ColumnScores()
     few.learned(["before"] * 500)  # of rows that are not known
     assert few.one_sided() is None
+
+
+def test_scores_of_a_value_as_json():
+    """A value without a scored row has no means; NaN is no JSON."""
+    scores = column(["x", "y"])
+    scores.came(["z"])
+    x, _, z = (one.to_dict() for one in scores.values())
+    (found,) = (one for one in scores.values() if one.value == "x")
+    assert (x["value"], x["rows"], x["labels"]) == ("x", 1, 1)
+    assert x["log_loss"] == {"raw": found.log_loss[0], "corrected": found.log_loss[1]}
+    assert (z["rows"], z["labels"]) == (1, 0)
+    assert z["accuracy"] == z["calibration"] == {"raw": None, "corrected": None}
+    json.dumps([x, z], allow_nan=False)
+
+
+@pytest.mark.parametrize("way", ["came", "learned", "scored"])
+def test_values_are_bounded_whatever_adds_them(way):
+    scores = ColumnScores(5)
+    for k in range(100):
+        scores.scored([str(k)], np.ones((1, 6))) if way == "scored" else getattr(scores, way)(
+            [str(k)]
+        )
+        assert len(scores) < 10

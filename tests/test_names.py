@@ -144,18 +144,42 @@ def test_labels_without_an_order_are_refused():
             corrector.learn_many([P, P], labels)
 
 
-@pytest.mark.parametrize("kind", ["Float64", "Float32", "double[pyarrow]", "float[pyarrow]"])
-def test_frames_of_pandas_extension_types(kind):
+EXTENSIONS = ["Float64", "Float32", "double[pyarrow]", "float[pyarrow]"]
+"""Types of pandas beside numpy's."""
+
+
+def of_extension(kind):
+    """Two rows as an extension type, their columns in another order; and as numpy's."""
     frame = pd.DataFrame([P, P[::-1]], columns=list("abc"))
-    corrector, plain = lived_in(), frame.astype(kind).astype("float64")
-    extended = frame.astype(kind)[["c", "a", "b"]]
-    np.testing.assert_array_equal(corrector.correct_many(extended), corrector.correct_many(plain))
-    row = extended.iloc[1]
-    np.testing.assert_array_equal(corrector.correct_one(row), corrector.correct_one(plain.iloc[1]))
+    return frame.astype(kind)[["c", "a", "b"]], frame.astype(kind).astype("float64")
+
+
+@pytest.mark.parametrize("kind", EXTENSIONS)
+def test_frames_of_pandas_extension_types(kind):
+    corrector, (extended, plain) = lived_in(), of_extension(kind)
+    expected = corrector.correct_many(plain)
+    np.testing.assert_array_equal(corrector.correct_many(extended), expected)
     mixed = plain.assign(b=extended["b"])
-    np.testing.assert_array_equal(corrector.correct_many(mixed), corrector.correct_many(plain))
-    sure = pd.DataFrame([[0, 1, 0]], columns=list("abc")).astype("Int64")
-    assert corrector.correct_many(sure).shape == (1, 3)
+    np.testing.assert_array_equal(corrector.correct_many(mixed), expected)
+
+
+@pytest.mark.parametrize("kind", EXTENSIONS)
+def test_rows_of_pandas_extension_types(kind):
+    corrector, (extended, plain) = lived_in(), of_extension(kind)
+    expected = corrector.correct_one(plain.iloc[1])
+    np.testing.assert_array_equal(corrector.correct_one(extended.iloc[1]), expected)
+
+
+def test_a_frame_of_pandas_integers():
+    sure, corrector = pd.DataFrame([[0, 1, 0]], columns=list("abc")), lived_in()
+    np.testing.assert_array_equal(
+        corrector.correct_many(sure.astype("Int64")), corrector.correct_many(sure)
+    )
+
+
+@pytest.mark.parametrize("kind", EXTENSIONS)
+def test_what_is_missing_in_pandas_extension_types_is_refused(kind):
+    corrector, (extended, _) = lived_in(), of_extension(kind)
     extended.iloc[1, 2] = pd.NA
     with pytest.raises(InvalidPrediction, match=r"row 1, column 'b': the probability is missing"):
         corrector.correct_many(extended)

@@ -668,7 +668,9 @@ def _check_arrays(arrays: dict[str, NDArray[Any]], known: int) -> None:
         "stamps": ((stamps < 0) | (stamps > learned)).any() or len(stamps) != len(ids),
         "cells": len(cells) != len(ids)
         or (cells[:, [*range(7), 9, 10]] < 0).any()
-        or (np.abs(cells[:, 7:9]) > 6.01).any(),
+        or (np.abs(cells[:, 7:9]) > 6.01).any()
+        # Labels that came unlisted; sums in single precision are at most twice what they should be.
+        or (cells[:, 4] > 2 * of["scale_outside"][0] * of["outside"][0]).any(),
         "owners": ((owners < 0) | (owners >= known)).any() or len(np.unique(owners)) != len(owners),
         "partners": ((partners < -1) | (partners >= known)).any() or len(partners) != len(owners),
         "A": len(arrays["A"]) != len(owners) or (np.abs(arrays["A"]) > 6.01).any(),

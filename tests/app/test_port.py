@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Histogram
 
 from stream_can.app.health import Health
 from stream_can.app.labelling.server import LabellingServer
 from stream_can.app.metrics import Metrics
 from stream_can.app.port import Port
 from stream_can.app.server import MOST_CONNECTIONS, NoPort, Server
+from stream_can.app.table import COMMITTED
 from stream_can.kafka.pending import PendingRequests
 from stream_can.kafka.settings import Settings
 from tests.programs import PATIENCE, get
@@ -124,11 +125,28 @@ def port() -> Iterator[Port]:
     port.close()
 
 
-def test_every_metric_is_there_before_the_first_record(port: Port) -> None:
+SERIES = {
+    "predictions": ("result", ["corrected", "tombstone", "dead_letter"]),
+    "labels": ("result", ["matched", "unmatched", "repeated", "tombstone", "dead_letter"]),
+    "label_requests": ("reason", ["random", "margin"]),
+    "transactions": ("outcome", ["committed", "aborted", "unknown"]),
+    "hits": ("stage", ["before", "after"]),
+    "log_loss": ("stage", ["before", "after"]),
+}
+"""Counters with a label, and the values that it takes; rate() misses the first of one that begins
+later."""
+
+
+def test_every_counter_is_there_before_the_first_record(port: Port) -> None:
     code, text = get(port, "/metrics")
     assert code == 200
-    for outcome in ("committed", "aborted", "unknown"):  # or rate() misses the first of them
-        assert f'stream_can_transactions_total{{outcome="{outcome}"}} 0.0' in text
+    for row in COMMITTED:
+        label, values = SERIES.get(row.name, (None, []))
+        assert row.labels == ((label,) if label else ())
+        series = [f'{{{label}="{value}"}}' for value in values] if label else [""]
+        ending = "_count" if row.kind is Histogram else "_total"
+        for one in series:
+            assert f"\nstream_can_{row.name}{ending}{one} 0.0\n" in text
     _, text = get(port, "/metrics", accept="application/openmetrics-text; version=1.0.0")
     assert text.endswith("# EOF\n")
 

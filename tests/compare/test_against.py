@@ -109,6 +109,11 @@ def test_the_command_line_shows_a_table_and_the_page_has_it(files, tmp_path):
         name, *cells = line.rsplit(maxsplit=9)
         row = page[page.index(f"<bdi>{name.strip()}</bdi>") :]
         assert [one for one in cells if f"<td>{one}</td>" in row[:400]] == cells
+
+
+def test_the_table_as_json(files):
+    file, held = files
+    options = [file, "--label-delay", 20, "--validation", held]
     out, _ = stream_can("replay", *options, "--against", NAMES, "--json")
     found = json.loads(out)["against"]
     assert [one["name"] for one in found["tried"]] == ["temperature", "vector, refitted", "OPS"]

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from stream_can import UnknownClass
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
-from stream_can.messages.records import Record, error_headers
+from stream_can.messages.opening import OpenedPredictions, far_below
+from stream_can.messages.records import Line, Record, error_headers
 from stream_can.multilabel.messages import MultiLabelMessages
 
 pytestmark = pytest.mark.fast
@@ -296,15 +297,49 @@ def test_an_older_original_is_replaced():
     )
 
 
-def test_the_widest_number_is_as_wide_as_numbers_get():
-    writes = msgspec.json.encode
-    rows = [2.2250738585072014e-308, 5e-324, 1 / 3, 0.1 + 0.2, 1.7976931348623157e-300, 1e-7 / 3]
-    assert max(len(writes(p)) for p in rows) == 23
+@pytest.mark.parametrize("text", [b"", b"x" * 1000])
+@pytest.mark.parametrize("key", [None, b"k" * 101])
+@pytest.mark.parametrize("headers", [(), (("h", b"v" * 40), ("empty", None))])
+def test_an_answer_is_refused_from_the_first_byte_above_the_limit(text, key, headers):
+    messages = Messages(["a", "b"])
+    line = Line(b'{"probs":[0.25,0.75],"text":"%b"}' % text, key, headers)
+    size = messages.largest(messages.read(line.value)) + len(key or b"") + 46 * bool(headers)
+    for limit, refused in ((size, False), (size - 1, True), (None, False)):
+        predictions = OpenedPredictions(messages, max_bytes=limit)
+        predictions.add(line)
+        (found,), P, _ = predictions.checked()
+        assert isinstance(found, BadMessage) == refused
+        if refused:
+            assert f"take {size} bytes, more than the {limit} that" in str(found)
+        else:
+            assert P[found.number].tolist() == [0.25, 0.75]
 
 
-@given(st.floats(0, 1))
-def test_no_number_is_wider(p):
-    assert len(msgspec.json.encode(p)) <= 23
+def test_what_is_far_below_the_limit_is_not_measured_and_never_above_it():
+    """With a key of at most 100 bytes and no headers, as nearly all records are."""
+    messages = Messages(["a", "b"])
+    for limit in (400, 1000, 5000):
+        most = int(far_below(messages, limit))
+        value = b'{"probs":[0.25,0.75]}'.ljust(most)
+        assert messages.largest(messages.read(value)) + 100 <= limit
+    assert far_below(messages, None) == float("inf")
+
+
+def test_a_record_without_key_and_value_is_refused():
+    predictions = OpenedPredictions(Messages(["a", "b"]))
+    predictions.add(Line(None))
+    predictions.add(Line(None, b"k"))
+    (refused, tombstone), _, _ = predictions.checked()
+    assert isinstance(refused, BadMessage)
+    assert tombstone is None
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=2))
+@example([2.2250738585072014e-308, 1.7976931348623157e-300])
+def test_no_answer_is_longer_than_the_largest(row):
+    messages = Messages(["a", "b"])
+    prediction = messages.read(b'{"probs":[0,1]}')
+    assert len(messages.write(prediction, np.array(row))) <= messages.largest(prediction)
 
 
 @pytest.mark.parametrize(
@@ -319,13 +354,24 @@ def test_no_number_is_wider(p):
         ({"raw": "id", "id": "id"}, "'id' is two things at once"),
         ({"probs": "m.p", "raw": "x", "label": "m.x"}, "'m.x' is two things at once"),
         ({"digits": 0}, "digits: 0, expected 1 to 17"),
+        ({"digits": 18}, "digits: 18, expected 1 to 17"),
+        ({"id": "header:"}, "id: 'header:' is no field name"),
+        ({"label": "header:x."}, "label: 'header:x.' is no field name"),
+        ({"model": "x", "version": "x"}, "version: 'x' is the place of the model"),
         ({"normalise": "never"}, "normalise: 'never', expected 'rounded' or 'always'"),
     ],
 )
 def test_fields_that_cannot_be_are_refused(fields, says):
-    with pytest.raises(ValueError, match=r"expected|is no|two things") as caught:
+    with pytest.raises(ValueError, match=r"expected|is no|two things|is the place") as caught:
         Fields(**fields)
     assert says in str(caught.value)
+
+
+def test_fields_at_the_bounds_are_taken():
+    for digits in (1, 17):
+        assert Fields(digits=digits).digits == digits
+    both = Fields(id="header:x", time="header:x")  # a header may be two things
+    assert (both.id, both.time) == ("header:x", "header:x")
 
 
 def test_headers_of_a_dead_letter():

@@ -160,6 +160,9 @@ def test_the_names_of_classes_are_found():
     "value",
     [
         [[0.2, 0.3, 0.5], [0.5, 0.3, 0.2]],  # several rows
+        [True, [0], [1.0]],  # a size that is none
+        [3.0, [0], [1.0]],
+        [0, [], []],
         {"predictions": [[0.2, 0.3, 0.5], [0.5, 0.3, 0.2]]},
         {"first": [0.2, 0.3, 0.5], "second": [0.5, 0.3, 0.2]},  # which?
         {"outputs": [tensor([0.2, 0.3, 0.5], [1, 3]), tensor([0.2, 0.3, 0.5], [1, 3])]},

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import pickle
 
-import numpy as np
 import polars as pl
 import pytest
-from river import checks, linear_model, naive_bayes, preprocessing, stream
+from river import checks, linear_model, naive_bayes, preprocessing
 
 from stream_can.river import CorrectedClassifier, FrozenClassifier
-from tests.river.rows import phishing, segments
+from tests.river.rows import segments
 
 pytestmark = pytest.mark.fast
 
@@ -47,33 +46,6 @@ def test_predicting_sets_changes_nothing():
         first = model.predict_set_one(x)
         assert model.predict_set_one(x) == first
         assert pickle.dumps(model) == pickled
-
-
-def test_the_promise_is_kept_and_the_correction_is_as_ever():
-    rows = phishing(1250)
-    model = CorrectedClassifier(naive_bayes.GaussianNB(), sets=0.95)
-    plain, kept, sizes = CorrectedClassifier(naive_bayes.GaussianNB()), [], []
-    for x, y in rows:
-        found = model.predict_set_one(x)
-        kept.append(y in found)
-        sizes.append(len(found))
-        assert model.predict_proba_one(x) == plain.predict_proba_one(x)
-        model.learn_one(x, y)
-        plain.learn_one(x, y)
-    assert np.mean(kept[100:]) == pytest.approx(0.95, abs=0.03)
-    assert 1 < np.mean(sizes) < 1.6
-
-
-def test_late_labels_keep_it_too():
-    """Of sets as they were sent, 50 rows before their label, though others are judged."""
-    rows, kept = phishing(1250), {}
-    model = CorrectedClassifier(naive_bayes.GaussianNB(), sets=0.9)
-    for i, x, y in stream.simulate_qa(rows, None, 50):
-        if y is None:
-            kept[i] = rows[i][1] in model.predict_set_one(x)
-        else:
-            model.learn_one(x, y)
-    assert np.mean([*kept.values()][100:]) == pytest.approx(0.9, abs=0.04)
 
 
 def test_classes_that_appear_silent_rows_and_rows_without_a_label():

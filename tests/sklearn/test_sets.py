@@ -47,23 +47,6 @@ def test_predicting_sets_changes_nothing(data):
     assert (after.sets, after.corrector_.set_counts) == (0.9, (0, 0))
 
 
-def test_the_promise_is_kept_where_the_class_mix_moves():
-    rng = np.random.default_rng(1)
-    n = 9000
-    share = np.linspace(0, 1, n)[:, None] * [0.7, 0.1, 0.1, 0.1] + 0.05
-    share /= share.sum(axis=1, keepdims=True)
-    y = (rng.random((n, 1)) > share.cumsum(axis=1)).sum(axis=1)
-    X = rng.normal(size=(n, 2)) + 1.2 * np.array([[0, 0], [1, 0], [0, 1], [1, 1]])[y]
-    model = StreamCalibrator(GaussianNB(), sets=0.9).fit(X[:1000], y[:1000])
-    kept = []
-    for start in range(1000, n, 50):
-        now, late = slice(start, start + 50), slice(start - 50, start)
-        kept += model.predict_set(X[now])[np.arange(50), y[now]].tolist()
-        model.observe(X[now]).partial_fit(X[late], y[late])
-    assert np.mean(kept) == pytest.approx(0.9, abs=0.02)
-    assert np.mean(kept[:500]) == pytest.approx(0.9, abs=0.06)
-
-
 def test_fit_teaches_them_and_the_correction_is_as_ever(data):
     X, y = data
     plain, with_sets = (

@@ -135,24 +135,42 @@ def test_what_y_may_be(yeast, form):
     assert model.corrector_.to_bytes() == expected.corrector_.to_bytes()
 
 
-def test_prefit_snapshot_pickle_and_a_new_version(yeast):
+@pytest.fixture(scope="module")
+def prefit(yeast):
+    """A classifier of 600 rows, and an estimator behind it that has learned 100 more."""
     X, Y = yeast
     trained = logistic().fit(X[:600], Y[:600])
     counts = dict(enumerate(Y[:600].sum(0)))
     model = StreamCalibrator(trained, cv="prefit", train_counts=counts, train_rows=600)
-    model.partial_fit(X[600:700], Y[600:700], classes=[[0, 1]] * 14)
+    return trained, model.partial_fit(X[600:700], Y[600:700], classes=[[0, 1]] * 14)
+
+
+def test_prefit_counts_its_training_rows(yeast, prefit):
+    _, model = prefit
     assert model.corrector_.n_labels == 100
-    assert model.corrector_.train_shares[0] == (Y[:600, 0].sum() + 0.5) / 601
-    again = StreamCalibrator(trained, cv="prefit").restore(model.corrector_.to_bytes())
-    for one in (again, pickle.loads(pickle.dumps(model))):
-        assert (one.predict_proba(X) == model.predict_proba(X)).all()
+    assert model.corrector_.train_shares[0] == (yeast[1][:600, 0].sum() + 0.5) / 601
+
+
+def test_a_snapshot_and_a_pickle_go_on_alike(yeast, prefit):
+    trained, model = prefit
+    restored = StreamCalibrator(trained, cv="prefit").restore(model.corrector_.to_bytes())
+    for again in (restored, pickle.loads(pickle.dumps(model))):
+        assert (again.predict_proba(yeast[0]) == model.predict_proba(yeast[0])).all()
+
+
+def test_a_new_version_has_the_successor_of_the_corrector(yeast, prefit):
+    (X, Y), (_, model) = yeast, prefit
     new = model.successor(logistic().fit(X[:700], Y[:700]))
     assert new.corrector_.to_bytes() == model.corrector_.successor().to_bytes()
     assert (new.predict_proba(X[:2]) != model.predict_proba(X[:2])).any()
-    partly = StreamCalibrator(trained, cv="prefit").fit(X[600:], np.where(X[600:, :14] > 0, 1, -1))
-    assert partly.corrector_.n_predictions == len(X) - 600
     with pytest.raises(ValueError, match="new classifier has classes"):
         model.successor(logistic().fit(X[:700], Y[:700, :3]))
+
+
+def test_prefit_learns_rows_whose_labels_are_known_in_part(yeast, prefit):
+    X, known = yeast[0][600:], np.where(yeast[0][600:, :14] > 0, 1, -1)
+    model = StreamCalibrator(prefit[0], cv="prefit").fit(X, known)
+    assert model.corrector_.n_predictions == len(X)
 
 
 def test_refused(yeast):
