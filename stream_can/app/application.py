@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from stream_can.app.model_settings import Counts, ModelSettings, Name
 from stream_can.learner.switch import CorrectionSwitch
 from stream_can.messages.fields import Fields, fields_of
 from stream_can.method.promise import miss_of
@@ -20,13 +21,9 @@ from stream_can.row_kinds import KINDS, refuse_others, row_kind
 __all__ = [
     "SEGMENTS_MB",
     "ApplicationSettings",
-    "Counts",
-    "ModelSettings",
-    "Name",
     "described",
 ]
 
-Name = str | int | float
 SEGMENTS_MB = 0.5
 """Default of ``segments_mb``: a corrector with columns then fits topics with default limits."""
 
@@ -40,9 +37,6 @@ _is = described
 
 if TYPE_CHECKING:
 
-    class OfModel(msgspec.Struct, frozen=True):
-        """Corrector settings that may differ per model."""
-
     class OfCorrector(msgspec.Struct, frozen=True):
         """All corrector settings; those used here have names."""
 
@@ -52,11 +46,7 @@ if TYPE_CHECKING:
         sets: float | None
 
 else:
-    OfModel, OfCorrector = given_settings(LOOP), given_settings(segments_mb=SEGMENTS_MB)
-
-
-Counts = list[float] | dict[str, float]
-"""Rows per class, in class order or by name."""
+    OfCorrector = given_settings(segments_mb=SEGMENTS_MB)
 
 
 OF_SOME = (
@@ -64,22 +54,6 @@ OF_SOME = (
     "memory_mb", "model", "version", "models", *SETTINGS,
 )  # fmt: skip
 """Settings that not all kinds of rows have."""
-
-
-class ModelSettings(
-    OfModel, kw_only=True, forbid_unknown_fields=True, frozen=True, omit_defaults=True
-):
-    """Settings of one model: ``[models.NAME]``."""
-
-    classes: list[Name] | None = None
-    train_counts: Counts | None = None
-    correct: bool | None = None
-
-    @property
-    def corrector(self) -> dict[str, Any]:
-        """The corrector settings that were given."""
-        values = {name: getattr(self, name) for name in LOOP}
-        return {name: value for name, value in values.items() if value is not None}
 
 
 class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True, frozen=True):

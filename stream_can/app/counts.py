@@ -15,6 +15,8 @@ from stream_can.messages.naming import LaneName
 
 __all__ = ["Committed", "Handled", "MetricsSource", "Seen"]
 
+SETS = ("set_rows", "set_classes", "set_labels", "set_kept")
+
 
 class Seen(NamedTuple):
     """Tallies of models and versions."""
@@ -61,6 +63,16 @@ class Committed(NamedTuple):
     sets: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
     """Rows with prediction sets, classes in these, labels of such rows, and labels that are in
     their set."""
+
+    def scores_since(self, previous: Committed) -> dict[str, float]:
+        """What was scored since an earlier commit, by the names of `History`."""
+        scores: dict[str, float] = {"scored": self.scored - previous.scored}
+        for stage, hits in self.hits.items():
+            scores[f"hits_{stage}"] = hits - previous.hits[stage]
+            scores[f"log_loss_{stage}"] = self.log_loss[stage] - previous.log_loss[stage]
+        for name, n, n_before in zip(SETS, self.sets, previous.sets, strict=True):
+            scores[name] = n - n_before
+        return scores
 
 
 class MetricsSource(Protocol):

@@ -7,25 +7,24 @@ commit or nothing of it.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import Counter as Tally
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-from prometheus_client import CollectorRegistry, Metric, ProcessCollector
+from prometheus_client import ProcessCollector
 
 from stream_can.app import table
+from stream_can.app.commit import SIDES, Commit
 from stream_can.app.correctors_in_use import CorrectorsInUse
 from stream_can.app.counts import Committed, Handled, MetricsSource
 from stream_can.app.history import History
+from stream_can.app.lane_metrics import LaneMetrics
 from stream_can.app.letters import KEPT, Letter
+from stream_can.app.metrics_registry import MetricsRegistry
+from stream_can.app.open_transaction import OpenTransaction
 from stream_can.app.status import Backlog
-from stream_can.app.table import SIDES, Commit
 from stream_can.app.tally import MOST_VALUES
-from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.column_scores import ColumnScores
 from stream_can.messages.naming import LaneName
 from stream_can.messages.records import Source, place
@@ -34,62 +33,11 @@ from stream_can.version import __version__
 
 log = logging.getLogger(__name__)
 
-MOST_SERIES, OTHERS = 50, LaneName("other", "")
-"""Maximum number of lanes with series of their own; the rest share one."""
-MOST_LANES = 1000
 LEARNER = -1
 """Key in place of a partition for counts of the application's learner."""
-
-
-class MetricsRegistry(CollectorRegistry):
-    """The metrics of a worker, collected while its loop does not change them.
-
-    Parameters
-    ----------
-    look
-        Called before each collection: sets gauges that are not counted.
-    """
-
-    def __init__(self, look: Callable[[], None]) -> None:
-        super().__init__()
-        self.lock = threading.Lock()
-        self._look = look
-
-    def collect(self) -> Iterator[Metric]:
-        """Every metric, without creation times of counters."""
-        with self.lock:
-            self._look()
-            metrics = list(super().collect())
-        for metric in metrics:
-            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
-            for sample in metric.samples:
-                if sample.labels.get("le", "+Inf") != "+Inf":
-                    # prometheus_client would write 2.592e+06, beside 2592000.0 another series.
-                    sample.labels["le"] = str(float(sample.labels["le"]))
-        yield from metrics
-
-
-class _Open:
-    """Content of an open transaction."""
-
-    def __init__(self) -> None:
-        self.outputs = self.divided = self.faults = self.answers = 0
-        self.delays: list[int] = []
-        self.requested: Tally[str] = Tally()
-        self.letters: deque[Letter] = deque(maxlen=KEPT)
-
-    def include(self, batch: Handled) -> None:
-        """Add a batch."""
-        self.outputs += batch.outputs
-        self.delays += batch.delays
-        self.divided += batch.normalised
-        self.faults += batch.faults
-        self.answers += batch.answered
-        self.requested.update(batch.requested)
-        self.letters += batch.letters
-
-
-SETS = ("set_rows", "set_classes", "set_labels", "set_kept")
+IN_HISTORY = ("predictions", "labels", "matched", "unmatched", "repeated", "early", "dead_letters",
+              "without_id")  # fmt: skip
+"""Counts of `Committed` that the history has as well."""
 
 
 class Metrics:
@@ -111,7 +59,7 @@ class Metrics:
         episodes: Callable[[], Mapping[LaneName, Episode]] = dict,
         waits_for: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self.registry = registry = MetricsRegistry(self._look)
+        self.registry = registry = MetricsRegistry(self._set_gauges)
         self._known, self._waits_for = known, waits_for
         self._metrics = table.make(registry)
         self._metrics["build_info"].labels(__version__).set(1)
@@ -127,18 +75,12 @@ class Metrics:
         """Counts of the assigned partitions."""
         self.values: dict[str, ColumnScores] = {}
         """Scores by value of each declared column, since the last assignment."""
-        self.lanes: dict[LaneName, NDArray[np.float64]] = {}
-        """Tally of each lane since this process started."""
-        self.versions: dict[Pair, Comparison] = {}
-        """Versions of a model on the same labels, since this process started."""
-        self.refused: tuple[int, float] = 0, 0.0
-        """Predictions refused because of too many models, and the time of the last."""
-        self._own_series: dict[LaneName, LaneName] = {}
+        self.lanes = LaneMetrics(self._metrics)
         self.letters: deque[Letter] = deque(maxlen=KEPT)
         self._episodes = episodes
         self._named_kinds: set[str] = set()
         """What the log has named the first of."""
-        self._opened: dict[int, _Open] = {}
+        self._opened: dict[int, OpenTransaction] = {}
         """Open transactions: 0 for the partitions, and the learner's."""
 
     def restored(
@@ -174,7 +116,7 @@ class Metrics:
         """Add a batch to the open transaction of the partitions or of the learner."""
         opened = self._opened.get(min(of, 0))
         if opened is None:
-            opened = self._opened[min(of, 0)] = _Open()
+            opened = self._opened[min(of, 0)] = OpenTransaction()
         opened.include(batch)
 
     def committed(
@@ -182,22 +124,18 @@ class Metrics:
     ) -> None:
         """Count what these sources committed."""
         with self.registry.lock:
-            opened = self._opened.pop(min(0, *sources), None) or _Open()
+            opened = self._opened.pop(min(0, *sources), None) or OpenTransaction()
             done: Tally[str] = Tally()
             scores: defaultdict[str, float] = defaultdict(float)
             for partition, source in sources.items():
                 current, previous = source.committed(), self.partitions[partition]
                 done.update({name: n - previous.counts[name] for name, n in current.counts.items()})
-                scores["scored"] += current.scored - previous.scored
-                for stage in current.hits:
-                    scores[f"hits_{stage}"] += current.hits[stage] - previous.hits[stage]
-                    loss = current.log_loss[stage] - previous.log_loss[stage]
-                    scores[f"log_loss_{stage}"] += loss
-                for name, n, n_before in zip(SETS, current.sets, previous.sets, strict=True):
-                    scores[name] += n - n_before
+                for name, amount in current.scores_since(previous).items():
+                    scores[name] += amount
                 self.partitions[partition] = current
             self._add_values(sources)
-            self._add_lanes(sources)
+            for source in sources.values():
+                self.lanes.add(source.take_seen())
             # A label stamped before its prediction has no delay.
             delays = [max(delay, 0) / 1000 for delay in opened.delays]
             commit = Commit(
@@ -206,19 +144,7 @@ class Metrics:
             )  # fmt: skip
             for row in table.COMMITTED:
                 table.count(self._metrics[row.name], row.of(commit))
-            counts = {
-                name: done[name]
-                for name in (
-                    "predictions",
-                    "labels",
-                    "matched",
-                    "unmatched",
-                    "repeated",
-                    "early",
-                    "dead_letters",
-                    "without_id",
-                )
-            }
+            counts = {name: done[name] for name in IN_HISTORY}
             counts["asked"], counts["answered"] = opened.requested.total(), opened.answers
             times = {"commits": 1, "commit_seconds": seconds, "commit_longest": seconds}
             self.history.record(time.time(), delays, **counts, **scores, **times)
@@ -288,28 +214,6 @@ class Metrics:
             for name, scores in source.take_values().items():
                 self.values.setdefault(name, ColumnScores(MOST_VALUES)).update(scores)
 
-    def _add_lanes(self, sources: Mapping[int, MetricsSource]) -> None:
-        """Add tallies of lanes since the last commit."""
-        for source in sources.values():
-            seen = source.take_seen()
-            if seen is None:
-                return
-            for name, tally in seen.tallies.items():
-                self.lanes[name] = self.lanes.get(name, 0.0) + tally
-                series = self._own_series.get(name, OTHERS)
-                if series is OTHERS and len(self._own_series) < MOST_SERIES:
-                    series = self._own_series[name] = name
-                table.count_lane(self._metrics, series, tally.tolist())
-            if len(self.lanes) > 2 * MOST_LANES:
-                most = sorted(self.lanes, key=lambda name: -self.lanes[name][0])[:MOST_LANES]
-                self.lanes = {name: self.lanes[name] for name in most}
-            for pair, comparison in seen.versions.items():
-                self.versions.setdefault(pair, Comparison()).update(comparison)
-            while len(self.versions) > MOST_PAIRS:
-                del self.versions[next(iter(self.versions))]
-            if seen.refused:
-                self.refused = self.refused[0] + seen.refused, time.time()
-
     @property
     def episodes(self) -> dict[LaneName, Episode]:
         """Open episodes of the alarm."""
@@ -326,7 +230,7 @@ class Metrics:
         self._metrics["partitions"].set(0)
         self._metrics["lag_records"].clear()
 
-    def _look(self) -> None:
+    def _set_gauges(self) -> None:
         """Set the gauges of correctors and open requests."""
         for row in (*table.LEARNED, *table.REQUESTS):
             self._metrics[row.name].clear()

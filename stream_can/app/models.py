@@ -12,13 +12,12 @@ from stream_can.app.start import NO_CLASSES
 from stream_can.learner.kinds import Id
 from stream_can.learner.lane import Name, most_bytes
 from stream_can.learner.lanes import adapter_of
-from stream_can.learner.learner import Learner
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
 from stream_can.row_kinds import kind_of
 
 __all__ = [
-    "Begins", "DeclaredCorrector", "LearnerModels", "LiveModels", "classes_of", "train_prior_of"
+    "Begins", "DeclaredCorrector", "LiveModels", "classes_of", "train_prior_of"
 ]  # fmt: skip
 
 HOUR_SECONDS = 3600.0
@@ -208,49 +207,3 @@ class LiveModels:
                 f" versions, or {mb} MB of them, began within an hour, which is max_lanes; does the"
                 " setting model or version name the field that it should?"
             )
-
-
-class LearnerModels(LiveModels):
-    """Models of a learner.
-
-    Parameters
-    ----------
-    learner
-        The learner, which is told of new models.
-    start, **options
-        See `LiveModels`.
-    """
-
-    def __init__(self, learner: Learner, start: Begins, **options: Any) -> None:
-        super().__init__(start, **options)
-        self._learner = learner
-        self._dropped, self._classes = -1, dict[Name, Classes]()
-
-    def classes(self) -> Mapping[Name, Classes]:
-        """Classes of each model and version."""
-        if self._dropped != self._learner.dropped:
-            self._dropped = self._learner.dropped
-            self._classes = {
-                name: classes_of(corrector) for name, corrector in self._correctors().items()
-            }
-        return self._classes
-
-    def holders(self, id: Id, name: Name) -> list[Name]:
-        """Models and versions that keep a prediction of an id."""
-        return self._learner.models_of(id, *name)
-
-    def _correctors(self) -> Mapping[Name, DeclaredCorrector]:
-        correctors = {name: lane.corrector for name, lane in self._learner.live.items()}
-        return {
-            name: corrector
-            for name, corrector in correctors.items()
-            if kind_of(corrector).declares_classes
-        }
-
-    def _bytes_of_new(self) -> int:
-        return self._learner.bytes_of_new
-
-    def _begin_model(self, name: Name, corrector: DeclaredCorrector | None) -> None:
-        if corrector is not None:
-            self._learner.start(corrector, *name)
-        self._classes[name] = self._start.classes if corrector is None else classes_of(corrector)

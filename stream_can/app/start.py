@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can import snapshot as snapshots
-from stream_can.app.application import SEGMENTS_MB, ApplicationSettings, Counts
+from stream_can.app.application import SEGMENTS_MB, ApplicationSettings
+from stream_can.app.model_settings import Counts
 from stream_can.app.settings import SettingsError
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch

@@ -6,12 +6,12 @@ Counters and histograms count what was committed; learned values are read when s
 from __future__ import annotations
 
 import time
-from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from stream_can.app.commit import SIDES, Commit
 from stream_can.app.correctors_in_use import CorrectorsInUse
 from stream_can.app.history import DELAYS
 
@@ -20,7 +20,6 @@ __all__ = [
     "ELSEWHERE",
     "LEARNED",
     "REQUESTS",
-    "Commit",
     "Row",
     "age",
     "count",
@@ -30,7 +29,6 @@ __all__ = [
 
 COMMIT_ENDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 RESTORE_ENDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
-SIDES = ("before", "after")
 Values = float | None | list[float] | Mapping[str, float]
 """A number or None; an observation for a histogram; numbers by the value of the last label."""
 
@@ -38,48 +36,6 @@ Values = float | None | list[float] | Mapping[str, float]
 def age(timestamp: int, now: float | None = None) -> float:
     """Seconds since a Kafka timestamp, which is in milliseconds."""
     return max(0.0, (time.time() if now is None else now) - timestamp / 1000)
-
-
-class Commit(NamedTuple):
-    """Counts of one transaction."""
-
-    counts: Tally[str]
-    """`Committed` of its sources, since the commit before."""
-    scores: Mapping[str, float]
-    outputs: int
-    normalised: int
-    faults: int
-    requested: Tally[str]
-    answered: int
-    delays: list[float]
-    """In seconds."""
-    seconds: float
-    snapshot_bytes: int
-
-    def predictions(self) -> dict[str, float]:
-        """Input records by result."""
-        n = self.counts
-        return {
-            "corrected": n["corrected"],
-            "tombstone": self.outputs - n["corrected"],
-            "dead_letter": n["predictions"] - self.outputs,
-        }
-
-    def labels(self) -> dict[str, float]:
-        """Label records by result."""
-        n = self.counts
-        dead = n["dead_letters"] - (n["predictions"] - self.outputs)
-        return {
-            "matched": n["matched"],
-            "unmatched": n["unmatched"],
-            "repeated": n["repeated"],
-            "dead_letter": dead,
-            "tombstone": n["labels"] - n["matched"] - n["unmatched"] - n["repeated"] - dead,
-        }
-
-    def sides(self, score: str) -> dict[str, float]:
-        """A score before and after correction."""
-        return {side: self.scores[f"{score}_{side}"] for side in SIDES}
 
 
 LANE = ("model", "version")

@@ -8,7 +8,7 @@
     Worker(load("app.toml", {}, os.environ)).run()
 """
 
-from stream_can.app.application import ModelSettings
+from stream_can.app.model_settings import ModelSettings
 from stream_can.app.settings import Option, SettingsError
 from stream_can.kafka.client.guards import (
     ClientError,

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stream_can.app.learner_models import LearnerModels
 from stream_can.app.model_messages import ModelMessages
-from stream_can.app.models import LearnerModels
 from stream_can.app.prediction_reader import PredictionReader, ReadPredictions
 from stream_can.errors import StreamCANError
 from stream_can.kafka.corrections import (

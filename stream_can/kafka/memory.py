@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_can.app.label_reader import LabelReader
+from stream_can.app.learner_models import LearnerModels
 from stream_can.app.model_messages import ModelMessages
-from stream_can.app.models import DeclaredCorrector, LearnerModels
+from stream_can.app.models import DeclaredCorrector
 from stream_can.app.start import Start
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka.answering import DeferredRecords

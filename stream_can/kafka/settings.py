@@ -16,10 +16,11 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
-from stream_can.app.application import ApplicationSettings, Name, described
+from stream_can.app.application import ApplicationSettings, described
+from stream_can.app.model_settings import Name
 from stream_can.app.settings import SettingsError
 from stream_can.kafka.client.options import CONSUMER, PRODUCER
-from stream_can.kafka.client.registry import passwords_in, servers_at
+from stream_can.kafka.client.registry_addresses import passwords_in, servers_at
 from stream_can.messages.fields import KEY, Fields
 
 Format = Literal["json", "avro", "protobuf", "json-schema"]

@@ -21,9 +21,9 @@ from stream_can.app.health import Health
 from stream_can.app.label_reader import LabelReader
 from stream_can.app.labelling.request_message import RequestMessage
 from stream_can.app.labelling.requests import Chosen, NotOpen, OpenRequests, Pending, label_of
+from stream_can.app.learner_models import LearnerModels
 from stream_can.app.metrics import Metrics
 from stream_can.app.model_messages import ModelMessages
-from stream_can.app.models import LearnerModels
 from stream_can.app.prediction_reader import PredictionReader, ReadPredictions
 from stream_can.app.start import start_of
 from stream_can.app.status_report import StatusReport

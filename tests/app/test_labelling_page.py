@@ -11,7 +11,7 @@ import pytest
 
 from stream_can.app.labelling.request_message import RequestMessage
 from stream_can.app.labelling.requests import Pending
-from stream_can.app.labelling.server import shown
+from stream_can.app.labelling.shown_request import shown
 
 pytestmark = pytest.mark.fast
 

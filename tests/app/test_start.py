@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stream_can import Corrector, SnapshotMismatch
-from stream_can.app.application import ModelSettings
+from stream_can.app.model_settings import ModelSettings
 from stream_can.app.start import Start, start_of
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.serve.settings import ServeSettings

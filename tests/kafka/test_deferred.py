@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from stream_can.app.label_reader import LabelReader
+from stream_can.app.learner_models import LearnerModels
 from stream_can.app.model_messages import ModelMessages
-from stream_can.app.models import LearnerModels
 from stream_can.app.prediction_reader import PredictionReader
 from stream_can.kafka import load
 from stream_can.kafka.corrections import Correcting, CurrentState, corrector_of

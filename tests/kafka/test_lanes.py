@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream_can.app.application import ModelSettings
+from stream_can.app.model_settings import ModelSettings
 from stream_can.kafka import DeniedError
 from stream_can.messages.naming import LaneName
 from tests.chromium import Browser

@@ -7,7 +7,7 @@ import random
 import time
 from typing import Any
 
-from stream_can.app.application import ModelSettings
+from stream_can.app.model_settings import ModelSettings
 from stream_can.app.status_report import StatusReport
 from stream_can.kafka.corrections import OFF_HEADER
 from tests.kafka.broker.broker import Served

@@ -32,13 +32,8 @@ from google.protobuf.message_factory import GetMessageClass
 
 from stream_can.kafka.client import registry as module
 from stream_can.kafka.client.guards import DeniedError, RetryError
-from stream_can.kafka.client.registry import (
-    Reference,
-    RefusedSchema,
-    RegisteredSchema,
-    Registry,
-    UnknownSchema,
-)
+from stream_can.kafka.client.registered_schema import Reference, RegisteredSchema
+from stream_can.kafka.client.registry import RefusedSchema, Registry, UnknownSchema
 from tests.kafka.broker.broker import STORE_PASSWORD, Served, free_ports, keystore
 from tests.kafka.broker.registry import Apicurio, set_rule
 from tests.programs import wait

@@ -10,8 +10,8 @@ import msgspec
 
 from stream_can import Corrector, Learner
 from stream_can.app.label_reader import LabelReader
+from stream_can.app.learner_models import LearnerModels
 from stream_can.app.model_messages import ModelMessages
-from stream_can.app.models import LearnerModels
 from stream_can.app.tally import Tally
 from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.state import Index

@@ -1,0 +1,66 @@
+"""Gain: what the correction brings, in a sentence, where there is no problem."""
+
+from __future__ import annotations
+
+from stream_can.app.status import Problem, Score, Status, Window
+
+__all__ = ["FEWEST_LABELS", "gain"]
+
+FEWEST_LABELS = 100
+WAIT = "Wait for more labels. correct = false sends predictions as they came meanwhile."
+
+
+def gain(s: Status) -> Problem:
+    """Summary without problems: how much the correction helps, where known."""
+    if not s.has_labels:
+        return Problem(
+            "good",
+            "Nothing is wrong; without labels there is no accuracy to show.",
+            "Set labels to the topic that has them, and the worker learns and scores.",
+        )
+    for name, window in (("hour", s.hour), ("day", s.day)):
+        few = window.scored < FEWEST_LABELS
+        if few or window.accuracy is None or window.log_loss is None:
+            continue
+        loss, accuracy = window.log_loss, window.accuracy
+        is_sure = (loss.high or 0) < 0 or (accuracy.low or 0) > 0
+        verb = "It helps" if is_sure else "No harm seen, no sure gain yet"
+        if worse := _worse(window):
+            verb = f"{worse} is worse so far, too early to say" + (", and it helps" * is_sure)
+        return Problem(
+            "doubt" if worse else "good",
+            f"{verb}: over the last {name} the accuracy goes from {100 * accuracy.before:.1f} % to"
+            f" {100 * accuracy.after:.1f} %{_points(accuracy)},"
+            f" the log loss from {loss.before:.3f} to {loss.after:.3f}.",
+            WAIT if worse else "Nothing to do.",
+        )
+    count = f"{s.day.scored:,}" if s.day.scored else "no"
+    labels = "label that counts has" if s.day.scored == 1 else "labels that count have"
+    if worse := _worse(s.day):
+        return Problem(
+            "doubt",
+            f"Too early to say, {worse.lower()} is worse so far: {count} {labels} come since this"
+            " process began.",
+            WAIT,
+        )
+    return Problem(
+        "good",
+        f"Nothing is wrong; {count} {labels} come since this process began"
+        + (", too few to say whether it helps." if s.day.scored else "."),
+        "Nothing to do but wait.",
+    )
+
+
+def _worse(window: Window) -> str:
+    """Which score is worse after correction than before, so far."""
+    loss, accuracy = window.log_loss, window.accuracy
+    if loss is not None and loss.after > loss.before:
+        return "The log loss"
+    return "The accuracy" if accuracy is not None and accuracy.after < accuracy.before else ""
+
+
+def _points(score: Score) -> str:
+    """Describe the interval of a change."""
+    if score.low is None or score.high is None:
+        return ""
+    return f" ({100 * score.low:+.1f} to {100 * score.high:+.1f} points)"

@@ -1,0 +1,81 @@
+"""Windows of the status document: the last hour and day, whole and step by step."""
+
+from __future__ import annotations
+
+from stream_can.app.history import Slots
+from stream_can.app.status import CourseStatus, Score, Window
+from stream_can.change import Change
+
+__all__ = ["course_of", "day_of", "score_of", "window_of"]
+
+COUNTED = (
+    "labels", "matched", "unmatched", "dead_letters", "asked", "answered", "commits", "given_up",
+    "repeated", "early", "without_id",
+)  # fmt: skip
+"""History sums copied to a window unchanged."""
+
+
+def score_of(change: Change | None) -> Score | None:
+    if change is None:
+        return None
+    return Score(change.before, change.after, *(change.interval or (None, None)))
+
+
+def window_of(slots: Slots) -> Window:
+    commits = int(slots.total("commits"))
+    delay = slots.delay(0.5) or (None, None)
+    return Window(
+        scored=int(slots.total("scored")),
+        accuracy=score_of(slots.change("hits")),
+        log_loss=score_of(slots.change("log_loss")),
+        records=int(slots.total("predictions")),
+        **{name: int(slots.total(name)) for name in COUNTED},
+        commit_mean=slots.total("commit_seconds") / commits if commits else None,
+        commit_longest=slots.total("commit_longest") if commits else None,
+        delay_from=delay[0],
+        delay_to=delay[1],
+        set_labels=int(slots.total("set_labels")),
+        set_kept=_mean(slots, "set_kept", "set_labels"),
+        set_size=_mean(slots, "set_classes", "set_rows"),
+    )
+
+
+def _mean(slots: Slots, total: str, count: str) -> float | None:
+    n = slots.total(count)
+    return slots.total(total) / n if n else None
+
+
+def day_of(day: Slots, hour: Slots) -> Window:
+    """The day's figures; standard errors come from the finer slots while the hour has all
+    labels."""
+    window = window_of(day)
+    if window.scored == hour.total("scored"):
+        window.accuracy, window.log_loss = (score_of(hour.change(s)) for s in ("hits", "log_loss"))
+    return window
+
+
+def course_of(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> CourseStatus:
+    """Means and counts of steps of ``merged`` slots."""
+    slots, step = slots.merged(merged), merged * seconds
+    n = slots["scored"].tolist()
+
+    def means(name: str) -> list[float | None]:
+        sums = slots[name].tolist()
+        return [x / labels if labels else None for x, labels in zip(sums, n, strict=True)]
+
+    rates: list[float | None] = []
+    began = step - seconds + now % seconds  # age of its beginning: the last slot is not over
+    for records in slots["predictions"][::-1].tolist():
+        lasted = min(began, ran) - max(0.0, began - step)
+        rates.append(records / max(1.0, lasted) if lasted > 0 else None)
+        began += step
+    return CourseStatus(
+        seconds=step,
+        accuracy_before=means("hits_before"),
+        accuracy_after=means("hits_after"),
+        log_loss_before=means("log_loss_before"),
+        log_loss_after=means("log_loss_after"),
+        records=slots["predictions"].astype(int).tolist(),
+        lag=slots["lag"].astype(int).tolist(),
+        rates=rates[::-1],
+    )
