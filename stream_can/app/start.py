@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_can import snapshot as snapshots
 from stream_can.app.application import SEGMENTS_MB, ApplicationSettings
+from stream_can.app.beginning import beginning_of
 from stream_can.app.model_settings import Counts
 from stream_can.app.settings import SettingsError
+from stream_can.app.train_counts import match_counts
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.lane import Name
 from stream_can.messages.messages import JSON, Formats, Messages
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.method.state import SETS
-from stream_can.row_kinds import kind_of_snapshot, part, row_kind
-from stream_can.snapshot import MAGIC, match, read
+from stream_can.row_kinds import part
+from stream_can.snapshot import match
 
-__all__ = ["COUNTS_WAY", "NO_CLASSES", "Start", "start_of"]
+__all__ = ["NO_CLASSES", "Start", "start_of"]
 
 NO_CLASSES = ("",)
 """Placeholder classes where each model has its own."""
@@ -37,74 +37,6 @@ def without_sets(corrector: Corrector) -> Corrector:
     del head["sets"]
     remaining = {name: array for name, array in arrays.items() if name not in SETS}
     return Corrector.from_bytes(snapshots.encode(head, remaining))
-
-
-COUNTS_WAY = "take train_counts out, which keeps what is learned, or start over, which forgets it"
-"""What to do where they are not those with which existing knowledge began."""
-
-
-def _match_counts(ours: Corrector, theirs: Corrector, where: str = "") -> None:
-    priors = ours.train_prior, theirs.train_prior
-    if not np.array_equal(*priors):
-        texts = (np.array2string(p, precision=4, threshold=20) for p in priors)
-        counts_here, counts_there = texts
-        raise SnapshotMismatch(
-            f"{where}train_counts: {counts_here} here, {counts_there} in it; {COUNTS_WAY}"
-        )
-
-
-class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
-    """JSON content of ``classes_from_file``."""
-
-    classes: list[str | int | float]
-    train_counts: Counts | None = None
-
-
-def require_rows(data: bytes, rows: str, where: str) -> None:
-    """Raise SettingsError where a snapshot is not of a corrector of such rows."""
-    try:
-        kind = kind_of_snapshot(data)
-    except SnapshotMismatch as error:
-        raise SettingsError(
-            f"{where}: {error}; `stream-can inspect FILE --save corrector.state` takes a corrector"
-            " out of it"
-        ) from None
-    if kind.name != rows:
-        raise SettingsError(
-            f"{where} has a corrector of {kind.described}: set rows = {kind.name!r}, or name a"
-            f" snapshot of {row_kind(rows).described}"
-        )
-
-
-class Begun(NamedTuple):
-    """What the settings say of the first corrector."""
-
-    classes: list[Any] | None
-    train_counts: Counts | None
-    snapshot: bytes | None
-
-
-def begun_with(settings: ApplicationSettings) -> Begun:
-    """Classes and counts of the settings or their file, or the snapshot in that file.
-
-    Raises
-    ------
-    SettingsError
-        The file cannot be read.
-    """
-    counts = settings.train_counts
-    if settings.classes_from_file is None:
-        return Begun(settings.classes, counts, None)
-    path = Path(settings.classes_from_file)
-    try:
-        data = read(path)
-        if data.startswith(MAGIC):
-            require_rows(data, settings.rows, f"classes_from_file: {path}")
-            return Begun(None, counts, data)
-        content = msgspec.json.decode(data, type=ClassesFile)
-    except (OSError, msgspec.DecodeError) as error:
-        raise SettingsError(f"classes_from_file: {path}: {error}") from None
-    return Begun(list(content.classes), counts or content.train_counts, None)
 
 
 class Start:
@@ -127,7 +59,7 @@ class Start:
 
     def __init__(self, settings: ApplicationSettings, formats: Formats = JSON) -> None:
         options: Any = {"segments_mb": SEGMENTS_MB} | settings.corrector
-        names, counts, snapshot = begun_with(settings)
+        names, counts, snapshot = beginning_of(settings)
         if snapshot is None:
             corrector = Corrector(names or NO_CLASSES, train_counts=counts, **options)
         else:
@@ -280,7 +212,7 @@ class Start:
         if table.classes is not None:
             match(f"models.{model}: classes", corrector.classes, begin.classes)
         if table.train_counts is not None:
-            _match_counts(begin, corrector, f"models.{model}: ")
+            match_counts(begin, corrector, f"models.{model}: ")
 
     def _require_alike(self, corrector: Any) -> None:
         """The part of :meth:`require_fits` that differs by kind of rows."""
@@ -290,7 +222,7 @@ class Start:
             paths = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
             match("paths", paths, in_order(self._given.paths))
         if self._counted:
-            _match_counts(self.corrector(), corrector)
+            match_counts(self.corrector(), corrector)
 
     def changed(self, in_use: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """Settings that differ from those of correctors in use, each with its model ("" for the

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from stream_can.app.application import ApplicationSettings
-from stream_can.app.start import COUNTS_WAY, Start, begun_with
+from stream_can.app.beginning import beginning_of
+from stream_can.app.start import Start
+from stream_can.app.train_counts import COUNTS_WAY
 from stream_can.errors import SnapshotMismatch
 from stream_can.messages.messages import Formats, messages_of
 from stream_can.multilabel.corrector import MultiLabelCorrector
@@ -35,7 +37,7 @@ class MultiLabelStart(Start):
 
     def __init__(self, settings: ApplicationSettings, formats: Formats) -> None:
         self._options = settings.corrector
-        names, counts, snapshot = begun_with(settings)
+        names, counts, snapshot = beginning_of(settings)
         if snapshot is not None:
             corrector = MultiLabelCorrector.from_bytes(snapshot, **self._options)
         else:

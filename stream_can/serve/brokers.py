@@ -23,6 +23,7 @@ from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.producer import Appended
+from stream_can.kafka.client.topic_check import check_topics
 from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.following import Follower
 from stream_can.kafka.memory import require_identity
@@ -281,7 +282,7 @@ class BrokerService(Service):
         s = self._application
         topics = topics_of(s, serves=True, state_bytes=self._state_bytes)
         with Admin(self._options, None) as admin:
-            _, topic_limits = admin.check_topics("", {}, topics, create=s.create_topics)
+            _, topic_limits = check_topics(admin, "", {}, topics, create=s.create_topics)
         outputs = [name for name, topic in topics.items() if "WRITE" in topic.rights]
         return {name: topic_limits[name].max_bytes for name in outputs}
 

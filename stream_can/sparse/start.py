@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from stream_can.app.application import ApplicationSettings
+from stream_can.app.beginning import beginning_of
 from stream_can.app.settings import SettingsError
-from stream_can.app.start import Start, begun_with
+from stream_can.app.start import Start
 from stream_can.errors import SnapshotMismatch
 from stream_can.messages.messages import JSON, Formats
 from stream_can.sparse.corrector import CLASS_BYTES, SparseCorrector
@@ -47,7 +48,7 @@ class SparseStart(Start):
 
     def _first(self, settings: ApplicationSettings) -> SparseCorrector:
         """The corrector of the settings, or of the snapshot that they name."""
-        named, _, snapshot = begun_with(settings)
+        named, _, snapshot = beginning_of(settings)
         if named is not None:
             raise SettingsError("classes_from_file: expected a snapshot of a SparseCorrector")
         if snapshot is not None:

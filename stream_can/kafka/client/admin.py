@@ -1,10 +1,9 @@
-"""Administration: topics, rights, sizes, and the consumer group."""
+"""Admin: what brokers say of topics, rights and the consumer group."""
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,10 +13,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, MemberToRemove
 
 from stream_can.kafka.client.connecting import connect
 from stream_can.kafka.client.guards import DeniedError, RetryError, classify, close, within
-from stream_can.kafka.client.options import MESSAGE_BYTES, Options
-from stream_can.kafka.client.topic_limits import OVERHEAD_BYTES, TopicLimits
-
-log = logging.getLogger(__name__)
+from stream_can.kafka.client.options import Options
 
 Rights = Mapping[str, set[str]]
 """Required rights for each topic."""
@@ -82,140 +78,7 @@ class Admin:
 
     # -- topics ----------------------------------------------------------------------------------
 
-    def check_topics(
-        self,
-        input: str,
-        foreign_topics: Mapping[str, set[str]],
-        own_topics: Mapping[str, Any],
-        *,
-        create: bool,
-        has_begun: Callable[[], bool] = bool,
-    ) -> tuple[dict[str, int], dict[str, TopicLimits]]:
-        """Check rights, topics and sizes; create missing topics if ``create``.
-
-        Parameters
-        ----------
-        input
-            The input topic, never created; empty for none.
-        foreign_topics
-            Topics of other owners, with the rights needed.
-        own_topics
-            The application's topics, :class:`stream_can.kafka.topics.Topic` by name.
-        has_begun
-            Whether the application has worked before; asked where the group does not tell.
-
-        Returns
-        -------
-        Number of partitions of the input and of each topic that has one per input partition; and
-        the limits of the application's topics.
-        """
-        needed: dict[str, set[str]] = {}
-        if input:
-            needed[input] = {"READ"} if input not in foreign_topics else set()
-        needed |= {name: set(rights) for name, rights in foreign_topics.items()}
-        needed |= {name: set(topic.rights) for name, topic in own_topics.items()}
-        topics = self._found(needed)
-        # Trap: subscribing to a missing topic creates it, with one partition.
-        if input and input not in topics:
-            raise DeniedError(f"input topic {input!r} does not exist; create it first")
-        partitions = len(topics[input]["partitions"]) if input else 1
-        counts = {name: topic.partitions or partitions for name, topic in own_topics.items()}
-        missing = needed.keys() - topics.keys()
-        if foreign := sorted(missing - own_topics.keys()):
-            raise DeniedError(f"missing topics: {', '.join(foreign)}; create them first")
-        if missing and not create:
-            listing = ", ".join(
-                f"{name} ({counts[name]} partitions"
-                + "".join(f", {key}={value}" for key, value in own_topics[name].configs.items())
-                + ")"
-                for name in sorted(missing)
-            )
-            raise DeniedError(f"missing topics: {listing}; create them or use --create-topics")
-        if missing:
-            self._make({
-                name: {"num_partitions": counts[name], "configs": own_topics[name].configs}
-                for name in missing
-            })  # fmt: skip
-            topics = self._found(needed)
-        fixed = {name for name, topic in own_topics.items() if topic.partitions or topic.any_number}
-        if create:
-            topics = self._extend(needed, topics, partitions, fixed | set(foreign_topics))
-        self._check_rights(needed, topics)
-        partition_counts = {name: len(topic["partitions"]) for name, topic in topics.items()}
-        for name in fixed:
-            count, needed_count = partition_counts[name], own_topics[name].partitions
-            if not own_topics[name].any_number and count != needed_count:
-                raise DeniedError(
-                    f"topic {name!r} has {count} partitions, and needs {needed_count}"
-                )
-        alike = {
-            name: n
-            for name, n in partition_counts.items()
-            if name not in fixed and name not in foreign_topics
-        }
-        if input:
-            alike[input] = partitions
-            self._require_no_fewer(alike, input, has_begun)
-        return alike, self._takes({name: topics[name] for name in own_topics}, own_topics)
-
-    def _takes(
-        self, topics: Mapping[str, Any], own_topics: Mapping[str, Any]
-    ) -> dict[str, TopicLimits]:
-        """Read the limits of each topic; raise DeniedError where its configuration is
-        unsuitable."""
-        all_configs, limits = self._settings(topics), {}
-        for name, topic in own_topics.items():
-            configs = all_configs.get(name, {})
-            if not configs and (topic.compacted or topic.appended):
-                raise DeniedError(f"rights missing: DESCRIBE_CONFIGS on topic {name}")
-            if not configs and "WRITE" in topic.rights:
-                log.warning(
-                    "topic %r: its settings may not be read (DESCRIBE_CONFIGS); taken to be deleted"
-                    " by time, without bounds on timestamps, of records up to %d bytes: one that it"
-                    " refuses stops the worker", name, MESSAGE_BYTES
-                )  # fmt: skip
-            limits[name] = topic_limits = TopicLimits.from_configs(configs)
-            policy = configs.get("cleanup.policy", {}).get("value", "delete")
-            if topic.compacted is not None and ("compact" in policy) is not topic.compacted:
-                required_policy = "compact" if topic.compacted else "delete"
-                raise DeniedError(
-                    f"topic {name!r} has cleanup.policy={policy}; set it to {required_policy}"
-                )
-            kind = configs.get("message.timestamp.type", {}).get("value")
-            if topic.appended and kind != "LogAppendTime":
-                raise DeniedError(
-                    f"topic {name!r} has message.timestamp.type={kind}; set it to LogAppendTime"
-                )
-            if topic.record_bytes and topic.record_bytes + OVERHEAD_BYTES > topic_limits.max_bytes:
-                raise DeniedError(
-                    f"what is learned takes {topic.record_bytes} bytes, but topic {name!r} has"
-                    f" max.message.bytes={topic_limits.max_bytes}; raise it, or leave out the"
-                    " matrix paths, or take less segments_mb where columns are declared"
-                )
-        return limits
-
-    def _require_no_fewer(
-        self, counts: Mapping[str, int], first: str, has_begun: Callable[[], bool]
-    ) -> None:
-        """Raise DeniedError where partition numbers differ and no partitions are being added.
-
-        Topics are extended one after the other, so one may have more for a while: only after
-        start-up, and as long as none has lost partitions. Of the learners' group, which commits
-        nothing and may have no member at a time, the state tells.
-        """
-        odd = [name for name, count in sorted(counts.items()) if count != counts[first]]
-        if not odd:
-            return
-        group = self.ask(15, "describe_groups", [self.group])[self.group]
-        worked = self.committed(first)
-        lost = min(counts.values()) <= max(worked, default=-1)
-        if lost or not (worked or group.get("members") or has_begun()):
-            raise DeniedError(
-                f"topic {odd[0]!r} has {counts[odd[0]]} partitions, input {first!r} has"
-                f" {counts[first]}; they must be equal"
-            )
-
-    def _found(self, needed: Rights) -> dict[str, Any]:
+    def described(self, needed: Rights) -> dict[str, Any]:
         """Describe topics by name, without those that do not exist.
 
         Raises
@@ -240,47 +103,8 @@ class Admin:
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
         """The ids of topics: another one of the same name has another id."""
-        described = self._found({name: set() for name in names})
+        described = self.described({name: set() for name in names})
         return {name: str(topic["topic_id"]) for name, topic in described.items()}
-
-    def _make(self, new: Mapping[str, Any]) -> None:
-        """Create topics; wait until all brokers know them."""
-        try:
-            self.ask(30, "create_topics", new)
-        except RetryError as error:
-            if not isinstance(error.__cause__, kafka_errors.TopicAlreadyExistsError):
-                raise  # otherwise another instance has created it
-        # Trap: other brokers do not know a new topic at once.
-        self.ask(30, "wait_for_topics", sorted(new), 25_000)
-        log.info("created topics: %s", ", ".join(sorted(new)))
-
-    def _extend(
-        self, needed: Rights, topics: dict[str, Any], partitions: int, but: set[str]
-    ) -> dict[str, Any]:
-        """Extend each topic, except ``but``, to the input's number of partitions.
-
-        Requested once and then polled: brokers take a moment to inform each other.
-        """
-        deadline = time.monotonic() + COORDINATOR_SECONDS
-        requested: dict[str, int] = {}
-        while short := {
-            name: partitions
-            for name, topic in topics.items()
-            if name not in but and len(topic["partitions"]) < partitions
-        }:
-            if not requested:
-                requested = short
-                try:
-                    self.ask(30, "create_partitions", short)
-                except RetryError as error:
-                    if not isinstance(error.__cause__, kafka_errors.InvalidPartitionsError):
-                        raise  # otherwise another instance has done it
-                log.info("%d partitions now: %s", partitions, ", ".join(sorted(short)))
-            if time.monotonic() > deadline:
-                raise RetryError(f"not {partitions} partitions yet: {', '.join(sorted(short))}")
-            time.sleep(0.2)
-            topics = self._found(needed)
-        return topics
 
     def _refuse_lacking(self, needed: Rights, granted: Rights, *lacking_of_group: str) -> None:
         lacking = [
@@ -292,7 +116,7 @@ class Admin:
         if lacking or lacking_of_group:
             raise DeniedError(f"rights missing: {', '.join([*lacking, *lacking_of_group])}")
 
-    def _check_rights(self, needed: Rights, topics: dict[str, Any]) -> None:
+    def require_rights(self, needed: Rights, topics: dict[str, Any]) -> None:
         """Raise DeniedError naming every missing right on topics and the group."""
         # Trap: without the right to read, an assignment stays empty for ever; without the right to
         # write, only the future of a record fails.
@@ -313,7 +137,7 @@ class Admin:
         lacking = not new and "READ" not in _operations(group)
         return [f"READ on group {self.group}"] * lacking
 
-    def _settings(self, topics: Mapping[str, Any]) -> dict[str, Any]:
+    def configs_of(self, topics: Mapping[str, Any]) -> dict[str, Any]:
         """Read the configuration of each topic, where permitted.
 
         Trap: the answer is also empty for a new topic that the broker does not know yet.

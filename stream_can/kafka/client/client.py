@@ -23,6 +23,7 @@ from stream_can.kafka.client.guards import (
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.client.topic_check import check_topics
 from stream_can.kafka.client.transaction import Transaction, positions
 from stream_can.kafka.client.transaction_status import last_transaction
 
@@ -78,12 +79,17 @@ class Client:
         self, foreign_topics: Mapping[str, set[str]], own_topics: Mapping[str, Any], *,
         input: str | None = None, create: bool = False, has_begun: Callable[[], bool] = bool,
     ) -> dict[str, int]:  # fmt: skip
-        """Run :meth:`Admin.check_topics` for this client's group, and keep the limits of the
+        """Run `topic_check.check_topics` for this client's group, and keep the limits of the
         application's topics."""
         with Admin(self.options, self.group) as admin:
             topic_of_input = self.input if input is None else input
-            counts, limits = admin.check_topics(
-                topic_of_input, foreign_topics, own_topics, create=create, has_begun=has_begun
+            counts, limits = check_topics(
+                admin,
+                topic_of_input,
+                foreign_topics,
+                own_topics,
+                create=create,
+                has_begun=has_begun,
             )
         self.transaction.topic_limits = {
             name: limits[name] for name, topic in own_topics.items() if "WRITE" in topic.rights
