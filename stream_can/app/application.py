@@ -73,75 +73,76 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         specific = [name for name in cls.__struct_fields__ if name not in shared]
         return (*specific, *(name for name in shared if name not in SETTINGS), *SETTINGS)
 
-    application_id: Annotated[str, _is("its name", min_length=1)]
+    application_id: Annotated[str, _is("name of the application", min_length=1)]
     classes: Annotated[list[Name] | None, _is("class names in the order of the arrays")] = None
     train_counts: Annotated[
-        Counts | None, _is("training rows per class, in their order or by name: cat=900,dog=80")
+        Counts | None, _is("training rows per class, in class order or by name: cat=900,dog=80")
     ] = None
     classes_from_file: Annotated[
         str | None,
-        _is("JSON with classes and train_counts, or a snapshot to start from"),
+        _is("file to begin with: JSON with classes and train_counts, or a snapshot"),
     ] = None
 
     rows: Annotated[str, _is(f"kind of rows: {', '.join(KINDS)}")] = "dense"
     train_rows: Annotated[
         Annotated[float, Meta(gt=0)] | None,
-        _is("number of training rows, for train_counts of rows = multilabel"),
+        _is("number of training rows, for the train_counts of multilabel rows"),
     ] = None
 
     max_classes: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        _is("how many of very many classes there may be, by name (1,000,000; topics: 98,304)"),
+        _is("most classes of sparse rows, if classes are names (1,000,000; topics: 98,304)"),
     ] = None
     n_classes: Annotated[
         Annotated[int, Meta(ge=1)] | None,
-        _is("how many of very many classes there are, where these are numbers"),
+        _is("number of classes of sparse rows, if classes are numbers"),
     ] = None
     memory_mb: Annotated[
         Annotated[float, Meta(gt=0)] | None,
-        _is("the most that very many classes may take, in MiB (1024; topics: 24)"),
+        _is("memory for the classes of sparse rows, in MiB (1024; topics: 24)"),
     ] = None
 
-    probs: Annotated[str, _is("field of the probabilities; dots reach inside")] = "probs"
-    raw: Annotated[str, _is("field that keeps the original; empty keeps none")] = "probs_raw"
+    probs: Annotated[str, _is("field of the probabilities; dots lead into nested objects")] = (
+        "probs"
+    )
+    raw: Annotated[str, _is("field for the original probabilities; empty: not kept")] = "probs_raw"
     id: Annotated[str | None, _is("field that joins labels to predictions (the key)")] = None
     label: Annotated[str, _is("field of the label")] = "label"
     normalise: Annotated[
-        Normalise, _is("divide rows by their sum where rounding explains it, or always")
+        Normalise, _is("when to divide a row by its sum: where rounding explains it, or always")
     ] = "rounded"
-    digits: Annotated[int | None, _is("round the output to so many digits")] = None
+    digits: Annotated[int | None, _is("round the output to this many digits")] = None
     model: Annotated[
-        str | None, _is("field, or header:NAME, that names the model: each learns for itself")
+        str | None,
+        _is("field, or header:NAME, with the model's name; each model learns separately"),
     ] = None
-    version: Annotated[
-        str | None, _is("field, or header:NAME, that names its version: as the model, alike")
-    ] = None
+    version: Annotated[str | None, _is("field, or header:NAME, with the model's version")] = None
     only_listed_models: Annotated[
         bool, _is("refuse predictions of models without a table [models.NAME]")
     ] = False
     max_lanes: Annotated[
         int,
-        _is("models and versions to keep; the one that was silent longest goes", ge=1, le=10_000),
+        _is("models and versions to keep; then the one silent longest goes", ge=1, le=10_000),
     ] = 1000
     models: Annotated[
-        dict[str, ModelSettings], _is("[models.NAME]: what differs for a model; in the file alone")
+        dict[str, ModelSettings], _is("[models.NAME]: settings of one model; only in the file")
     ] = {}  # noqa: RUF012, msgspec copies it
 
-    correct: Annotated[bool, _is("correct; if not, rows go out as they came, and it learns on")] = (
-        True
-    )
-    ask: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, _is("share of labels to ask for")] = (
-        None
-    )
-    recent_mb: Annotated[float, _is("memory for predictions waiting for their label", gt=0)] = 64
-    http_port: Annotated[
-        int | None, _is("serve a live page, /livez, /readyz and /metrics here (not at all)")
+    correct: Annotated[
+        bool, _is("correct rows; if off, they go out unchanged, and learning continues")
+    ] = True
+    ask: Annotated[
+        Annotated[float, Meta(gt=0, le=1)] | None, _is("share of predictions to request labels for")
     ] = None
-    http_host: Annotated[str, _is("address to serve them on (this machine alone)")] = "127.0.0.1"
-    live_seconds: Annotated[float, _is("/livez fails where the loop hangs for so long", gt=0)] = 120
-    log_format: Annotated[Literal["text", "json"], _is("log lines for people or machines")] = "text"
+    recent_mb: Annotated[float, _is("memory for predictions that wait for their label", gt=0)] = 64
+    http_port: Annotated[
+        int | None, _is("port of the status page, /livez, /readyz and /metrics (off)")
+    ] = None
+    http_host: Annotated[str, _is("address of http_port (this machine only)")] = "127.0.0.1"
+    live_seconds: Annotated[float, _is("seconds the loop may hang before /livez fails", gt=0)] = 120
+    log_format: Annotated[Literal["text", "json"], _is("format of log lines")] = "text"
     log_level: Annotated[
-        Literal["DEBUG", "INFO", "WARNING", "ERROR"], _is("least level to log")
+        Literal["DEBUG", "INFO", "WARNING", "ERROR"], _is("lowest level to log")
     ] = "INFO"
 
     def __post_init__(self) -> None:
@@ -160,7 +161,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
             except ValueError as error:
                 raise ValueError(f"models.{name}: {error}") from None
         if self.max_classes is not None and self.n_classes is not None:
-            raise ValueError("max_classes: of names, and n_classes of numbers; give one of them")
+            raise ValueError("max_classes: of named classes, n_classes of numbered ones; give one")
         if self.sets is not None:
             miss_of(self.sets)
         if self.http_port is not None and not 0 <= self.http_port <= 65535:

@@ -7,7 +7,7 @@ from stream_can.app.status import Problem, Score, Status, Window
 __all__ = ["FEWEST_LABELS", "gain"]
 
 FEWEST_LABELS = 100
-WAIT = "Wait for more labels. correct = false sends predictions as they came meanwhile."
+WAIT = "Wait for more labels. Meanwhile correct = false sends predictions unchanged."
 
 
 def gain(s: Status) -> Problem:
@@ -16,7 +16,7 @@ def gain(s: Status) -> Problem:
         return Problem(
             "good",
             "Nothing is wrong; without labels there is no accuracy to show.",
-            "Set labels to the topic that has them, and the worker learns and scores.",
+            "Set labels to the topic of labels: the worker then learns and scores.",
         )
     for name, window in (("hour", s.hour), ("day", s.day)):
         few = window.scored < FEWEST_LABELS
@@ -24,7 +24,7 @@ def gain(s: Status) -> Problem:
             continue
         loss, accuracy = window.log_loss, window.accuracy
         is_sure = (loss.high or 0) < 0 or (accuracy.low or 0) > 0
-        verb = "It helps" if is_sure else "No harm seen, no sure gain yet"
+        verb = "The correction helps" if is_sure else "No harm and no significant gain yet"
         if worse := _worse(window):
             verb = f"{worse} is worse so far, too early to say" + (", and it helps" * is_sure)
         return Problem(
@@ -35,7 +35,7 @@ def gain(s: Status) -> Problem:
             WAIT if worse else "Nothing to do.",
         )
     count = f"{s.day.scored:,}" if s.day.scored else "no"
-    labels = "label that counts has" if s.day.scored == 1 else "labels that count have"
+    labels = "scored label has" if s.day.scored == 1 else "scored labels have"
     if worse := _worse(s.day):
         return Problem(
             "doubt",
@@ -45,9 +45,9 @@ def gain(s: Status) -> Problem:
         )
     return Problem(
         "good",
-        f"Nothing is wrong; {count} {labels} come since this process began"
+        f"Nothing is wrong; {count} {labels} come since this process started"
         + (", too few to say whether it helps." if s.day.scored else "."),
-        "Nothing to do but wait.",
+        "Nothing to do: wait for labels.",
     )
 
 

@@ -172,7 +172,7 @@ class Metrics:
     def _tell_first(self, kind: str, event: str) -> None:
         if kind not in self._named_kinds:
             self._named_kinds.add(kind)
-            log.warning("%s; further ones are counted, see /metrics", event)
+            log.warning("%s; further ones are only counted, see /metrics", event)
 
     def given_up(self, outcome: str) -> None:
         """End the partitions' open transaction, if any, as "aborted" or "unknown", and drop the

@@ -66,7 +66,7 @@ class Port:
         self.number = self._server.number
         at = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
         at = f"[{at}]" if ":" in at else at
-        log.info("page http://%s:%d/, beside it /livez, /readyz and /metrics", at, self.number)
+        log.info("status page http://%s:%d/, with /livez, /readyz and /metrics", at, self.number)
 
     def close(self) -> None:
         """Stop listening."""
@@ -83,7 +83,7 @@ def pages(
     """Pages by path, and their Content-Security-Policy; thread-safe."""
     page = live_page()
     by_path: dict[str, Page] = {
-        "/livez": lambda _: _state(health.live, f"the loop came round {health.silence:.1f} s ago"),
+        "/livez": lambda _: _state(health.live, f"last loop turn {health.silence:.1f} s ago"),
         "/readyz": lambda _: _state(_readiness(health) == "ready", _readiness(health)),
         "/metrics": lambda accept: _metrics(registry, accept),
     }

@@ -29,42 +29,43 @@ def _bad(s: Status) -> Iterator[Problem]:
 
     if not s.live:
         yield bad(
-            f"The {who} hangs: its loop does not come round.",
-            "Restart the process; nothing is lost, it goes on from the last commit.",
+            f"The {who} hangs: its loop has stopped turning.",
+            "Restart the process. Nothing is lost: it continues from the last commit.",
         )
     elif not s.ready and s.over_http:
         yield bad(
             "The server answers no prediction now: it has no state yet.",
-            "Wait a minute: it starts. If it stays, the last line of its log says why.",
+            "Wait a minute while it starts. If this stays, the last line of its log says why.",
         )
     elif not s.ready and not s.learned:
         yield bad(
             "The worker corrects nothing now: it has no state yet.",
-            "Wait a minute. If it stays, nobody has learned: start a process that learns,"
-            " stream-can learn, or run with learn = true; its log says what holds it up.",
+            "Wait a minute. If this stays, no process learns: start stream-can learn, or a worker"
+            " with learn = true. Its log says what it waits for.",
         )
     elif not s.ready:
         yield bad(
             "The worker corrects nothing now: its partitions are not restored.",
-            "Wait a minute: it starts, or the group shares its partitions out again. If it stays,"
+            "Wait a minute: it is starting, or the group reassigns its partitions. If this stays,"
             " the last line of its log says why.",
         )
     if s.away:
         yield bad(
             f"No broker has answered for {s.away:.0f} s: nothing is corrected.",
-            "Look at the brokers and the network. Nothing is lost: when they answer, it goes on"
-            " where it was; the process ends after connect_seconds.",
+            "Check the brokers and the network. Nothing is lost: the process continues where it was"
+            " once they answer, and ends after connect_seconds.",
         )
     if s.waits_for and s.over_http:
         yield bad(
             f"Nothing can be written, and labels are refused: {s.waits_for}.",
-            "Make room for the state file, or give rights on it: then all goes on by itself."
-            " Predictions are answered meanwhile.",
+            "Free disk space for the state file, or grant rights to it. Writing then resumes by"
+            " itself. Predictions are answered meanwhile.",
         )
     elif s.waits_for:
         yield bad(
             f"Records wait for the schema registry: {s.waits_for}.",
-            "Look at the registry. Nothing is lost; schemas that are known go on meanwhile.",
+            "Check the registry. Nothing is lost: records with known schemas are corrected"
+            " meanwhile.",
         )
     if (
         s.ready
@@ -74,8 +75,8 @@ def _bad(s: Status) -> Iterator[Problem]:
         and not sum(recent.records[-2:])
     ):
         yield bad(
-            f"It stands still: {s.lag:,} records wait and none was committed for a minute.",
-            "Look at the brokers: a partition without a leader, or a transaction left open.",
+            f"The worker stands still: {s.lag:,} records wait and none was committed for a minute.",
+            "Check the brokers for a partition without a leader or an open transaction.",
         )
     if s.unowned:
         partitions = ", ".join(map(str, [*s.unowned][:MOST_WORSE]))
@@ -83,14 +84,14 @@ def _bad(s: Status) -> Iterator[Problem]:
         yield bad(
             f"{sum(s.unowned.values()):,} records wait in partitions {partitions}{and_more}: no"
             " worker has corrected any of them for a minute.",
-            "Is a worker running? Look at its log, and at the members of the group.",
+            "Check that a worker runs, its log, and the members of the group.",
         )
     hour = s.hour
     if hour.given_up > max(3, 0.1 * (hour.commits + hour.given_up)):
         yield bad(
             f"{hour.given_up:,} of {hour.commits + hour.given_up:,} transactions of the last hour"
             " were given up.",
-            "Look for brokers that fail over, or workers that come and go; the log names each.",
+            "Look for brokers that fail over and workers that restart; the log names each case.",
         )
     if hour.dead_letters > 0.01 * (hour.records + hour.labels):
         total = hour.records + hour.labels
@@ -103,28 +104,28 @@ def _bad(s: Status) -> Iterator[Problem]:
         yield bad(
             f"Predictions refused: {s.refused:,}. More than {s.max_lanes:,} models and versions"
             " began within an hour.",
-            f"Look at the last {letters}: do the settings model and version name fields that say"
-            " something else? If there are as many, raise max_lanes.",
+            "Check that the settings model and version name the right fields; see the last"
+            f" {letters}. If there are that many models, raise max_lanes.",
         )
     if s.cannot_learn:
         yield bad(
-            f"This process may not learn any more: {s.cannot_learn}",
-            "Correcting goes on. Mend it and restart; another process learns meanwhile, if there"
-            " is one.",
+            f"This process can no longer learn: {s.cannot_learn}",
+            "Correction continues. Fix the cause and restart; another process learns meanwhile, if"
+            " there is one.",
         )
     if s.refuses_labels:
         yield bad(
             f"Labels are refused: {s.refuses_labels}",
-            "Look at the brokers: then all goes on by itself. Predictions are answered meanwhile;"
-            " those of many minutes are not learned from.",
+            "Check the brokers; labels are then accepted again. Predictions are answered meanwhile,"
+            " but after many minutes the server does not learn from them.",
         )
     for name, window in (("hour", hour), ("day", s.day)):
         loss = window.log_loss
         if loss and window.scored >= FEWEST_LABELS and loss.low is not None and loss.low > 0:
             yield bad(
-                f"It harms: over the last {name} the log loss is {loss.after - loss.before:.4f}"
-                " nats higher after correction than before.",
-                "Check that labels are right and echo raw probabilities, not corrected ones."
-                " Meanwhile correct = false sends predictions as they came.",
+                f"The correction harms: over the last {name} the log loss is"
+                f" {loss.after - loss.before:.4f} nats higher after correction than before.",
+                "Check that labels are right, and that they echo raw probabilities, not corrected"
+                " ones. Meanwhile correct = false sends predictions unchanged.",
             )
             break

@@ -41,7 +41,7 @@ class Honest(NamedTuple):
 def worker() -> Iterator[Honest]:
     port = Port("127.0.0.1", 0, Health(PATIENCE), CollectorRegistry())
     address = f"http://127.0.0.1:{port.number}/livez"
-    yield Honest(port._server, address, "the loop came round")
+    yield Honest(port._server, address, "last loop turn")
     port.close()
 
 

@@ -18,22 +18,22 @@ from tests.app.small import BEGIN, Small, counted
 
 
 def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
-    begun = "good: Nothing is wrong; {} come since this process began"
-    assert Small().first() == begun.format("no labels that count have") + "."
+    begun = "good: Nothing is wrong; {} come since this process started"
+    assert Small().first() == begun.format("no scored labels have") + "."
     young = Small()
     young.add(5, predictions=1, labels=1, matched=1, scored=1, log_loss_before=2, log_loss_after=1)
     few = ", too few to say whether it helps."
-    assert young.first() == begun.format("1 label that counts has") + few
+    assert young.first() == begun.format("1 scored label has") + few
     fine = Small()
     fine.labelled(0.9)
     assert fine.first().startswith(
-        "good: It helps: over the last hour the accuracy goes from 50.0 %"
+        "good: The correction helps: over the last hour the accuracy goes from 50.0 %"
     )
     assert len(fine.status_report.status(BEGIN).problems) == 1
     worse = Small()
     worse.add(5, predictions=1, labels=1, matched=1, scored=1, log_loss_before=1, log_loss_after=2)
     assert worse.first().startswith(
-        "doubt: Too early to say, the log loss is worse so far: 1 label"
+        "doubt: Too early to say, the log loss is worse so far: 1 scored"
     )
     unsure = Small()
     unsure.labelled(0.99, hits=24)
@@ -48,11 +48,11 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     assert nameless.first().startswith("doubt: 12 of 100 predictions of the last hour have no id")
     doubtful = Small()
     doubtful.labelled(0.99, hits=25)
-    assert doubtful.first().startswith("good: No harm seen, no sure gain yet")
+    assert doubtful.first().startswith("good: No harm and no significant gain yet")
 
     harms = Small()
     harms.labelled(1.2)
-    assert harms.first().startswith("bad: It harms: over the last hour the log loss is 0.21")
+    assert harms.first().startswith("bad: The correction harms: over the last hour the log loss is")
 
     hangs = Small()
     hangs.labelled(0.9)
@@ -65,7 +65,7 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
 
     still = Small()
     still.metrics.lags({("input", 0): 70, ("labels", 0): 5})
-    assert still.first().startswith("bad: It stands still: 70 records wait")
+    assert still.first().startswith("bad: The worker stands still: 70 records wait")
 
     behind = Small()
     behind.metrics.lags({("input", 0): 70})
@@ -77,7 +77,7 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     behind.metrics.handed_over(Backlog(20_000, 600.0, 100.0))
     assert behind.first().endswith("at 600 a second: about 40 seconds are left.")
     behind.metrics.handed_over(Backlog(20_000, 600.0, 600.0))
-    assert behind.first().endswith("at 600 a second while 600 come: it does not get smaller.")
+    assert behind.first().endswith("at 600 a second while 600 come: it does not shrink.")
     behind.metrics.given_up("aborted")
     assert behind.status_report.status(BEGIN).backlog is None
 
@@ -146,7 +146,7 @@ def test_silent_classes_and_stale_logs_are_named() -> None:
         if y < 2:
             corrector.learn_one(p, "ab"[y])
     first = small.first()
-    assert first == "doubt: No label of “refund” has come: left out of learning."
+    assert first == "doubt: No label of “refund” has come: excluded from learning."
     (found,) = small.status_report.status(BEGIN).learned
     assert (found.silent, found.n_silent) == (["refund"], 1)
     assert found.coverage == corrector.coverage < 1
@@ -156,7 +156,8 @@ def test_silent_classes_and_stale_logs_are_named() -> None:
     assert next(c.labels for c in found.classes if c.name == "refund") == 0
     small.known = small.known._replace(newest=int(1000 * (BEGIN - 3600)))
     small.add(5, predictions=10, labels=10)
-    assert small.first() == ("doubt: What corrects was learned 60 minutes ago: nobody learns now.")
+    first = "doubt: The state in use was learned 60 minutes ago: no process learns now."
+    assert small.first() == first
 
 
 def test_many_classes_are_the_largest_and_names_are_text() -> None:
@@ -202,7 +203,7 @@ def test_labels_of_few_values_are_a_doubt_that_names_them() -> None:
     assert small.first().startswith("good")  # too few to say it
     small.metrics.values = {"tenant": counted(rows, {"v3": 300, "v4": 100})}
     assert small.first() == (
-        "doubt: 100 % of the labels are of 20 % of the rows, those with tenant “v3”, “v4”."
+        "doubt: 100 % of the labels come from 20 % of the rows, those with tenant “v3”, “v4”."
     )
     small.metrics.values = {"tenant": counted(rows, dict.fromkeys(rows, 40))}
     assert small.first().startswith("good")

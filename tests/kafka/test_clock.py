@@ -45,7 +45,7 @@ def test_no_record_is_lost_by_it(broker: Broker, tmp_path: Path, ahead: int, sai
     assert told["__connect.errors.offset"] == b"80"
     assert told["stream-can-timestamp"] == b"%d" % IN_2076
     assert abs(letter.timestamp - now) < 1_800_000
-    assert f"s {said} the brokers': theirs counts" in log.read_text()
+    assert f"s {said} the brokers': topics accept" in log.read_text()
 
 
 @pytest.mark.fast

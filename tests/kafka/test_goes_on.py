@@ -354,7 +354,7 @@ def test_a_topic_that_is_made_again_otherwise_is_refused(
 @pytest.mark.parametrize("kind", [LogTruncationError, OffsetOutOfRangeError])
 def test_what_is_gone_is_named(kind: type[KafkaError]) -> None:
     """Before, the client's own words were, with objects in them."""
-    says = "^what comes next in in-0, in-1 is not there any more: .*, or the topic was made again$"
+    says = "^the next record of in-0, in-1 is gone: .*, or the topic was made again$"
     error = kind({TopicPartition("in", 1): None, TopicPartition("in", 0): None})
     with pytest.raises(RetryError, match=says), errors_as(RetryError):
         raise error

@@ -461,7 +461,7 @@ def refers(*to: tuple[str, str, int]) -> bytes:
     [
         ({"/ids/7": refers(("a", "A", 1)), "/A/": None}, "no version 1 of 'A', which schema id 7"),
         ({"/ids/7": refers(("a", "A", 1), ("a", "A", 2)), "/A/": schema()}, "'a' is .*1.* and .*2"),
-        ({"/ids/7": schema(schemaType="XML")}, "schema id 7 is of the kind 'XML'"),
+        ({"/ids/7": schema(schemaType="XML")}, "schema id 7 is 'XML'"),
     ],
 )
 def test_a_schema_that_cannot_be_had_whole(

@@ -62,8 +62,8 @@ def test_each_right_is_needed_and_named_and_together_they_are_enough(
         assert said == lacks(kind, name, right)
         allow(app.servers, "mallory", kind, name, right)
         wait("all rights", lambda: not refused(app, **secured))
-    taken = f"topic '{app.id}-out': its settings may not be read (DESCRIBE_CONFIGS); taken to be"
-    taken += " deleted by time, without bounds on timestamps, of records up to 1048588 bytes: one"
+    taken = f"topic '{app.id}-out': no right to read its settings (DESCRIBE_CONFIGS); assuming"
+    taken += " deletion by time, no bounds on timestamps and records up to 1048588 bytes"
     assert taken in caplog.text
     plain, app.given = app.given, app.given | secured
     process = app.process(tmp_path)

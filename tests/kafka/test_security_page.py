@@ -103,4 +103,4 @@ def test_the_settings_connect(
     )
     assert done.returncode == 0, done.stderr
     assert "all is well" in done.stderr
-    assert "may not be read" not in done.stderr
+    assert "no right to read" not in done.stderr

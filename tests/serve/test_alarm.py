@@ -40,7 +40,7 @@ def test_it_is_said_since_when_and_until(tmp_path):
         assert episode["after"][0] < 0.45 < 0.85 < episode["before"][0]
         (said,) = [p for p in page["problems"] if "worse than before since 20" in p["what"]]
         assert said["what"].startswith("The classifier itself is worse")
-        assert "weather" in said["do"]
+        assert "a season or other traffic" in said["do"]
         assert worse(server) == [True, False]
         rows(server, rng, 900, 600, 0.95)
         assert server.client.get("/status.json").json()["worse"] == []

@@ -108,7 +108,7 @@ def test_a_bad_message_is_refused(tmp_path, path, message, status, said):
         ({"classes": ["a", "b"]}, "classes: not of rows of very many classes"),
         ({"sets": 0.9}, "sets: not of rows of very many classes"),
         ({"label_noise": 0.1}, "label_noise: not of rows of very many classes"),
-        ({"n_classes": 5}, "max_classes: of names, and n_classes of numbers"),
+        ({"n_classes": 5}, "max_classes: of named classes, n_classes of numbered"),
         ({"rows": "dense", "classes": ["a", "b"]}, "max_classes: not of rows of one label"),
         ({"memory_mb": 0.001, "max_classes": 10**6}, "max_classes: 1,000,000 may take"),
     ],

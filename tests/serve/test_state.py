@@ -362,7 +362,7 @@ def test_a_full_disk(tmp_path, most):
         assert "records wait: state state.sqlite" in server.client.get("/readyz").text
         (problem, *_) = server.client.get("/status.json").json()["problems"]
         assert problem["what"].startswith("Nothing can be written, and labels are refused: state")
-        assert "Make room for the state file" in problem["do"]
+        assert "Free disk space for the state file" in problem["do"]
         answer = server.client.post("/labels", json={"id": "0-1", "label": "dog"})
         assert answer.status_code == 503
         assert "state.sqlite" in answer.json()["error"]

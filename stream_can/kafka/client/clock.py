@@ -25,8 +25,8 @@ class BrokerClock:
         self._compared = answered_at + self.skew, time.monotonic()
         if abs(self.skew) > WARN_SECONDS:
             log.warning(
-                "this machine's clock is %.0f s %s the brokers': theirs counts for the timestamps"
-                " that topics take; set this one",
+                "this machine's clock is %.0f s %s the brokers': topics accept timestamps by"
+                " theirs; set this one",
                 abs(self.skew), "behind" if self.skew > 0 else "ahead of",
             )  # fmt: skip
 

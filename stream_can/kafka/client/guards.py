@@ -69,14 +69,14 @@ GONE = (kafka_errors.OffsetOutOfRangeError, kafka_errors.LogTruncationError)
 """Errors that say that a consumer's next record is not there."""
 
 
-def _what_is_gone(error: Exception) -> str:
+def _gone_records(error: Exception) -> str:
     """Name the places of one of these errors, in the order of topics and partitions."""
     sources = [getattr(error, "divergent_offsets", None), *error.args]
     places = {place for offsets in sources if isinstance(offsets, Mapping) for place in offsets}
     listing = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(places))
     return (
-        f"what comes next in {listing or 'a topic'} is not there any more: it was deleted, brokers"
-        " lost it, or the topic was made again"
+        f"the next record of {listing or 'a topic'} is gone: it was deleted, brokers lost it, or"
+        " the topic was made again"
     )
 
 
@@ -111,7 +111,7 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
     if isinstance(error, (e.InvalidRecordError, e.InvalidTimestampError, e.PolicyViolationError)):
         return DeniedError(f"a record is refused for good: {text}")
     if isinstance(error, DamagedBatch):
-        return DeniedError(f"{error}; --skip-damaged goes on behind it, with a dead letter")
+        return DeniedError(f"{error}; --skip-damaged continues after it, with a dead letter")
     if isinstance(error, e.UnsupportedCodecError):
         return DeniedError(f"records are compressed and cannot be read: {error}; all codecs come"
                            " with pip install 'stream_can[kafka]'")  # fmt: skip
@@ -119,7 +119,7 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
                           e.KafkaConfigurationError, e.InvalidTransactionTimeoutError,
                           e.InvalidSessionTimeoutError, e.InvalidGroupIdError)):  # fmt: skip
         return DeniedError(text)
-    return otherwise(_what_is_gone(error) if isinstance(error, GONE) else text)
+    return otherwise(_gone_records(error) if isinstance(error, GONE) else text)
 
 
 @contextlib.contextmanager

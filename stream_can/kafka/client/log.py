@@ -32,7 +32,7 @@ PAUSE_SECONDS = 0.02
 AWAY_SECONDS = 1.0
 """Seconds between two attempts while no broker answers."""
 MOST_BYTES = 32 << 20
-"""Number of records read ahead of the loop."""
+"""Maximum bytes read ahead of the loop."""
 
 
 class LogRecords(NamedTuple):

@@ -107,7 +107,9 @@ class Member:
                 with Admin(self._options, self.group) as admin:
                     admin.remove_member(self.identity)
             except ClientError as error:
-                log.warning("could not leave the group, others wait for the session: %s", error)
+                log.warning(
+                    "could not leave the group, others wait for its session to end: %s", error
+                )
 
     # -- assignment ------------------------------------------------------------------------------
 
@@ -150,7 +152,7 @@ class Member:
         with Admin(self._options, self.group) as admin:
             owned = admin.owned(self.topic)
         if owned is not None and known - owned:
-            log.info("partitions %s are nobody's: joining again", sorted(known - owned))
+            log.info("partitions %s have no owner: joining again", sorted(known - owned))
             self._consumer._coordinator.request_rejoin()
 
     def require(self, token: Any) -> None:

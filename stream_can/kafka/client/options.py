@@ -94,7 +94,7 @@ class Options:
         for name in self.settings:
             if name not in option_defaults():
                 raise DeniedError(
-                    f"client option {name!r}: unknown to kafka-python or not yours to set"
+                    f"client option {name!r}: unknown to kafka-python, or set by stream_can itself"
                 )
 
     def _chosen(self, known: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -202,7 +202,7 @@ class Registry:
                 stored = self._found(path, title, any_404=isinstance(key, uuid.UUID))
                 kind = stored.schemaType or "AVRO"
                 if kind not in ("AVRO", "PROTOBUF", "JSON"):
-                    raise UnknownSchema(f"{title} is of the kind {kind!r}, which is not read")
+                    raise UnknownSchema(f"{title} is {kind!r}, expected AVRO, PROTOBUF or JSON")
                 texts: dict[str, str] = {}
                 self._resolve(stored, title, texts, {})
             except UnknownSchema as error:

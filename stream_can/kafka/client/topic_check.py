@@ -108,9 +108,10 @@ def _limits_of(
             raise DeniedError(f"rights missing: DESCRIBE_CONFIGS on topic {name}")
         if not configs and "WRITE" in topic.rights:
             log.warning(
-                "topic %r: its settings may not be read (DESCRIBE_CONFIGS); taken to be deleted"
-                " by time, without bounds on timestamps, of records up to %d bytes: one that it"
-                " refuses stops the worker", name, MESSAGE_BYTES
+                "topic %r: no right to read its settings (DESCRIBE_CONFIGS); assuming deletion by"
+                " time, no bounds on timestamps and records up to %d bytes: a record that it"
+                " refuses"
+                " stops the worker", name, MESSAGE_BYTES
             )  # fmt: skip
         limits[name] = topic_limits = TopicLimits.from_configs(configs)
         policy = configs.get("cleanup.policy", {}).get("value", "delete")
@@ -126,9 +127,9 @@ def _limits_of(
             )
         if topic.record_bytes and topic.record_bytes + OVERHEAD_BYTES > topic_limits.max_bytes:
             raise DeniedError(
-                f"what is learned takes {topic.record_bytes} bytes, but topic {name!r} has"
+                f"the learned state takes {topic.record_bytes} bytes, but topic {name!r} has"
                 f" max.message.bytes={topic_limits.max_bytes}; raise it, or leave out the"
-                " matrix paths, or take less segments_mb where columns are declared"
+                " matrix paths, or lower segments_mb where segments are declared"
             )
     return limits
 
