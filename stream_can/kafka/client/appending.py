@@ -17,6 +17,7 @@ from kafka.producer.future import FutureRecordMetadata
 from kafka.producer.producer_batch import ProducerBatch
 from kafka.record.memory_records import MemoryRecordsBuilder
 
+from stream_can.kafka.client.guards import unsupported
 from stream_can.kafka.client.packing import pack
 from stream_can.messages.records import Output
 
@@ -48,10 +49,7 @@ def check(producer: Any) -> None:
         if fits < len(SAMPLE) or theirs.buffer() != ours.buffer():
             raise AttributeError("record batches are written otherwise")
     except (AttributeError, TypeError) as error:
-        raise kafka_errors.UnsupportedVersionError(
-            f"this kafka-python's producer is not as 3.0.12's: {error}; install"
-            " kafka-python>=3.0.12,<3.1"
-        ) from error
+        raise unsupported("producer", error) from error
 
 
 def require(producer: Any, topic: str, partition: int) -> None:

@@ -122,6 +122,14 @@ def classify(error: Exception, otherwise: type[ClientError]) -> ClientError:
     return otherwise(_gone_records(error) if isinstance(error, GONE) else text)
 
 
+def unsupported(client: str, error: Exception) -> kafka_errors.UnsupportedVersionError:
+    """The error where private parts of kafka-python's consumer or producer have changed."""
+    return kafka_errors.UnsupportedVersionError(
+        f"this kafka-python's {client} is not as 3.0.12's: {error}; install"
+        " kafka-python>=3.0.12,<3.1"
+    )
+
+
 @contextlib.contextmanager
 def errors_as(otherwise: type[ClientError]) -> Iterator[None]:
     """Raise errors of kafka-python and sockets as one of the four; others are bugs and pass."""

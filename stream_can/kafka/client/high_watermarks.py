@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition
-from kafka import errors as kafka_errors
+
+from stream_can.kafka.client.guards import unsupported
 
 STALE_SECONDS = 5.0
 """Age beyond which an end is ignored: fetches are answered within ``fetch_max_wait_ms``."""
@@ -41,10 +42,7 @@ class HighWatermarks:
         try:
             handle = consumer._fetcher._handle_fetch_response
         except AttributeError as error:
-            raise kafka_errors.UnsupportedVersionError(
-                f"this kafka-python's consumer is not as 3.0.12's: {error}; install"
-                " kafka-python>=3.0.12,<3.1"
-            ) from error
+            raise unsupported("consumer", error) from error
 
         def note_and_handle(node: Any, fetched: Any, sent: float, response: Any) -> None:
             # The end before the records, so that no position exceeds the known end.

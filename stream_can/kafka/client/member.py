@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from kafka import ConsumerRebalanceListener, TopicPartition
@@ -79,8 +78,6 @@ class Member:
         self._rebalanced = threading.Event()
         self._joining = JoinClock(options.session_seconds)
 
-    # -- membership ------------------------------------------------------------------------------
-
     def join(self) -> None:
         """Join the group, unless joined."""
         if self._consumer is None:
@@ -110,8 +107,6 @@ class Member:
                 log.warning(
                     "could not leave the group, others wait for its session to end: %s", error
                 )
-
-    # -- assignment ------------------------------------------------------------------------------
 
     @property
     def rebalanced(self) -> bool:
@@ -159,8 +154,6 @@ class Member:
         """Raise RebuildError unless the assignment with this token is still valid."""
         if self._rebalanced.is_set() or token is None or token.generation_id < 0:
             raise RebuildError("the group has rebalanced since the restore")
-
-    # -- records ---------------------------------------------------------------------------------
 
     def poll(
         self, timeout_ms: int = 100, most: int | None = None
@@ -216,37 +209,26 @@ class Member:
         tp = TopicPartition(self.topic, partition)
         (self._consumer.pause if held else self._consumer.resume)(tp)
 
-    # -- offsets ---------------------------------------------------------------------------------
-
-    def committed(self, partition: int) -> int | None:
-        """The group's committed offset, if any; waits while a transaction is being settled."""
-        return self.committed_with_note(partition)[0]
-
     def committed_with_note(self, partition: int) -> tuple[int | None, str]:
-        """:meth:`committed`, and the note beside it."""
+        """The group's committed offset, if any, and the note beside it; waits while a transaction
+        is being settled."""
+        tp = TopicPartition(self.topic, partition)
         budget = self._options.seconds("transaction_timeout") + 10
-        with errors_as(RebuildError), self._given_up():
-            position: Any = self._consumer.committed(
-                TopicPartition(self.topic, partition), metadata=True, timeout_ms=budget * 1000
-            )
+        with errors_as(RebuildError):
+            try:
+                position: Any = self._consumer.committed(
+                    tp, metadata=True, timeout_ms=budget * 1000
+                )
+            except Exception:
+                # Trap: after a time-out, the next query of offsets gets the late answer to this.
+                self.drop()
+                raise
         return (None, "") if position is None else (position.offset, position.metadata or "")
 
     def end(self, partition: int) -> int | None:
         """The next offset of a partition, as fetches say; None where unknown."""
         tp = TopicPartition(self.topic, partition)
         return None if self._watermarks is None else self._watermarks.end_of(tp)
-
-    @contextlib.contextmanager
-    def _given_up(self) -> Iterator[None]:
-        """Use a new consumer after an error.
-
-        Trap: after a time-out, the next query of these offsets gets the late answer to the first.
-        """
-        try:
-            yield
-        except Exception:
-            self.drop()
-            raise
 
     def span(self, partition: int) -> tuple[int, int]:
         """The first available offset and the next one to read (read_committed)."""

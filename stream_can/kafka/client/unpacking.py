@@ -21,7 +21,7 @@ from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from stream_can.kafka.client import packing
-from stream_can.kafka.client.guards import DamagedBatch
+from stream_can.kafka.client.guards import DamagedBatch, unsupported
 from stream_can.messages.records import Record
 
 log = logging.getLogger(__name__)
@@ -53,10 +53,7 @@ def install(consumer: Any, *, skip_damaged: bool = False) -> None:
         if theirs != ours:
             raise AttributeError("record batches are read otherwise")
     except (AttributeError, TypeError) as error:
-        raise kafka_errors.UnsupportedVersionError(
-            f"this kafka-python's consumer is not as 3.0.12's: {error}; install"
-            " kafka-python>=3.0.12,<3.1"
-        ) from error
+        raise unsupported("consumer", error) from error
     consumer._fetcher.PartitionRecords = Skipping if skip_damaged else Unpacked
 
 
