@@ -40,7 +40,7 @@ class LaneMetrics:
         """Predictions refused because of too many models, and the time of the last."""
         self._series: dict[LaneName, LaneName] = {}
 
-    def add(self, seen: Seen | None) -> None:
+    def include(self, seen: Seen | None) -> None:
         """Add what a source saw since the last commit; None without models."""
         if seen is None:
             return

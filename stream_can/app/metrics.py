@@ -135,7 +135,7 @@ class Metrics:
                 self.partitions[partition] = current
             self._add_values(sources)
             for source in sources.values():
-                self.lanes.add(source.take_seen())
+                self.lanes.include(source.take_seen())
             # A label stamped before its prediction has no delay.
             delays = [max(delay, 0) / 1000 for delay in opened.delays]
             commit = Commit(

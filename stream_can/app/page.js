@@ -82,8 +82,8 @@ function show(s) {
   put("partitions", s.partitions.length ? table(["partition", "waiting", "records", "dead"],
     s.partitions.map((p) => [String(p.partition), number(p.lag), number(p.records),
       number(p.dead_letters)])) : none("None."));
-  put("foot", `The hour and the day are this ${who(s)}'s since ${clock(s.since)}, in `
-    + `${number(s.history_bytes / 1000)} kB of its memory that do not grow. The same as JSON: status.json.`);
+  put("foot", `Hour and day cover this ${who(s)} since ${clock(s.since)} and take `
+    + `${number(s.history_bytes / 1000)} kB of memory, which does not grow. The same as JSON: status.json.`);
 }
 const who = (s) => s.over_http ? "server" : "worker";
 
@@ -122,14 +122,14 @@ function flow(s) {
     each("labels", (w) => number(w.labels)), rate("labels"),
     each("found their prediction", (w) => percent(w.labels ? w.matched / w.labels : null)),
     ...(s.hour.repeated || s.day.repeated
-      ? [each("came again, not learned", (w) => number(w.repeated))] : []),
-    ...(s.changed_labels ? [["said otherwise, of all there were", [number(s.changed_labels)], ""]] : []),
+      ? [each("repeated, not learned", (w) => number(w.repeated))] : []),
+    ...(s.changed_labels ? [["contradicted an earlier label, in all", [number(s.changed_labels)], ""]] : []),
     each("median delay", delay),
     ...(s.open_requests === null ? [] : [
-      each("labels asked for", (w) => number(w.asked)), each("of these came", (w) => number(w.answered))]),
+      each("labels requested", (w) => number(w.asked)), each("of these received", (w) => number(w.answered))]),
     each(http ? "bad messages" : "dead letters", (w) => number(w.dead_letters)),
     each(http ? "writes" : "commits", (w) => number(w.commits)),
-    ...(http ? [] : [each("given up", (w) => number(w.given_up))]),
+    ...(http ? [] : [each("transactions given up", (w) => number(w.given_up))]),
     each(http ? "mean write" : "mean commit", (w) => duration(w.commit_mean)),
     each(http ? "longest write" : "longest commit", (w) => duration(w.commit_longest)),
   ];
@@ -140,14 +140,14 @@ function fair(s) {
   const { labels, scored } = s.day;
   if (!s.has_labels) return "";
   if (!labels)
-    return `No label has come ${s.time - s.since < DAY ? `since this ${who(s)} began` : "in the last day"}.`
-      + (s.over_http ? "" : " One counts also where its prediction was sent before a restart, as far as"
-        + " the output topic still has it.");
+    return `No label has come ${s.time - s.since < DAY ? `since this ${who(s)} started` : "in the last day"}.`
+      + (s.over_http ? "" : " A label also counts if its prediction was sent before a restart and is"
+        + " still in the output topic.");
   if (s.open_requests === null && scored >= labels)
     return `All ${number(labels)} labels of the last day count.`;
   return `${number(scored)} of ${number(labels)} labels of the last day count: `
-    + (s.open_requests === null ? "those whose prediction is known as it was sent."
-      : "those asked for at random, since the others are no fair sample.");
+    + (s.open_requests === null ? "those whose sent prediction is known."
+      : "those requested at random, as the others are not a fair sample.");
 }
 
 // What corrects now, and the class mix.
@@ -165,7 +165,7 @@ function learned(s) {
     made.style.width = `${100 * (share ?? 0) / top}%`;
     return made;
   };
-  const mix = (classes) => table(["class", "labels say", "taken for"], classes.map((c) => [
+  const mix = (classes) => table(["class", "labels", "assumed"], classes.map((c) => [
     [name(c.name)], percent(c.labels), percent(c.taken), [bar(c.labels, "labels"), bar(c.taken, "")]]),
     ["name", "", "", "bars"]);
   put("mix", mix(one.classes));
@@ -173,29 +173,29 @@ function learned(s) {
   put("mix_changed", mix(one.changed));
   const left = one.lane ? 0 : s.n_classes - one.classes.length;
   put("mix_note", left > 0 ? `The ${one.classes.length} largest; ${number(left)} more are left out. ` : "",
-    "What the labels say, the older ones counting less, and the mix that the corrector takes it for.");
+    "Shares of the labels, older ones weighted less, and the class mix that the corrector assumes.");
   const more = one.n_silent - one.silent.length;
   put("learned", facts([
-    ["labels", one.labels ? `${number(one.labels)}; it rests on the last `
-      + `${number(one.effective_sample_size)} or so` : null],
+    ["labels", one.labels ? `${number(one.labels)}; effectively the last `
+      + `${number(one.effective_sample_size)}` : null],
     ["recent log loss", one.log_loss_before === null || one.log_loss_after === null ? null
       : `${one.log_loss_before.toFixed(4)} before, ${one.log_loss_after.toFixed(4)} after`],
-    ["what fit alone gives", one.log_loss_fitted === null || one.log_loss_before === null ? null
+    ["fit alone", one.log_loss_fitted === null || one.log_loss_before === null ? null
       : `log loss ${one.log_loss_fitted.toFixed(4)}` + (one.log_loss_fitted > one.log_loss_before
-        ? ": worse than the predictions as they come; newer validation rows, or none, are better" : "")],
-    ["what goes out", shares(one.final_weights)],
-    ["paths", shares(one.weights)],
+        ? ": worse than the raw predictions; use newer validation rows, or none" : "")],
+    ["weights of the output", shares(one.final_weights)],
+    ["weights of the paths", shares(one.weights)],
     ["last temperature", one.last_temperature.toFixed(3)],
-    ["fair labels", one.coverage < 0.995 ? `no: ${percent(one.coverage, 0)} of the correction goes out`
-      : "yes: all of the correction goes out"],
+    ["fair labels", one.coverage < 0.995 ? `no: ${percent(one.coverage, 0)} of the correction is applied`
+      : "yes: all of the correction is applied"],
     ...(one.n_silent ? [[one.n_silent === 1 ? "silent class" : "silent classes",
       [...one.silent.flatMap((text, i) => [i ? ", " : "no label of ", name(text)]),
-        `${more ? ` and ${number(more)} more` : ""} has come: left out of learning`]]] : []),
+        `${more ? ` and ${number(more)} more` : ""} has come: excluded from learning`]]] : []),
     [one.offset === null ? "newest label" : "newest state", one.age === null ? null
       : `${duration(one.age)} ago${one.offset === null ? "" : `, number ${number(one.offset)}`}`],
   ]));
   put("learned_note", s.over_http ? ""
-    : "Of the whole application: one process learns from all labels, for every worker.");
+    : "For the whole application: one process learns from all labels, for every worker.");
 }
 
 // Models and versions, and versions side by side; nothing where messages name no model.
@@ -203,25 +203,25 @@ function lanes(s) {
   byId("lanes").hidden = s.n_lanes === null;
   if (s.n_lanes === null) return;
   put("models", s.lanes.length ? table(
-    ["model", "version", "went on from", "records", "learned", "scored", "accuracy %", "log loss"],
+    ["model", "version", "successor of", "records", "learned", "scored", "accuracy %", "log loss"],
     s.lanes.map((one) => [[name(one.model)], [name(one.version)],
       one.successor_of === null ? null : [name(one.successor_of)],
       number(one.records), number(one.learned), number(one.scored),
       arrow(one.accuracy_before, one.accuracy_after, 100, 1),
       arrow(one.log_loss_before, one.log_loss_after, 1, 3)]),
     ["name", "name", "name"]) : none("None yet."));
-  put("lanes_note", `The 50 with most records of this ${who(s)} since it began. Learned: labels that the `
-    + "application has learned for it. A version that went on from another counts a tenth of that one's.");
+  put("lanes_note", `The 50 with most records of this ${who(s)} since it started. Learned: labels that the `
+    + "application has learned for it. A successor starts with a tenth of its predecessor's labels.");
   byId("compared").hidden = !s.versions.length;
   put("versions", table(
     ["model", "versions", "rows", "labels", "accuracy %", "between", "log loss", "between"],
-    s.versions.flatMap((one) => [["as given", one.raw], ["as sent", one.sent]].map(([what, side]) => [
+    s.versions.flatMap((one) => [["raw", one.raw], ["sent", one.sent]].map(([what, side]) => [
       [name(one.model)], [name(one.version), " \u2192 ", name(one.other)], what, number(one.labels),
       change(side.accuracy, 100, 1), between(side.accuracy, 100, 1),
       change(side.log_loss, 1, 3), between(side.log_loss, 1, 3)])),
     ["name", "name", "name"]));
-  put("versions_note", `Of the labels whose id both versions predicted, which came to this ${who(s)} since `
-    + "it began. Between: where the change from the first version to the second lies with 95 % confidence.");
+  put("versions_note", `On labels whose id both versions predicted, since this ${who(s)} started. `
+    + "Between: 95 % confidence interval of the change from the first version to the second.");
 }
 
 // The values of each column, and how many rows and labels the others have. A column's box stays
@@ -255,7 +255,7 @@ function letters(s) {
   put("letters", s.dead_letters.length ? table(["time", http ? "message" : "record", "reason"],
     s.dead_letters.map((x) => [clock(x.time),
       [name(http ? `${x.topic}, message ${x.offset}` : `${x.topic}-${x.partition} offset ${x.offset}`)],
-      [name(`${x.error}: ${x.reason}`)]]), ["", "text", "text"]) : none("None since the process began."));
+      [name(`${x.error}: ${x.reason}`)]]), ["", "text", "text"]) : none("None since the process started."));
   put("letters_note", !n ? "" : http ? `${count(n, "bad message", "bad messages")} since the state began.`
     : `${count(n, "dead letter", "dead letters")} since this process has its partitions.`,
     http ? " Texts of the message are left out."
@@ -287,7 +287,7 @@ async function turn() {
     document.title = "! no answer";
     put("also");
     says("bad", last ? `The ${who(last)} has not answered since ${clock(last.time)}.` : "Nothing answers.",
-      "If it was stopped this is as it was then; if not, the last line of its log says why.");
+      "If it was stopped, this is its last state; if not, the last line of its log says why.");
   }
 }
 async function run() {

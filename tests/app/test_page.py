@@ -272,20 +272,21 @@ def test_each_figure_is_the_documents(page: Page) -> None:
     assert page.rows("flow") == [
         ["records", "5,000", "5,000"], ["a second", "1.39", "0.69"], ["labels", "5,000", "5,000"],
         ["a second", "1.39", "0.69"], ["found their prediction", "100.0 %", "100.0 %"],
-        ["came again, not learned", "4", "4"], ["said otherwise, of all there were", "3", ""],
+        ["repeated, not learned", "4", "4"], ["contradicted an earlier label, in all", "3", ""],
         ["median delay", "1 min to 5 min", "over 1 d"],
-        ["labels asked for", "30", "30"], ["of these came", "9", "9"],
-        ["dead letters", "1", "1"], ["commits", "1,000", "1,000"], ["given up", "2", "2"],
+        ["labels requested", "30", "30"], ["of these received", "9", "9"],
+        ["dead letters", "1", "1"], ["commits", "1,000", "1,000"],
+        ["transactions given up", "2", "2"],
         ["mean commit", "0 s", "0 s"], ["longest commit", "0 s", "0 s"],
     ]  # fmt: skip
     assert page.text("requests") == "Open label requests: 1,234, the oldest for 90 s."
     facts = page.facts()
-    assert facts["labels"] == "5,000; it rests on the last 2,000 or so"
+    assert facts["labels"] == "5,000; effectively the last 2,000"
     assert facts["recent log loss"] == "1.0000 before, 0.9000 after"
-    assert facts["what fit alone gives"].startswith("log loss 1.1000: worse than the predictions")
-    assert facts["fair labels"] == "no: 50 % of the correction goes out"
+    assert facts["fit alone"].startswith("log loss 1.1000: worse than the raw predictions")
+    assert facts["fair labels"] == "no: 50 % of the correction is applied"
     assert facts["silent classes"] == (
-        "no label of a, <b> and 21 more has come: left out of learning"
+        "no label of a, <b> and 21 more has come: excluded from learning"
     )
     assert facts["newest state"] == "3 s ago, number 3"
     assert page.text("sub").startswith("worker 0, stream_can ")
@@ -308,23 +309,23 @@ def test_how_many_labels_count_and_why_is_said(page: Page) -> None:
         return page.text("fair")
 
     assert line((374, 1), labels=2867, matched=2800, scored=73) == (
-        "73 of 2,867 labels of the last day count: those asked for at random, since the others are"
-        " no fair sample."
+        "73 of 2,867 labels of the last day count: those requested at random, as the others are"
+        " not a fair sample."
     )
     assert line(None, labels=2867, matched=2800, scored=2100) == (
-        "2,100 of 2,867 labels of the last day count: those whose prediction is known as it was"
-        " sent."
+        "2,100 of 2,867 labels of the last day count: those whose sent prediction is"
+        " known."
     )
     assert line(None, labels=40, scored=40) == "All 40 labels of the last day count."
     begun = (
-        "No label has come since this worker began. One counts also where its prediction was sent"
-        " before a restart, as far as the output topic still has it."
+        "No label has come since this worker started. A label also counts if its prediction was"
+        " sent before a restart and is still in the output topic."
     )
     assert line(None) == line((374, 1)) == begun
     old = Small()
     old.status_report._since = BEGIN - 90_000
     page.show(old.status_report.status(BEGIN))
-    assert page.text("fair").startswith("No label has come in the last day. One")
+    assert page.text("fair").startswith("No label has come in the last day. A")
     page.show(Small(has_labels=False).status_report.status(BEGIN))
     assert page.text("fair") == ""
 
@@ -356,10 +357,10 @@ def test_weights_durations_and_values(page: Page) -> None:
     (learned,) = status.learned
     learned.weights = {"raw": 0.6, "can": 0.3998, "vector": 0.0002}
     page.show(status)
-    assert page.facts()["paths"] == "raw 60.0 %, can 40.0 %, 1 other less than 0.1 %"
+    assert page.facts()["weights of the paths"] == "raw 60.0 %, can 40.0 %, 1 other less than 0.1 %"
     learned.weights["matrix"] = 0.0
     page.show(status)
-    assert page.facts()["paths"].endswith("2 others less than 0.1 %")
+    assert page.facts()["weights of the paths"].endswith("2 others less than 0.1 %")
     found, one = page.rows("values"), column.values()[0]
     (accuracy, after), (loss, lost) = one.accuracy, one.log_loss
     assert found[0][:4] == ["v0", "200", "20", f"{100 * accuracy:.1f} → {100 * after:.1f}"]
@@ -392,7 +393,7 @@ def test_models_and_versions_are_shown_side_by_side(page: Page) -> None:
     ]
     figures = ["30", "50.0 → 60.0", "+5.0 and +15.0", "1.000 → 0.900", "too early to say"]
     assert page.rows("versions") == [
-        ["m", "1 → 2", "as given", *figures], ["m", "1 → 2", "as sent", *figures]
+        ["m", "1 → 2", "raw", *figures], ["m", "1 → 2", "sent", *figures]
     ]  # fmt: skip
     assert "2 models and versions," in page.text("sub")
 
