@@ -36,7 +36,7 @@ from processes import cpu
 
 ECHO = """
 import asyncio, socket, sys, uvicorn
-from stream_can.serve.protocol import Bounded
+from stream_can.serve.bounded_connection import BoundedConnection
 
 async def app(scope, receive, send):
     body = (await receive())["body"]
@@ -44,7 +44,7 @@ async def app(scope, receive, send):
     await send({"type": "http.response.start", "status": 200, "headers": head})
     await send({"type": "http.response.body", "body": body})
 
-http = Bounded if sys.argv[2] == "same" else "httptools"
+http = BoundedConnection if sys.argv[2] == "same" else "httptools"
 config = uvicorn.Config(app, port=int(sys.argv[1]), http=http, ws="none", lifespan="off",
                         log_config=None, access_log=False, server_header=False)
 uvicorn.Server(config).run()

@@ -40,7 +40,7 @@ Within the package, and caught there: kafka.client.guards.DamagedBatch, a batch 
 changed, messages.messages.NoLabel, a message that says there is no label,
 pipe.lines.StopReading, which ends a read that waits,
 serve.app.HttpProblem, an answer,
-serve.protocol.Refusal, which ends a connection's parser.
+serve.bounded_connection.Refusal, which ends a connection's parser.
 """
 
 from typing import ClassVar

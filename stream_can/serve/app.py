@@ -17,41 +17,30 @@ Except for pages, every answer is JSON; an error is ``{"error": reason}``.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import hmac
 import logging
-import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
 from stream_can.app.port import pages
-from stream_can.messages.counting import elements
-from stream_can.messages.faults import UNREADABLE, json_fault
 from stream_can.row_kinds import row_kind
-from stream_can.serve.inference import BadRequest, Inference, metadata
+from stream_can.serve.access import OPEN, Access, Headers
+from stream_can.serve.bounded_connection import BoundedConnection
+from stream_can.serve.http_answer import LARGEST_BODY, HttpAnswer, HttpProblem, too_large
+from stream_can.serve.inference import Inference, metadata
+from stream_can.serve.message_bodies import messages_in, together
 from stream_can.serve.openapi import description
-from stream_can.serve.protocol import Bounded
-from stream_can.serve.service import (
-    MOST_MESSAGES,
-    Answers,
-    Refused,
-    Service,
-    TooMany,
-    Unavailable,
-)
+from stream_can.serve.service import Answers, Refused, Service, TooMany, Unavailable
+from stream_can.serve.tensors import BadRequest
 from stream_can.version import __version__
 
-__all__ = ["LARGEST_BODY", "App"]
+__all__ = ["App"]
 
 log = logging.getLogger(__name__)
 
-LARGEST_BODY = 8 << 20
-"""Maximum size of a request."""
+STATUSES: dict[type[Exception], int] = {TooMany: 413, Refused: 422, BadRequest: 400}
 MOST_REQUESTS = 1000
 """Maximum number of concurrent requests; more are answered with 503."""
 MOST_BODIES = 128 << 20
@@ -64,43 +53,11 @@ SECURE = (
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 )
-JSON, LINES = b"application/json", b"application/x-ndjson"
-OPEN = ("/livez", "/readyz", "/v2/health/live", "/v2/health/ready")
-"""Paths that need no token."""
-LOCAL = ("127.0.0.1", "localhost", "[::1]")
-ONCE = (b"host", b"origin", b"authorization")
-"""Headers with credentials, which must not occur twice: programs differ in which one counts."""
 
-Headers = dict[bytes, bytes]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
-_lines = re.compile(rb"\S[^\n]*").finditer
-"""Lines that are not blank."""
-_read_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _write = msgspec.json.Encoder().encode
-
-
-class HttpAnswer(NamedTuple):
-    """A response."""
-
-    status: int
-    body: bytes
-    kind: bytes = JSON
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-
-
-class HttpProblem(Exception):
-    """An error response."""
-
-    def __init__(self, status: int, why: str, *headers: tuple[bytes, bytes]) -> None:
-        super().__init__(why)
-        self.answer = HttpAnswer(status, _write({"error": why}), headers=headers)
-
-
-def too_large() -> HttpProblem:
-    """The body is larger than what is read."""
-    return HttpProblem(413, f"a body has {LARGEST_BODY} bytes at most", (b"connection", b"close"))
 
 
 class App:
@@ -117,11 +74,7 @@ class App:
         self.connections: Collection[Any] = ()
         """Number of open connections, where known: requests of several are batched."""
         self._open, self._bodies = 0, 0
-        token = self.settings.token
-        self._token = None if token is None else token.encode()
-        host = self.settings.http_host
-        self._names = {*LOCAL, f"[{host}]" if ":" in host else host}
-        """Names of this machine, accepted where no token is required."""
+        self._access = Access(self.settings)
         health, registry = service.health, service.metrics.registry
         self._pages, policy = pages(health, registry, service.status_report.json)
         self._policy = (*SECURE, (b"content-security-policy", policy.encode()))
@@ -136,28 +89,22 @@ class App:
         try:
             if self._open > MOST_REQUESTS:
                 raise HttpProblem(503, "too many requests at once", (b"retry-after", b"1"))
-            if Bounded.unread > MOST_UNREAD and scope["path"] not in OPEN:
+            if BoundedConnection.unread > MOST_UNREAD and scope["path"] not in OPEN:
                 raise HttpProblem(503, "too many answers are not read", (b"retry-after", b"1"))
             answer = await self._answer(scope, receive)
         except HttpProblem as problem:
             answer = problem.answer
-        except TooMany as error:
-            answer = HttpAnswer(413, _write({"error": str(error)}))
-        except Refused as error:
-            answer = HttpAnswer(422, _write({"error": str(error)}))
-        except BadRequest as error:
-            answer = HttpAnswer(400, _write({"error": str(error)}))
+        except (TooMany, Refused, BadRequest) as error:
+            answer = HttpProblem(STATUSES[type(error)], str(error)).answer
         except Unavailable as error:
-            answer = HttpAnswer(
-                503, _write({"error": str(error)}), headers=((b"retry-after", b"1"),)
-            )
+            answer = HttpProblem(503, str(error), (b"retry-after", b"1")).answer
         except asyncio.CancelledError:  # the server stops and waits no longer
             answer = HttpProblem(503, "the server ends", (b"connection", b"close")).answer
         except ConnectionError:
             return
         except Exception:
             log.exception("%s %a: this is a bug", scope["method"], scope["path"])
-            answer = HttpAnswer(500, _write({"error": "a fault of the server; its log has more"}))
+            answer = HttpProblem(500, "a fault of the server; its log has more").answer
         finally:
             self._open -= 1
         body = answer.body
@@ -175,12 +122,8 @@ class App:
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive) -> HttpAnswer:
         path, method = scope["path"], scope["method"]
-        headers: Headers = dict(scope["headers"])
-        if len(headers) < len(scope["headers"]):
-            names = [name for name, _ in scope["headers"]]
-            if twice := [name for name in ONCE if names.count(name) > 1]:
-                raise HttpProblem(400, f"header {twice[0].decode()}: expected once")
-        self._require_allowed(path, headers)
+        headers = self._access.headers(scope["headers"])
+        self._access.require(path, headers)
         if path == "/correct":
             body = await self._body(method, headers, receive)
             messages, form = messages_in(body, headers.get(b"content-type", b""))
@@ -223,8 +166,7 @@ class App:
                 return HttpAnswer(200 if is_live else 503, _write({"live": is_live}))
             case ["health", "ready"]:
                 self._require_get(method)
-                is_ready = self._ready
-                return HttpAnswer(200 if is_ready else 503, _write({"ready": is_ready}))
+                return self._readiness()
             case ["models", *_] if not (kind := row_kind(settings.rows)).declares_classes:
                 raise HttpProblem(404, f"{kind.described} are no tensor; POST them to /correct")
             case ["models", model, *rest]:
@@ -247,9 +189,7 @@ class App:
                             404, f"model {model!r}: here is {settings.application_id!r}"
                         )
                     if rest:
-                        return HttpAnswer(
-                            200 if self._ready else 503, _write({"ready": self._ready})
-                        )
+                        return self._readiness()
                     m = len(service.start.classes)
                     return HttpAnswer(200, metadata(settings, model, version or None, m))
         raise HttpProblem(404, f"there is no {path[:100]!r}; /openapi.json says what there is")
@@ -263,32 +203,12 @@ class App:
             await service.written()
         return answers
 
-    @property
-    def _ready(self) -> bool:
+    def _readiness(self) -> HttpAnswer:
         health = self.service.health
-        return health.ready and not health.waits_for
+        is_ready = health.ready and not health.waits_for
+        return HttpAnswer(200 if is_ready else 503, _write({"ready": is_ready}))
 
     # -- requirements on a request ---------------------------------------------------------------
-
-    def _require_allowed(self, path: str, headers: Headers) -> None:
-        """Raise HttpProblem without the token, or where another origin's page asks."""
-        host = headers.get(b"host", b"").decode("latin-1")
-        origin = headers.get(b"origin")
-        if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
-            raise HttpProblem(403, "a page of another origin may not ask here")
-        if self._token is None:
-            # A DNS name that points here makes a browser treat it as the same origin.
-            name = host.lower()
-            hostname, _, port = name.rpartition(":")
-            is_own = name in self._names or (hostname in self._names and port.isdecimal())
-            if name and not is_own:
-                raise HttpProblem(403, f"Host {host[:100]!r}: expected this machine's own name")
-        elif path not in OPEN and not hmac.compare_digest(_secret(headers), self._token):
-            raise HttpProblem(
-                401,
-                "send the token, as Authorization: Bearer TOKEN or as the password of Basic",
-                (b"www-authenticate", b'Bearer, Basic realm="stream_can"'),
-            )
 
     @staticmethod
     def _require_get(method: str) -> None:
@@ -326,68 +246,3 @@ class App:
                     return b"".join(pieces)
         finally:
             self._bodies -= size
-
-
-def _secret(headers: Headers) -> bytes:
-    """The token of a request."""
-    scheme, _, text = headers.get(b"authorization", b"").partition(b" ")
-    if scheme.lower() == b"bearer":
-        return text.strip()
-    if scheme.lower() == b"basic":
-        try:
-            return base64.b64decode(text, validate=True).partition(b":")[2]
-        except (binascii.Error, ValueError):
-            return b""
-    return b""
-
-
-def messages_in(body: bytes, kind: bytes) -> tuple[Sequence[bytes], str]:
-    """Split a body into messages: an object, an array, or lines; also return which.
-
-    Raises
-    ------
-    HttpProblem
-        It is none of these.
-    """
-    text = body.strip()
-    first = text[:1]
-    if first == b"[":
-        require_few(elements(text, MOST_MESSAGES))
-        try:
-            messages: Sequence[bytes] = [bytes(element) for element in _read_list(text)]
-        except UNREADABLE:
-            raise HttpProblem(400, f"not JSON: {json_fault(text)}") from None
-        form = "list"
-    elif b"ndjson" in kind or b"jsonl" in kind or (b"\n" in text and _one_line(text)):
-        messages, form = [line[0] for line in islice(_lines(text), MOST_MESSAGES + 1)], "lines"
-    else:
-        messages, form = [text], "one"
-    if not text or not messages:
-        raise HttpProblem(400, "there is no message in it")
-    require_few(len(messages))
-    return messages, form
-
-
-def require_few(n: int) -> None:
-    """Raise HttpProblem if these are more messages than a request may have."""
-    if n > MOST_MESSAGES:
-        raise HttpProblem(413, f"a request has {MOST_MESSAGES} messages at most")
-
-
-def _one_line(text: bytes) -> bool:
-    """Whether the first line is a complete object."""
-    try:
-        msgspec.json.decode(text.partition(b"\n")[0])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
-
-
-def together(messages: Sequence[bytes], header: tuple[bytes, bytes], form: str) -> HttpAnswer:
-    """Join messages in the form in which the request had them."""
-    headers = (header,)
-    if form == "one":
-        return HttpAnswer(200, messages[0], headers=headers)
-    if form == "list":
-        return HttpAnswer(200, b"[" + b",".join(messages) + b"]", headers=headers)
-    return HttpAnswer(200, b"\n".join(messages) + b"\n", LINES, headers)

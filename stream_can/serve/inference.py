@@ -8,48 +8,33 @@ https://github.com/kserve/open-inference-protocol, used by KServe, Seldon, Trito
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 from msgspec import Meta
 
-from stream_can.errors import StreamCANError
 from stream_can.messages.codecs.codec import SET
-from stream_can.messages.counting import elements
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LONGEST
-from stream_can.method.state import rows_at_once
 from stream_can.serve.service import MOST_MESSAGES
 from stream_can.serve.settings import ServeSettings
+from stream_can.serve.tensors import (
+    NUMBERS,
+    BadRequest,
+    OutputTensor,
+    Tensor,
+    Word,
+    matrix_of,
+    texts_of,
+)
 
-__all__ = ["BadRequest", "Inference", "metadata"]
+__all__ = ["Inference", "metadata"]
 
-Size = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-Word = Annotated[str, Meta(max_length=LONGEST)]
-"""A name: errors repeat it."""
-NUMBERS = {"FP64": np.float64, "FP32": np.float32}
 IDS = "ids"
 MOST_TENSORS = 1000
 LONGEST_ID = 1000
 """Maximum length of a request's id, to which the number of the row is added."""
-
-
-class BadRequest(StreamCANError):
-    """A request violates the protocol, or asks for something not served here."""
-
-
-class Tensor(msgspec.Struct):
-    """An input tensor."""
-
-    name: Word
-    shape: Annotated[list[Size], Meta(max_length=8)]
-    datatype: Word
-    data: msgspec.Raw
-    """An array; counted before it is read."""
-    parameters: dict[str, Any] = {}
 
 
 class RequestedOutput(msgspec.Struct):
@@ -76,15 +61,6 @@ class PreviousStep(msgspec.Struct):
     id: str | None = None
 
 
-class OutputTensor(msgspec.Struct):
-    """An output tensor."""
-
-    name: str
-    shape: list[int]
-    datatype: Literal["FP64", "FP32", "BYTES"]
-    data: list[Any]
-
-
 class InferenceAnswer(msgspec.Struct, omit_defaults=True):
     """Body of a response."""
 
@@ -94,11 +70,6 @@ class InferenceAnswer(msgspec.Struct, omit_defaults=True):
     id: str | None = None
 
 
-NESTED = re.compile(rb"\[\s*\[")
-"""Data in rows."""
-_read_row = msgspec.json.Decoder(list[float]).decode
-_read_rows = msgspec.json.Decoder(list[list[float]]).decode
-_read_texts = msgspec.json.Decoder(list[str | list[str]]).decode
 _read = msgspec.json.Decoder(Request).decode
 _read_previous = msgspec.json.Decoder(PreviousStep).decode
 _write = msgspec.json.Encoder().encode
@@ -171,8 +142,8 @@ class Inference:
             add_message(i, prediction)
         if predictions is not None:
             return
-        text_tensors = {IDS, *columns}
-        candidates = [tensor for tensor in request.inputs if tensor.name not in text_tensors]
+        names_of_texts = {IDS, *columns}
+        candidates = [tensor for tensor in request.inputs if tensor.name not in names_of_texts]
         if len(candidates) != 1:
             names = ", ".join(repr(tensor.name) for tensor in candidates[:9]) or "none"
             raise BadRequest(f"inputs: expected one tensor of probabilities, found {names}")
@@ -189,46 +160,13 @@ class Inference:
             raise BadRequest(f"outputs: expected {' or '.join(map(repr, outputs))}, each once")
         self._sets = settings.has_sets and SET in requested
         self._type: Any = probs.datatype
-        P = self._matrix(probs)
+        P = matrix_of(probs)
         self.shape = P.shape
-        texts = {
-            tensor.name: _texts(tensor, len(P)) for tensor in request.inputs if tensor is not probs
-        }  # fmt: skip
+        read_as_texts = (tensor for tensor in request.inputs if tensor is not probs)
+        texts = {tensor.name: texts_of(tensor, len(P)) for tensor in read_as_texts}
         ids = texts.get(IDS)
         for i, row in enumerate(P.tolist()):
             add_message(i, row)
-
-    def _matrix(self, probs: Tensor) -> Any:
-        """The tensor as a matrix."""
-        name = f"inputs.{probs.name}"
-        kind = NUMBERS.get(probs.datatype)
-        if kind is None:
-            raise BadRequest(f"{name}.datatype: {probs.datatype!r}, expected FP64 or FP32")
-        shape = probs.shape if len(probs.shape) != 1 else [1, *probs.shape]
-        if len(shape) != 2 or not all(shape):
-            raise BadRequest(f"{name}.shape: {probs.shape}, expected [rows, classes]")
-        rows, columns = shape
-        if rows > (most := min(MOST_MESSAGES, rows_at_once(columns))):
-            raise BadRequest(f"{name}.shape: {probs.shape}, expected {most:,} rows at most")
-        if "binary_data_size" in probs.parameters:
-            raise BadRequest(f"{name}: binary data is not read here, send it as JSON")
-        _require(probs, rows * columns)
-        nested = NESTED.match(probs.data) is not None
-        n = bytes(probs.data).count(b",") + 1  # at any depth, before any is read
-        if n != rows * columns:
-            raise BadRequest(f"{name}.data: {n} numbers, and shape is {probs.shape}")
-        try:
-            data = np.array((_read_rows if nested else _read_row)(probs.data), dtype=np.float64)
-        except ValueError:  # msgspec's errors too
-            raise BadRequest(f"{name}.data: expected numbers") from None
-        if data.size != rows * columns:
-            raise BadRequest(f"{name}.data: {data.size} numbers, and shape is {probs.shape}")
-        if kind is np.float32:  # float32 rounding makes the sums deviate: see `normalise`
-            with np.errstate(over="ignore"):  # infinite values are refused below
-                data = data.astype(np.float32).astype(np.float64)
-        if not np.isfinite(data).all():
-            raise BadRequest(f"{name}.data: a number is not finite in {probs.datatype}")
-        return data.reshape(shape)
 
     def response(self, outputs: Sequence[bytes]) -> bytes:
         """Build the response from the corrected messages: their rows, and of each the set as a JSON
@@ -268,32 +206,6 @@ def _rows_among(outputs: Sequence[Tensor], settings: ServeSettings) -> list[Tens
         for tensor in outputs
         if tensor.name in texts or (tensor.datatype in NUMBERS and tensor.shape[-1:] > [1])
     ]
-
-
-def _require(tensor: Tensor, most: int) -> None:
-    """Raise BadRequest if data is no array, or one of more elements."""
-    if bytes(memoryview(tensor.data)[:1]) != b"[":
-        raise BadRequest(f"inputs.{tensor.name}.data: expected an array")
-    if elements(tensor.data, most) > most:
-        raise BadRequest(
-            f"inputs.{tensor.name}.data: over {most} elements, and shape is {tensor.shape}"
-        )
-
-
-def _texts(tensor: Tensor, n: int) -> list[Any]:
-    """Ids of the rows, or their values of a column."""
-    name = f"inputs.{tensor.name}"
-    if tensor.datatype != "BYTES" or tensor.shape not in ([n], [n, 1]):
-        raise BadRequest(f"{name}: {tensor.datatype} of shape {tensor.shape}, expected BYTES [{n}]")
-    _require(tensor, n)
-    try:
-        texts = _read_texts(tensor.data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        texts = []
-    data = [x[0] if isinstance(x, list) and len(x) == 1 else x for x in texts]
-    if len(data) != n or not all(isinstance(text, str) for text in data):
-        raise BadRequest(f"{name}.data: expected {n} texts")
-    return data
 
 
 def metadata(settings: ServeSettings, model: str, version: str | None, m: int) -> bytes:

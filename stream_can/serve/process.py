@@ -16,9 +16,9 @@ from stream_can.app.labelling.server import LabellingServer
 from stream_can.app.logs import set_up_logging
 from stream_can.errors import StreamCANError
 from stream_can.serve.app import App
+from stream_can.serve.bounded_connection import BoundedConnection
 from stream_can.serve.database import StateError
 from stream_can.serve.local import LocalService
-from stream_can.serve.protocol import Bounded
 from stream_can.serve.service import NoBrokers, Service
 from stream_can.serve.settings import BrokerSettings, ServeSettings
 
@@ -136,7 +136,7 @@ async def _run(service: Service, bound: socket.socket) -> int:
         app = App(service)
         config = uvicorn.Config(
             app,
-            http=Bounded,
+            http=BoundedConnection,
             ws="none",
             lifespan="off",
             log_config=None,

@@ -11,25 +11,21 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice, takewhile
-from typing import Any, ClassVar, Literal, NamedTuple
-
-import msgspec
+from typing import Any, ClassVar
 
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner import (
     Events,
-    Learner,
     SentBatch,
     State,
-    read_labels,
-    read_sent,
     write_labels,
 )
-from stream_can.learner.lane import Name
+from stream_can.serve import stored
 from stream_can.serve.database import Database
+from stream_can.serve.stored import CommitHead, CommitRow, StateRow, StoredFile
 
-__all__ = ["Store", "StoredFile"]
+__all__ = ["Store"]
 
 COUNT = 68, 72
 """Position of another application-defined number in SQLite's header: the number of commits, which
@@ -41,68 +37,6 @@ CREATE TABLE state (key BLOB PRIMARY KEY, value BLOB) WITHOUT ROWID;
 """
 MOST_DELETED = 4
 """Maximum number of commits deleted with another: deleting all at once would delay it."""
-MEMORY, START = b"memory", b"start"
-
-
-class StoredFile(NamedTuple):
-    """Content of a file."""
-
-    state: State
-    identity: dict[str, Any]
-    """Identity of the application."""
-    batches: list[SentBatch]
-    """Sent batches before the state, with all predictions that it keeps."""
-    behind: Iterator[Events]
-    """Events after the state."""
-    notes: list[tuple[int, bytes]]
-    """Notes on predictions: number and note."""
-
-    def learner(self) -> Learner:
-        """The learner, after playing the events that follow the state."""
-        learner = Learner.from_state(self.state, self.batches)
-        for events in self.behind:
-            learner.play_events(events)
-        return learner
-
-
-class _Commit(msgspec.Struct):
-    commit: int
-    sent: bytes
-    """Beginning of its sent batch, which contains its checksum."""
-    labels: bytes
-    starts: list[tuple[int, Name, bytes]]
-    notes: list[tuple[int, bytes]]
-
-
-class _Row(NamedTuple):
-    """A commit in its table."""
-
-    number: int
-    newest: int
-    """Number of its last labellable prediction; -1 without one."""
-    head: bytes
-    sent: bytes
-
-    @property
-    def size(self) -> int:
-        """Size in bytes."""
-        return len(self.head) + len(self.sent)
-
-
-class _Lane(msgspec.Struct):
-    lane: Name
-    corrector: bytes
-
-
-class _Memory(msgspec.Struct):
-    state: Literal[1]
-    commit: int
-    """The last commit that it includes."""
-    oldest: int
-    """Number of the oldest labellable prediction."""
-    identity: dict[str, Any]
-    """Identity of the application."""
-    memory: bytes
 
 
 class Store(Database):
@@ -145,16 +79,11 @@ class Store(Database):
                 if last or counted or "commits" in about:
                     raise SnapshotMismatch("the state is missing")
                 return None
-            for key in (MEMORY, START):
+            for key in (stored.MEMORY, stored.START):
                 if key not in rows:
                     raise SnapshotMismatch(f"the row {key.decode()!r} of the state is missing")
-            head = _opened(rows[MEMORY], "state", _Memory)
-            correctors = {
-                lane.lane: lane.corrector
-                for key, value in rows.items()
-                if key not in (MEMORY, START)
-                for lane in [_opened(value, "lane", _Lane)]
-            }
+            head = stored.decode(rows[stored.MEMORY], "state", StateRow)
+            correctors = stored.correctors_in(rows)
             self._number, self._oldest = about.get("commits", 0), head.oldest
             if last > self._number or counted > self._number or head.commit > self._number:
                 raise SnapshotMismatch(
@@ -171,7 +100,7 @@ class Store(Database):
                     batches.append(events.sent)
                     notes += batch_notes
                 self._newest[number] = newest
-            self._start = rows[START]
+            self._start = rows[stored.START]
             state = State(self._start, correctors, head.memory, list(correctors))
         return StoredFile(state, head.identity, batches, self._behind(head.commit, notes), notes)
 
@@ -179,7 +108,7 @@ class Store(Database):
         for number in range(commit + 1, self._number + 1):
             with self.explained():
                 events, batch_notes = self._commit(number)
-                self._since[number] = _newest(events)
+                self._since[number] = stored.newest_of(events)
             notes += batch_notes
             yield events
 
@@ -188,13 +117,7 @@ class Store(Database):
         row = cursor.fetchone()
         if row is None:
             raise SnapshotMismatch(f"commit {number} is missing")
-        commit = _opened(row[0], "commit", _Commit)
-        if commit.commit != number:
-            raise SnapshotMismatch(f"commit {commit.commit} in the place of {number}")
-        sent = bytes(row[1])
-        if sent[: len(commit.sent)] != commit.sent:
-            raise SnapshotMismatch(f"the sent batch of another commit in the place of {number}")
-        return Events(read_sent(sent), read_labels(commit.labels), commit.starts), commit.notes
+        return stored.commit_in(number, *row)
 
     def write(
         self, events: Events, notes: Sequence[tuple[int, bytes]] = (), *, sync: bool = True
@@ -231,13 +154,13 @@ class Store(Database):
             del self._newest[old]
         return row.size
 
-    def _row(self, events: Events, notes: Sequence[tuple[int, bytes]]) -> _Row:
+    def _row(self, events: Events, notes: Sequence[tuple[int, bytes]]) -> CommitRow:
         """Build the next commit."""
         sent, labels = events.sent.to_bytes(), write_labels(events.labels)
         self.label_bytes += len(labels)
         number, begin = self._number + 1, sent[: snapshot.ENVELOPE.size]
-        commit = _Commit(number, begin, labels, events.starts, list(notes))
-        return _Row(number, _newest(events), _packed(commit), sent)
+        commit = CommitHead(number, begin, labels, events.starts, list(notes))
+        return CommitRow(number, stored.newest_of(events), stored.encode(commit), sent)
 
     def _count(self, number: int) -> None:
         with contextlib.suppress(OSError):
@@ -310,35 +233,14 @@ class Store(Database):
     def _put(self, state: State, oldest: int, identity: dict[str, Any], number: int) -> None:
         """Write the rows of a state."""
         run = self._db.execute
-        memory = _Memory(1, number, oldest, identity, state.memory)
-        lanes = {name: b"lane" + msgspec.msgpack.encode(name) for name in state.lanes}
-        rows = {
-            MEMORY: _packed(memory),
-            **{
-                lanes[name]: _packed(_Lane(name, corrector))
-                for name, corrector in state.correctors.items()
-            },
-        }
+        rows = stored.correctors_as_rows(state)
+        rows[stored.MEMORY] = stored.encode(StateRow(1, number, oldest, identity, state.memory))
         if state.start != self._start:
-            rows[START] = state.start
+            rows[stored.START] = state.start
+        known = {stored.MEMORY, stored.START, *map(stored.key_of, state.lanes)}
         for (key,) in run("SELECT key FROM state").fetchall():
-            if key not in (MEMORY, START, *lanes.values()):
+            if key not in known:
                 run("DELETE FROM state WHERE key = ?", (key,))
         for key, value in rows.items():
             run("INSERT OR REPLACE INTO state VALUES (?, ?)", (key, value))
         run("INSERT OR REPLACE INTO about VALUES ('commits', ?)", (number,))
-
-
-def _newest(events: Events) -> int:
-    """Number of the last labellable prediction; -1 without one."""
-    sent = events.sent
-    places = [i for i, id in enumerate(sent.ids) if id is not None]
-    return int(sent.numbers[places[-1]]) if places else -1
-
-
-def _packed(struct: msgspec.Struct) -> bytes:
-    return snapshot.encode(msgspec.to_builtins(struct, builtin_types=(bytes,)), {})
-
-
-def _opened(data: bytes, name: str, kind: type[Any]) -> Any:
-    return snapshot.of_kind(data, name, f"{name} of a server", kind)[0]

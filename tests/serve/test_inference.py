@@ -8,8 +8,9 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from stream_can.serve.inference import BadRequest, Inference
+from stream_can.serve.inference import Inference
 from stream_can.serve.settings import load
+from stream_can.serve.tensors import BadRequest
 from tests.serve.serving import CLASSES, Server
 
 P = [[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]]

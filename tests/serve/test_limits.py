@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stream_can.serve.protocol import Joining
+from stream_can.serve.joining_transport import JoiningTransport
 from tests.programs import PATIENCE
 from tests.serve.serving import Server
 from tests.serve.sockets import GOOD, answer, error, raw, request
@@ -72,7 +72,7 @@ def test_an_answer_is_written_at_once():
         write=written.append, is_closing=lambda: False, close=lambda: written.append("closed"),
         writelines=written.extend,
     )  # fmt: skip
-    transport = Joining(under)
+    transport = JoiningTransport(under)
     for data in (early, head, b"body", b"more", head, b""):
         transport.write(data)
     assert written == [early, head + b"body", b"more", head]

@@ -1,5 +1,4 @@
-"""Limits of HTTP connections: number, time, and what is held of requests that are not answered
-yet."""
+"""BoundedConnection: limits of an HTTP connection on time, size and unanswered requests."""
 
 from __future__ import annotations
 
@@ -10,7 +9,9 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["MOST_CONNECTIONS", "Bounded"]
+from stream_can.serve.joining_transport import JoiningTransport
+
+__all__ = ["MOST_CONNECTIONS", "BoundedConnection"]
 
 RECEIVE_SECONDS = 10.0
 """Time limit for receiving a request's head, and again for its body."""
@@ -34,44 +35,11 @@ UPGRADE = re.compile(rb"\r\nUpgrade:", re.IGNORECASE)
 """Header by which Java and curl offer HTTP/2."""
 
 
-class Joining:
-    """A transport that holds back the head of an answer until its body comes: one write, of one
-    packet, instead of two."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport, self._head = transport, b""
-        self.is_closing = transport.is_closing
-
-    def __getattr__(self, name: str) -> Any:
-        self.flush()
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        """Write, with what was held back before; or hold back a head."""
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1"):
-            self._head = data
-            return
-        if not self.is_closing():  # to a closed one asyncio writes nothing, uvloop an error
-            self._transport.write(data)
-
-    def flush(self) -> None:
-        """Write what is held back: nothing follows it."""
-        if self._head:
-            self.write(b"")
-
-    def close(self) -> None:
-        """Close once everything is written."""
-        self.flush()
-        self._transport.close()
-
-
 class Refusal(Exception):
     """What ends the parser."""
 
 
-class Bounded(HttpToolsProtocol):
+class BoundedConnection(HttpToolsProtocol):
     """A connection with limits on time and size of request heads and on slow reading; one beyond
     the maximum number is refused."""
 
@@ -100,7 +68,7 @@ class Bounded(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.transport = Joining(transport)
+        self.transport = JoiningTransport(transport)
         if len(self.connections) > MOST_CONNECTIONS:
             self._respond(503, "too many connections", "Retry-After: 1\r\n")
             return
@@ -143,12 +111,12 @@ class Bounded(HttpToolsProtocol):
             self._behind += size
         waiting = self._behind + len(self.pipeline) * OF_A_REQUEST
         self._hold(self._head + self._begun + waiting)
-        if Bounded.held > MOST_HEADS:
+        if BoundedConnection.held > MOST_HEADS:
             self._end(503, "too many requests are being received")
 
     def _hold(self, size: int) -> None:
         """Note how many bytes are held of heads and of requests that wait."""
-        Bounded.held += size - self._held
+        BoundedConnection.held += size - self._held
         self._held = size
 
     def _fits(self, data: bytes) -> bool:
@@ -223,7 +191,7 @@ class Bounded(HttpToolsProtocol):
         """Note that the client has not read what was sent."""
         super().pause_writing()
         self._unread = self.transport.get_write_buffer_size()
-        Bounded.unread += self._unread
+        BoundedConnection.unread += self._unread
         self._reader = self.loop.call_later(READ_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
@@ -232,7 +200,7 @@ class Bounded(HttpToolsProtocol):
         super().resume_writing()
 
     def _count_as_read(self) -> None:
-        Bounded.unread -= self._unread
+        BoundedConnection.unread -= self._unread
         self._unread = 0
         if self._reader is not None:
             self._reader.cancel()
