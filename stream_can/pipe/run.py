@@ -17,8 +17,9 @@ from stream_can.messages.fields import Fields, fields_of
 from stream_can.messages.messages import JSON, Formats, messages_of
 from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.output import complain, letters_file, write_lines
+from stream_can.pipe.pipe_run import BadLine, PipeRun
+from stream_can.pipe.saver import Saver
 from stream_can.pipe.statefile import locked, open_state
-from stream_can.pipe.work import BadLine, HowRead, Run, Saver
 from stream_can.row_kinds import refuse_others, row_kind
 from stream_can.snapshot import same_file
 
@@ -158,14 +159,17 @@ def pipe(
         try:
             letters = letters_file(dead_letters, stack)
             saver = Saver(pipe_state, path, save_every)
-            how = HowRead(messages, labelled, stops=errors == "fail")
             if container is None:
-                run = Run(saver, how, partial(write_lines, sink), letters, skip)
-                inputs = read_lines(source, stop, saver.seconds_left)
+                write, inputs = (
+                    partial(write_lines, sink),
+                    read_lines(source, stop, saver.seconds_left),
+                )
             else:
-                write = container.writer(sink)
-                run = Run(saver, how, write, letters, skip, lines=False)
-                inputs = container.records(saver.seconds_left)
+                write, inputs = container.writer(sink), container.records(saver.seconds_left)
+            run = PipeRun(
+                saver, messages, write, letters, labelled=labelled, stops=errors == "fail",
+                skip=skip, lines=container is None,
+            )  # fmt: skip
             for lines in inputs:
                 run.take(lines)
             run.finish()

@@ -21,8 +21,8 @@ import pytest
 
 from stream_can import Corrector, LabelRequests, Learner
 from stream_can.pipe import pipe
+from stream_can.pipe.saver import Saver
 from stream_can.pipe.statefile import PipeState
-from stream_can.pipe.work import Saver
 from tests import forks
 from tests.cli.command import stream_can
 from tests.programs import OnTerminal, wait
