@@ -35,7 +35,7 @@ from stream_can.messages.records import Output, headers_of
 class PassThrough(Correcting):
     """Sends each record on as it came, with a header."""
 
-    def correct(self, records: Sequence[Any], state: object) -> Corrections:
+    def correct_records(self, records: Sequence[Any], state: object) -> Corrections:
         return Corrections(
             [
                 Output(one.key, one.value, [*headers_of(one), VERSION_HEADER], one.timestamp, one)

@@ -42,7 +42,7 @@ def label(
         signal.signal(signum, lambda *_: stop.set())
     print(server.address, flush=True)
     try:
-        pending.read(stop.is_set)
+        pending.follow(stop.is_set)
     finally:
         server.close()
         pending.close()

@@ -71,10 +71,10 @@ class DeferredRecords:
     def __len__(self) -> int:
         return sum(len(run.records) for run in self._runs)
 
-    def read(self, partition: int, batches: Sequence[DeferredBatch]) -> list[SentBatch]:
+    def read_batches(self, partition: int, batches: Sequence[DeferredBatch]) -> list[SentBatch]:
         """Read batches of a partition that follow each other; return their rows, which are to be
         corrected, numbered by offset, as one batch; none without rows."""
-        records: list[Source] = [record for one in batches for record in one.records]
+        records: list[Source] = [record for batch in batches for record in batch.records]
         groups, bad = self._reader.parse(records)
         self._models.admit()
         self._runs.append(_ReadRun(partition, records, groups, bad))
@@ -82,7 +82,7 @@ class DeferredRecords:
         if not parts:
             return []
         batch = sent_batch_of(parts, records, self._messages.segments)
-        times = np.concatenate([one.times for one in batches])
+        times = np.concatenate([batch.times for batch in batches])
         places = np.sort(np.concatenate([np.asarray(group.places) for group, _ in parts]))
         return [replace(batch, times=times[places])]
 
@@ -101,13 +101,13 @@ class DeferredRecords:
     def _classes(self, name: Name) -> tuple[Any, ...]:
         if not self._declared:
             return ()
-        found: tuple[Any, ...] = self._models.classes().get(name, self._messages.first.classes)
-        return found
+        classes: tuple[Any, ...] = self._models.classes().get(name, self._messages.first.classes)
+        return classes
 
     def answers(
         self,
         places: Sequence[tuple[int, int | None]],
-        found: Corrected,
+        corrected: Corrected,
         number: int,
         played: Sequence[bool],
     ) -> dict[int, Corrections]:
@@ -143,17 +143,19 @@ class DeferredRecords:
                     why = BadMessage("more models began at once than max_lanes")
                     bad += [(i, why) for i in group.places]
                 if not lost:
-                    self._write(group, rows, found, records, outputs, headers, answer)
-            answer.outputs += [one for one in outputs if one is not None]
-            answer.dead_letters += letters_of(records, sorted(bad, key=lambda one: one[0]))
+                    self._write(group, rows, corrected, records, outputs, headers, answer)
+            answer.outputs += [output for output in outputs if output is not None]
+            answer.dead_letters += letters_of(records, sorted(bad, key=lambda fault: fault[0]))
         return every
 
-    def _write(self, group: ReadPredictions, at: Sequence[int], found: Corrected, *to: Any) -> None:
+    def _write(
+        self, group: ReadPredictions, at: Sequence[int], corrected: Corrected, *to: Any
+    ) -> None:
         """Write the outputs of a group whose rows have these indices in the play."""
-        rows: Any = [found.rows[i] for i in at]
-        if not isinstance(found.rows, list):
+        rows: Any = [corrected.rows[i] for i in at]
+        if not isinstance(corrected.rows, list):
             rows = np.stack(rows)
-        sets = None if found.sets is None else [found.sets[i] for i in at]
+        sets = None if corrected.sets is None else [corrected.sets[i] for i in at]
         write_group(group, group.messages.finished(rows), sets, self._switch, *to)
 
 
@@ -161,7 +163,7 @@ def _rows_as_array(rows: Any) -> Any:
     """Rows of a group, shape (n, m); objects, shape (n, 1), of very many classes."""
     if isinstance(rows, np.ndarray) and rows.dtype != np.object_:
         return rows
-    found = np.empty((len(rows), 1), np.object_)
+    column = np.empty((len(rows), 1), np.object_)
     for i, row in enumerate(rows):
-        found[i, 0] = row
-    return found
+        column[i, 0] = row
+    return column

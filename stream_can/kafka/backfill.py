@@ -65,26 +65,30 @@ class Backfill(NamedTuple):
     def corrector(self) -> DeclaredCorrector:
         """The corrector; with several models, the initial one of new models."""
         live = self.learning.learner.live
-        one = live[ONLY].corrector if ONLY in live else self.learning.start.corrector()
-        return one
+        corrector = live[ONLY].corrector if ONLY in live else self.learning.start.corrector()
+        return corrector
 
     def to_dict(self) -> dict[str, Any]:
         """Counts, final offsets, and accuracy and log loss before and after correction."""
         learner = self.learning.learner
-        found: dict[str, Any] = dict(self.tally.counts)
+        summary: dict[str, Any] = dict(self.tally.counts)
         raw, sent = total(learner.scores)
-        found["scored"] = raw.n
+        summary["scored"] = raw.n
         for stage, scores in (("before", raw), ("after", sent)):
             if scores.n:
                 name = hit_rate(scores)
-                found[stage] = {name: getattr(scores, name), "log_loss": scores.log_loss}
+                summary[stage] = {name: getattr(scores, name), "log_loss": scores.log_loss}
         if self.learning.settings.has_lanes:
-            found["lanes"] = [
-                {"model": name[0] or "", "version": name[1] or "", "labels": one.corrector.n_labels}
-                for name, one in sorted(learner.live.items(), key=str)
+            summary["lanes"] = [
+                {
+                    "model": name[0] or "",
+                    "version": name[1] or "",
+                    "labels": lane.corrector.n_labels,
+                }
+                for name, lane in sorted(learner.live.items(), key=str)
             ]
-        found["next_offsets"] = self.ends
-        return found
+        summary["next_offsets"] = self.ends
+        return summary
 
 
 def backfill(settings: Settings, *, start_group: bool = False) -> Backfill:
@@ -137,7 +141,7 @@ def _backfill(
         spans = {topic: readers.spans(topic) for topic in topics}
         learning = TopicLearner.begin(settings, start, dict.fromkeys(spans[settings.input], 0), {})
         played = _History(settings, start, learning)
-        played.play(_merged(readers, spans, learning.record_times.of))
+        played.play(_merged(readers, spans, learning.record_times.in_seconds))
     finally:
         readers.close()
     ends = {topic: {p: end for p, (_, end) in of.items()} for topic, of in spans.items()}
@@ -169,16 +173,16 @@ class _History:
 
     def play(self, records: Iterator[Any]) -> None:
         """Play all records."""
-        said, some, n = time.monotonic(), list[Any](), 0
+        logged_at, batch, n = time.monotonic(), list[Any](), 0
         for n, record in enumerate(records, 1):
-            some.append(record)
-            if len(some) >= TOGETHER:
-                self._play(some)
-                some = []
-                if time.monotonic() - said > EVERY_SECONDS:
-                    said = time.monotonic()
+            batch.append(record)
+            if len(batch) >= TOGETHER:
+                self._play(batch)
+                batch = []
+                if time.monotonic() - logged_at > EVERY_SECONDS:
+                    logged_at = time.monotonic()
                     log.info("%d records", n)
-        self._play(some)
+        self._play(batch)
         log.info("%d records", n)
 
     @property
@@ -199,43 +203,45 @@ class _History:
     def _play(self, records: list[Any]) -> None:
         learning, tally = self._learning, self.tally
         places: dict[LabelPlace, list[Any]] = {}
-        for one in records:
-            places.setdefault((one.topic, one.partition), []).append(one)
+        for record in records:
+            places.setdefault((record.topic, record.partition), []).append(record)
         inputs = {p: places.pop((topic, p)) for topic, p in [*places] if topic == self._input}
-        sent, of = {}, learning.record_times.of
-        for p, some in inputs.items():
-            times = np.minimum(of(some), time.time())  # clocks that are ahead; NaN stays
-            at = some[-1].offset + 1
-            sent[p] = [SentRecord(0, DeferredBatch(some, times), next=at)]
-        found = learning.play(sent, places)
-        for answer in found.answers.values():
+        sent, of = {}, learning.record_times.in_seconds
+        for p, partition_records in inputs.items():
+            times = np.minimum(
+                of(partition_records), time.time()
+            )  # clocks that are ahead; NaN stays
+            at = partition_records[-1].offset + 1
+            sent[p] = [SentRecord(0, DeferredBatch(partition_records, times), next=at)]
+        played = learning.play(sent, places)
+        for answer in played.answers.values():
             tally.answered(*answer.counts)
         if self._fail:
-            self._require_read(found)
-        tally.labelled(found.found.outcomes, found.found.taught, learning.learner.held)
+            self._require_read(played)
+        tally.labelled(played.corrected.outcomes, played.corrected.taught, learning.learner.held)
         if ONLY in learning.learner.live:
-            known = (one.prediction.known for one in found.found.taught)
+            known = (label.prediction.known for label in played.corrected.taught)
             self._classes.update(y for y in known if isinstance(y, int))
-        tally.not_learned(*found.not_learned)
-        tally.refuse(len(found.bad), labels=True)
+        tally.not_learned(*played.not_learned)
+        tally.refuse(len(played.bad), labels=True)
         done = tally.committed()
-        sums = [done.hits[one] for one in STAGES] + [done.log_loss[one] for one in STAGES]
+        sums = [done.hits[stage] for stage in STAGES] + [done.log_loss[stage] for stage in STAGES]
         self._sums.append([done.scored, *sums])
-        if found.played:
+        if played.played:
             number = max(self.played, default=-1) + 1
-            self.played[number] = found.sent
+            self.played[number] = played.sent
             learning.told([(0, number)])
-        kept = {number for play in learning.plays for _, number in play.played}
-        self.played = {number: one for number, one in self.played.items() if number in kept}
+        waiting = {number for play in learning.plays for _, number in play.played}
+        self.played = {number: batch for number, batch in self.played.items() if number in waiting}
 
     @staticmethod
-    def _require_read(found: PlayedRecords) -> None:
+    def _require_read(played: PlayedRecords) -> None:
         """UnreadableRecord where one of them cannot be read."""
-        for answer in found.answers.values():
-            for one in answer.dead_letters[:1]:
-                assert one.source is not None
-                raise UnreadableRecord(f"{offset_of(one.source)}: {reason_of(one)}")
-        for record, error in found.bad[:1]:
+        for answer in played.answers.values():
+            for dead_letter in answer.dead_letters[:1]:
+                assert dead_letter.source is not None
+                raise UnreadableRecord(f"{offset_of(dead_letter.source)}: {reason_of(dead_letter)}")
+        for record, error in played.bad[:1]:
             raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
 
 

@@ -50,12 +50,12 @@ def progress(times: Mapping[int, Sequence[float]]) -> dict[int, float]:
 def _latest(times: Sequence[float]) -> float:
     if not times:
         return math.inf
-    every: list[float] = steady(np.array(times)).tolist()
-    *before, last = every
-    if len(before) < 2:
-        return max([*before, last])
-    latest = max(before)
-    step = max(b - a for a, b in itertools.pairwise(before))
+    steady_times: list[float] = steady(np.array(times)).tolist()
+    *earlier, last = steady_times
+    if len(earlier) < 2:
+        return max([*earlier, last])
+    latest = max(earlier)
+    step = max(b - a for a, b in itertools.pairwise(earlier))
     return max(latest, last) if last <= latest + max(LEAP_SECONDS, 4 * step) else latest
 
 
@@ -103,8 +103,8 @@ class HandedOver:
         now = time.monotonic()
         passed, self._looked = min(now - self._looked, MOST_PASSED_SECONDS), now
         for p, at in inputs.items():
-            before, still = self._still.get(p, (at, 0.0))
-            self._still[p] = at, still + passed if at == before else 0.0
+            seen_at, still_seconds = self._still.get(p, (at, 0.0))
+            self._still[p] = at, still_seconds + passed if at == seen_at else 0.0
         if now - self._asked > ENDS_SECONDS or not inputs.keys() <= self._ends.keys():
             self._ends, self._asked = self._ends_of(sorted(inputs)), now
         return min(
@@ -200,21 +200,21 @@ class Behind:
         if now - self._later_at > ENDS_SECONDS:
             self._before, self._later, self._later_at = self._later, dict(ends), now
         last = max((since for _, since in self._moved.values()), default=0.0)
-        left = [
+        unlearned = [
             p for p, at in inputs.items()
             if at < ends.get(p, 0) and last - self._moved[p][1] < self._wait
             and at < self._before.get(p, math.inf)  # whatever its clock says, it keeps up
         ]  # fmt: skip
         furthest = max(times.values(), default=-math.inf)
-        if not left:
+        if not unlearned:
             return math.inf
         if math.isinf(furthest):  # nothing learned, or no times
             return furthest
         recent = furthest - near
-        slowest = min([recent, *(times.get(p, -math.inf) for p in left)])
+        slowest = min([recent, *(times.get(p, -math.inf) for p in unlearned)])
         if recent - slowest <= EVEN_SECONDS:
             return slowest
-        following = self._following({p: inputs[p] for p in left})
+        following = self._following({p: inputs[p] for p in unlearned})
         # Of what has no time nobody knows whether it is late.
-        late = [p for p in left if (following.get(p) or -math.inf) < recent]
+        late = [p for p in unlearned if (following.get(p) or -math.inf) < recent]
         return min([recent, *(times.get(p, -math.inf) for p in late)])

@@ -73,17 +73,17 @@ def _newest(readers: Readers, topic: str, spans: Mapping[int, tuple[int, int]]) 
         for record in readers.read_span(topic, p, max(begin, end - LAST), end)
         if record.value is not None
     )
-    return max(last, key=lambda one: one.timestamp, default=None)
+    return max(last, key=lambda record: record.timestamp, default=None)
 
 
 def _with_newest(
-    topic: str, what: str, spans: Mapping[int, tuple[int, int]], record: Any,
+    topic: str, kind: str, spans: Mapping[int, tuple[int, int]], record: Any,
     read: Callable[[], str], codec: Codec,
 ) -> SaidOfTopic:  # fmt: skip
     n = sum(end - begin for begin, end in spans.values())
     if record is None:
-        return SaidOfTopic(f"{what}: topic {topic!r} holds none that can be shown ({n:,} offsets)")
-    head = f"{what}: topic {topic!r}, {n:,} records; the newest, {place(record)}, "
+        return SaidOfTopic(f"{kind}: topic {topic!r} holds none that can be shown ({n:,} offsets)")
+    head = f"{kind}: topic {topic!r}, {n:,} records; the newest, {place(record)}, "
     try:
         says = read()
     except StreamCANError as error:
@@ -106,26 +106,26 @@ def _prediction(learning: TopicLearner, record: Any) -> str:
     groups, bad = reader.parse([record])
     for _, error in bad:
         raise error
-    group = next(one for one in groups if one.ids)
-    said = [_id(group.ids[0], learning.settings.id)]
+    group = next(group for group in groups if group.ids)
+    parts = [_id(group.ids[0], learning.settings.id)]
     if group.names and (name := " ".join(filter(None, group.names[0]))):
-        said.append(f"model {name!r}")
+        parts.append(f"model {name!r}")
     row = group.rows[0]
     if isinstance(row, np.ndarray) and row.dtype.kind == "f" and len(row) == group.messages.widest:
         k = int(np.argmax(row))
         likeliest = f"likeliest {group.messages.classes[k]!r} with {row[k]:.3g}"
-        said.append(f"{len(row)} classes, {likeliest}")
-    return ", ".join([*said, _time(learning, record)])
+        parts.append(f"{len(row)} classes, {likeliest}")
+    return ", ".join([*parts, _time(learning, record)])
 
 
 def _label(learning: TopicLearner, topic: str, record: Any) -> str:
-    found = learning.label_readers[topic].parse([record])
-    for _, error in found.bad:
+    labels = learning.label_readers[topic].parse([record])
+    for _, error in labels.bad:
         raise error
-    if not found.labels:
-        why = "says that there is no label" if found.without else "is of no model in use"
+    if not labels.labels:
+        why = "says that there is no label" if labels.without else "is of no model in use"
         return f"{why}, {_time(learning, record)}"
-    (late,) = found.labels
+    (late,) = labels.labels
     field = learning.settings.label_fields[topic].id
     return f"{_id(late.id, field)}, label {late.label!r}, {_time(learning, record)}"
 
@@ -138,7 +138,7 @@ def _id(id: Any, field: str | None) -> str:
 
 
 def _time(learning: TopicLearner, record: Any) -> str:
-    (seconds,) = learning.record_times.of([record]).tolist()
+    (seconds,) = learning.record_times.in_seconds([record]).tolist()
     if np.isnan(seconds):
         return "no time"
     return f"time {datetime.fromtimestamp(seconds, UTC).isoformat(timespec='seconds')}"

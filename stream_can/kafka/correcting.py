@@ -90,10 +90,10 @@ class Work:
         start: Start,
         metrics: Metrics,
         health: Health,
-        asked: Asked | None = None,
+        lookups: Asked | None = None,
     ) -> None:
         settings.require_input()
-        self.settings, self.start, self._asked = settings, start, asked
+        self.settings, self.start, self._asked = settings, start, lookups
         self.metrics, self.health = metrics, health
         self._tallies: dict[int, Tally] = {}
         self._lag_asked = 0.0
@@ -156,8 +156,8 @@ class Work:
     def check(self) -> None:
         """Check topics, rights and sizes; create missing topics where allowed."""
         s = self.settings
-        own = topics_of(s, corrects=True, learns=False, state_bytes=self.start.state_bytes)
-        counts = self.client.check_topics({}, own, create=s.create_topics)
+        own_topics = topics_of(s, corrects=True, learns=False, state_bytes=self.start.state_bytes)
+        counts = self.client.check_topics({}, own_topics, create=s.create_topics)
         self.known = min(counts.values())
         if max(counts.values()) > self.known and counts != self._told:
             log.warning(
@@ -171,7 +171,7 @@ class Work:
         self._correcting = Correcting(
             s.fields, self.start.formats, self.start.segments, max_bytes=limit,
             fail=s.errors == "fail", rows=s.rows,
-            times=RecordTimes(s, self.start.formats).of,
+            times=RecordTimes(s, self.start.formats).in_seconds,
         )  # fmt: skip
 
     # -- partitions ------------------------------------------------------------------------------
@@ -197,8 +197,8 @@ class Work:
             self.check()  # partitions were added: other topics must follow
         self._left = [p for p in assignment.partitions if p >= self.known]
         self._looked = time.monotonic()
-        before, self._ids = self._ids, self.client.topic_ids([self.settings.input])
-        self._made_again |= bool(before) and before != self._ids
+        former_ids, self._ids = self._ids, self.client.topic_ids([self.settings.input])
+        self._made_again |= bool(former_ids) and former_ids != self._ids
         self.client.member.leave_alone(self._left)
         notes, reset = dict[int, int](), set[int]()
         for partition in assignment.partitions:
@@ -212,14 +212,14 @@ class Work:
             self.client.member.start_at(partition, at)
             self._at[partition] = at
         self._token = assignment.token
-        left = self.client.member.lag(self._at)
-        self.handing.take_over(left, notes, reset)
+        lags = self.client.member.lag(self._at)
+        self.handing.take_over(lags, notes, reset)
         self._tallies = {p: self._new_tally() for p in self._at}
         skew = self.client.transaction.clock.skew
         self.metrics.restored(self._tallies, time.monotonic() - begin, skew)
         self.health.ready = True
         log.info("partitions %s, by state %d; %s records to read",
-                 list(self._at), state.number, f"{sum(left.values()):,}")  # fmt: skip
+                 list(self._at), state.number, f"{sum(lags.values()):,}")  # fmt: skip
 
     def require_fits(self, state: CurrentState) -> None:
         """Raise DeniedError where a state began with other classes, columns, paths or counts than
@@ -283,7 +283,7 @@ class Work:
             wait_ms = min(wait_ms, max(1, int(1000 * self.left)))
         if self._waiting:
             wait_ms = min(wait_ms, WAITING_MS)
-        found = member.poll(wait_ms, self.settings.commit_every - self._handled)
+        polled = member.poll(wait_ms, self.settings.commit_every - self._handled)
         if (assignment := member.take_rebalance()) is not None:
             try:
                 self.take_over(assignment)
@@ -291,7 +291,7 @@ class Work:
                 raise RebuildError(str(error)) from error
             return
         try:
-            for (_, partition), records in found.items():
+            for (_, partition), records in polled.items():
                 if partition in self._at:
                     self._handle(partition, records, state)
             for partition in self._may_go_on(state):
@@ -380,7 +380,7 @@ class Work:
         s, records = self.settings, [*self._held.pop(partition, ()), *records]
         if self._asked is not None:
             ready = self._asked.ready
-            n = next((i for i, one in enumerate(records) if not ready(one)), len(records))
+            n = next((i for i, record in enumerate(records) if not ready(record)), len(records))
             if n < len(records):
                 self._held[partition] = records[n:]
             self.client.member.hold(partition, n < len(records))
@@ -390,36 +390,46 @@ class Work:
         if s.backlog == "ordered" and not self._corrects(partition, records, state):
             return
         transaction = self.client.transaction
-        made = self._correcting.correct(records, state)
+        corrections = self._correcting.correct_records(records, state)
         topics, now = transaction.topic_limits, transaction.clock.now_ms()
-        kept, refused = refusals.divert(
-            made.outputs, topics[s.output], now, fail=s.errors == "fail"
+        accepted, refused = refusals.divert(
+            corrections.outputs, topics[s.output], now, fail=s.errors == "fail"
         )
         if refused:
-            made.outputs, made.dead_letters = kept, made.dead_letters + refused
-            made.corrected = sum(one.value is not None for one in kept)
-        refusals.require_taken(made.dead_letters, self.dead_letters, transaction)
-        last = records[-1].offset if made.stopped is None else made.stopped[0].offset - 1
+            corrections.outputs, corrections.dead_letters = (
+                accepted,
+                corrections.dead_letters + refused,
+            )
+            corrections.corrected = sum(output.value is not None for output in accepted)
+        refusals.require_taken(corrections.dead_letters, self.dead_letters, transaction)
+        last = (
+            records[-1].offset if corrections.stopped is None else corrections.stopped[0].offset - 1
+        )
         with refusals.made_of([records]):
             self._begin_work(partition)
-            transaction.send_all(s.output, partition, made.outputs)
-            transaction.send_all(self.dead_letters, partition, made.dead_letters)
-            self._send(partition, made.sent or NO_ROWS, last + 1, state)
+            transaction.send_all(s.output, partition, corrections.outputs)
+            transaction.send_all(self.dead_letters, partition, corrections.dead_letters)
+            self._send(partition, corrections.sent or NO_ROWS, last + 1, state)
         self._at[partition] = last + 1
-        self._handled += len(made.outputs) + len(made.dead_letters)
+        self._handled += len(corrections.outputs) + len(corrections.dead_letters)
         tally, now_s = self._tallies[partition], time.time()
-        tally.answered(*made.counts)
+        tally.answered(*corrections.counts)
         tally.refused += state.refused
         state.refused = 0
-        ours = s.field_names
-        letters = [letter(out, now_s, ours) for out in made.dead_letters[-KEPT:]]
+        field_names = s.field_names
+        letters = [letter(out, now_s, field_names) for out in corrections.dead_letters[-KEPT:]]
         self.metrics.handled(
-            Handled(len(made.outputs), made.normalised, len(made.faults), letters=letters)
+            Handled(
+                len(corrections.outputs),
+                corrections.normalised,
+                len(corrections.faults),
+                letters=letters,
+            )
         )
-        lonely = made.without_id if s.labels is not None else ()
-        self.metrics.tell(made.faults, lonely, letters)
-        if made.stopped is not None:
-            record, error = made.stopped
+        lonely = corrections.without_id if s.labels is not None else ()
+        self.metrics.tell(corrections.faults, lonely, letters)
+        if corrections.stopped is not None:
+            record, error = corrections.stopped
             self.commit()
             raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
 
@@ -427,9 +437,9 @@ class Work:
         """Whether to correct records that were read; otherwise hand them over, or let them wait."""
         last = records[-1]
         end = max(self.client.member.end(partition) or 0, last.offset + 1)
-        left, now = len(records) + end - last.offset - 1, time.time()
-        times = [one.timestamp / 1000 if one.timestamp >= 0 else now for one in records]
-        unread = Unread(left, times, end)
+        n_unread, now = len(records) + end - last.offset - 1, time.time()
+        times = [record.timestamp / 1000 if record.timestamp >= 0 else now for record in records]
+        unread = Unread(n_unread, times, end)
         way = self.handing.way(partition, unread, state.index.answered, self.follower.written)
         if way in ("ask", "wait"):
             self._held[partition] = records + self._held.get(partition, [])
@@ -459,7 +469,7 @@ class Work:
         """Hand records over to the learner, which corrects them."""
         stopped, fail = None, self.settings.errors == "fail"
         if fail:
-            _, bad = self._correcting.read(records, state)
+            _, bad = self._correcting.read_records(records, state)
             state.forget()
             if bad:
                 first, error = bad[0]
@@ -471,17 +481,17 @@ class Work:
             too_large = list[Source]()
             with refusals.made_of([records]):
                 self._begin_work(partition)
-                before = 0
+                end_before = 0
                 for data, n in pieces_of(records, limit):
-                    handed, before = n - before, n
+                    handed, end_before = n - end_before, n
                     if len(data) > limit + HEADER_ROOM - FEWEST_HEADER_BYTES:
                         too_large.append(records[n - 1])
                         continue
-                    more: list[Header] = [
+                    own_headers: list[Header] = [
                         (NEXT_HEADER, b"%d" % (records[n - 1].offset + 1)),
                         (DEFERRED_HEADER, b"%d" % handed),
                     ]
-                    transaction.send(topic, partition, None, data, headers + more)
+                    transaction.send(topic, partition, None, data, headers + own_headers)
                     self._written += len(data)
             first, self._at[partition] = self._at[partition], records[-1].offset + 1
             refused = refusals.not_handed_over(too_large, topic, limit, fail=fail)

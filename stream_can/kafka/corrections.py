@@ -47,11 +47,11 @@ Array = NDArray[np.float64]
 def corrector_of(data: bytes) -> DeclaredCorrector:
     """Restore the corrector of a snapshot; SnapshotMismatch where it is invalid, or no topic holds
     such rows."""
-    found: DeclaredCorrector = saved.corrector(data)
-    kind = kind_of(found)
+    corrector: DeclaredCorrector = saved.corrector(data)
+    kind = kind_of(corrector)
     if "topics" not in kind.has:
         raise SnapshotMismatch(f"snapshot: of {kind.described}, which no topic holds")
-    return found
+    return corrector
 
 
 class StateBegins:
@@ -74,7 +74,7 @@ class StateBegins:
     @property
     def alike(self) -> bool:
         """Whether all models have the same classes."""
-        known = {classes_of(one) for one in self._begins.values()}
+        known = {classes_of(corrector) for corrector in self._begins.values()}
         return len(known) == 1 and self.classes != NO_CLASSES
 
     def has_settings(self, model: str) -> bool:
@@ -93,8 +93,8 @@ class StateBegins:
         """Initial corrector of a model whose first message names its classes."""
         like = self._begins.get(model, self._begins[None])
         settings = dict(like.settings, sets=like.sets)
-        found: DeclaredCorrector = kind_of(like).new(names, settings)
-        return found
+        corrector: DeclaredCorrector = kind_of(like).new(names, settings)
+        return corrector
 
 
 class StateRows(NamedTuple):
@@ -143,7 +143,7 @@ class CurrentState(LiveModels):
         self.number, self.index = number, index
         self.switch = index.switch.both(switch)
         self.correctors, self.begins = dict(correctors), dict(begins)
-        self._classes = {name: classes_of(one) for name, one in self.correctors.items()}
+        self._classes = {name: classes_of(corrector) for name, corrector in self.correctors.items()}
 
     @property
     def full(self) -> bool:
@@ -165,20 +165,26 @@ class CurrentState(LiveModels):
         return adapter_of(self.begins[None]).nbytes
 
     def _begin_model(self, name: Name, corrector: DeclaredCorrector | None) -> None:
-        begun = corrector or self.begins[None]
-        classes = classes_of(begun)
-        alike = {of: one for of, one in self.correctors.items() if self._classes[of] == classes}
-        before = predecessor(name, alike)
-        self.correctors[name] = begun if before is None else alike[before].successor()
+        initial = corrector or self.begins[None]
+        classes = classes_of(initial)
+        alike = {
+            of: candidate
+            for of, candidate in self.correctors.items()
+            if self._classes[of] == classes
+        }
+        former = predecessor(name, alike)
+        self.correctors[name] = initial if former is None else alike[former].successor()
         self._classes[name] = classes
 
     def known(self, settings: Settings) -> CorrectorsInUse:
         """Correctors of the state, for display."""
-        live = {one.name: (self.correctors[one.name], one.after) for one in self.index.lanes}
-        found = known_of(settings, self.number, self.index.time, live, self.begins[None])
-        return found._replace(switch=self.switch)
+        live = {
+            place.name: (self.correctors[place.name], place.after) for place in self.index.lanes
+        }
+        known = known_of(settings, self.number, self.index.time, live, self.begins[None])
+        return known._replace(switch=self.switch)
 
-    def correct(
+    def correct_rows(
         self,
         P: Array,
         names: Sequence[Name],
@@ -188,21 +194,25 @@ class CurrentState(LiveModels):
         """Correct rows of models with the same classes, shape (n, m); ``finish`` rounds them."""
         lanes = list(dict.fromkeys(names)) or [ONLY]
         if len(lanes) == 1:
-            sent, made, sets = self._correct(lanes[0], P, columns, finish)
-            return StateRows(sent, [made], np.zeros(len(P), np.int32), sets)
+            sent, lane, sets = self._correct(lanes[0], P, columns, finish)
+            return StateRows(sent, [lane], np.zeros(len(P), np.int32), sets)
         numbers = {name: k for k, name in enumerate(lanes)}
         of = np.array([numbers[name] for name in names], np.int32)
         sent, every, all_sets = np.empty_like(P), list[SentLane](), None
         for k, name in enumerate(lanes):
-            mine, given = np.flatnonzero(of == k), columns
+            rows_of_lane, lane_columns = np.flatnonzero(of == k), columns
             if columns is not None:
-                given = {c: [texts[i] for i in mine.tolist()] for c, texts in columns.items()}
-            sent[mine], made, sets = self._correct(name, P[mine], given, finish)
-            every.append(made)
+                lane_columns = {
+                    c: [texts[i] for i in rows_of_lane.tolist()] for c, texts in columns.items()
+                }
+            sent[rows_of_lane], lane, sets = self._correct(
+                name, P[rows_of_lane], lane_columns, finish
+            )
+            every.append(lane)
             if sets is not None:
                 all_sets = all_sets or [None] * len(P)
-                for i, one in zip(mine.tolist(), sets, strict=True):
-                    all_sets[i] = one
+                for i, prediction_set in zip(rows_of_lane.tolist(), sets, strict=True):
+                    all_sets[i] = prediction_set
         return StateRows(sent, every, of, all_sets)
 
     def _correct(
@@ -228,7 +238,7 @@ class CurrentState(LiveModels):
         return self._kind(ONLY).lookup
 
     def given_rows(self, P: Any) -> Any:
-        """Rows that are to be corrected, for :meth:`correct`."""
+        """Rows that are to be corrected, for :meth:`correct_rows`."""
         return adapter_of(self.begins[None]).given_rows(P)
 
     def _kind(self, name: Name) -> Any:
@@ -262,7 +272,7 @@ def known_of(
     """
     lanes, named = None, settings.has_lanes
     if named:
-        lanes = {lane_name(name): CorrectorInUse(*one) for name, one in live.items()}
+        lanes = {lane_name(name): CorrectorInUse(*lane) for name, lane in live.items()}
     corrector = first if named or not live else next(iter(live.values()))[0]
     return CorrectorsInUse(
         corrector, number, int(1000 * when), settings.sets, lanes, settings.max_lanes,
@@ -349,24 +359,24 @@ class Correcting:
         """What reads labels of the models of a state."""
         return LabelReader(self.messages(state), needs_id=self._needs_id)
 
-    def read(
+    def read_records(
         self, records: Sequence[Source], state: CurrentState
     ) -> tuple[list[ReadPredictions], Bad]:
         """Read records; return the messages and the unreadable records."""
         messages = self.messages(state)
         return PredictionReader(messages, self._max_bytes, needs_id=self._needs_id).parse(records)
 
-    def correct(self, records: Sequence[Source], state: CurrentState) -> Corrections:
+    def correct_records(self, records: Sequence[Source], state: CurrentState) -> Corrections:
         """Correct records of one partition, in order."""
-        groups, bad = self.read(records, state)
+        groups, bad = self.read_records(records, state)
         if bad and self._fail:
             first, error = bad[0]
-            found = self.correct(records[:first], state)
-            found.stopped = records[first], error
-            return found
-        return self.answer(records, groups, bad, state)
+            corrections = self.correct_records(records[:first], state)
+            corrections.stopped = records[first], error
+            return corrections
+        return self.correct_read(records, groups, bad, state)
 
-    def answer(
+    def correct_read(
         self,
         records: Sequence[Source],
         groups: Sequence[ReadPredictions],
@@ -375,11 +385,11 @@ class Correcting:
     ) -> Corrections:
         """Correct records that have been read."""
         state.admit()
-        found = Corrections()
+        corrections = Corrections()
         outputs: list[Output | None] = [None] * len(records)
         headers = [VERSION_HEADER, (STATE_HEADER, b"%d" % state.number)]
         dropped = self.messages(state).first.predictions.dropped
-        found.dead_letters += letters_of(records, bad)
+        corrections.dead_letters += letters_of(records, bad)
         parts = list[tuple[ReadPredictions, StateRows]]()
         for group in groups:
             for i in group.empty:
@@ -388,24 +398,37 @@ class Correcting:
                 rows = self._group(group, state)
                 parts.append((group, rows))
                 write_group(
-                    group, rows.sent, rows.sets, state.switch, records, outputs, headers, found
+                    group,
+                    rows.sent,
+                    rows.sets,
+                    state.switch,
+                    records,
+                    outputs,
+                    headers,
+                    corrections,
                 )
-        found.outputs = [one for one in outputs if one is not None]
+        corrections.outputs = [output for output in outputs if output is not None]
         if parts:
-            found.sent = sent_batch_of(parts, records, self._segments, self._times)
-        return found
+            corrections.sent = sent_batch_of(parts, records, self._segments, self._times)
+        return corrections
 
     def _group(self, group: ReadPredictions, state: CurrentState) -> StateRows:
         """Correct predictions of models with the same classes."""
         names = group.names or [ONLY] * len(group.ids)
-        return state.correct(group.rows, names, group.columns, group.messages.finished)
+        return state.correct_rows(group.rows, names, group.columns, group.messages.finished)
 
 
 def letters_of(records: Sequence[Source], bad: Bad) -> list[Output]:
     """Dead letters of unreadable records."""
     return [
-        Output(one.key, one.value, headers_of(one) + error_headers(one, error), one.timestamp, one)
-        for one, error in ((records[i], error) for i, error in bad)
+        Output(
+            record.key,
+            record.value,
+            headers_of(record) + error_headers(record, error),
+            record.timestamp,
+            record,
+        )
+        for record, error in ((records[i], error) for i, error in bad)
     ]
 
 
@@ -417,7 +440,7 @@ def write_group(
     records: Sequence[Source],
     outputs: list[Output | None],
     headers: list[Header],
-    found: Corrections,
+    corrections: Corrections,
 ) -> None:
     """Write the output of each prediction of a group, from the corrected rows and their sets."""
     dropped = group.messages.predictions.dropped
@@ -428,20 +451,20 @@ def write_group(
         outputs[i] = output_of(
             records[i], value, headers if on else [*headers, OFF_HEADER], dropped
         )
-        found.corrected += on
+        corrections.corrected += on
     lonely = zip(group.places, group.ids, strict=True)
-    found.without_id += [records[i] for i, id in lonely if id is None]
-    found.faults += [(records[i], fault) for i, fault in group.faults]
-    found.normalised += group.off
+    corrections.without_id += [records[i] for i, id in lonely if id is None]
+    corrections.faults += [(records[i], fault) for i, fault in group.faults]
+    corrections.normalised += group.off
 
 
 def output_of(record: Source, value: bytes | None, headers: list[Header], dropped: Any) -> Output:
     """Build the output of a record."""
     if record.headers:
-        kept = headers_of(record)
+        own_headers = headers_of(record)
         if dropped:
-            kept = [header for header in kept if header[0] not in dropped]
-        headers = kept + headers
+            own_headers = [header for header in own_headers if header[0] not in dropped]
+        headers = own_headers + headers
     return Output(record.key, value, headers, record.timestamp, record)
 
 
@@ -462,13 +485,13 @@ def sent_batch_of(
     columns: dict[str, list[str | None]] = {}
     if segments:
         tables = [group.columns or {} for group, _ in parts]
-        columns = {c: [text for one in tables for text in one[c]] for c in segments}
+        columns = {c: [text for record in tables for text in record[c]] for c in segments}
     ordered = order.tolist()
-    every = [records[i] for i in places[order].tolist()]
+    ordered_records = [records[i] for i in places[order].tolist()]
     return SentBatch(
         [ids[i] for i in ordered],
-        np.array([one.offset for one in every], np.int64),
-        times_of(every),
+        np.array([record.offset for record in ordered_records], np.int64),
+        times_of(ordered_records),
         [lane for _, rows in parts for lane in rows.lanes],
         np.concatenate(of).astype(np.int32)[order],
         {c: [texts[i] for i in ordered] for c, texts in columns.items()},

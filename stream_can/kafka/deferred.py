@@ -62,22 +62,22 @@ def pieces_of(records: Sequence[Source], most: int) -> Iterator[tuple[bytes, int
 
 
 def _encoded(records: Sequence[Source]) -> bytes:
-    one = records[0]
+    first = records[0]
     written: list[Written] = [  # names of headers need not be valid UTF-8
         (
-            each.offset, each.timestamp, each.key, each.value,
-            [(name.encode("utf-8", "surrogateescape"), value) for name, value in each.headers],
+            record.offset, record.timestamp, record.key, record.value,
+            [(name.encode("utf-8", "surrogateescape"), value) for name, value in record.headers],
         )
-        for each in records
+        for record in records
     ]  # fmt: skip
-    head = _DeferredHead(1, one.topic, one.partition, written)
+    head = _DeferredHead(1, first.topic, first.partition, written)
     return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), {})
 
 
 def times_of(records: Sequence[Any]) -> NDArray[np.float64]:
     """Times of records in seconds, NaN where missing."""
-    made = np.array([one.timestamp for one in records], np.float64)
-    return np.where(made >= 0, made / 1000, np.nan)
+    milliseconds = np.array([record.timestamp for record in records], np.float64)
+    return np.where(milliseconds >= 0, milliseconds / 1000, np.nan)
 
 
 TimesOf = Callable[[Sequence[Any]], NDArray[np.float64]]
@@ -95,7 +95,7 @@ def read_deferred(
         The bytes are truncated, corrupt, of another version or of another kind.
     """
     head, _ = snapshot.of_kind(data, "deferred", "deferred batch", _DeferredHead)
-    offsets = np.array([one[0] for one in head.records], np.int64)
+    offsets = np.array([record[0] for record in head.records], np.int64)
     if not len(offsets) or offsets[0] < 0 or (np.diff(offsets) <= 0).any():
         raise SnapshotMismatch("snapshot: of a deferred batch: the order of records")
     records = [

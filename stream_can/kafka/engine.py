@@ -111,37 +111,37 @@ class ApplicationState:
         numbers = np.arange(n) if offsets is None else np.asarray(offsets, np.int64)
         if numbers.shape != (n,) or (np.diff(numbers) <= 0).any():
             raise ValueError(f"offsets: expected {n}, ascending")
-        given = [None] * n if ids is None else [_id(one) for one in ids]
+        encoded_ids = [None] * n if ids is None else [_id(id) for id in ids]
         when = np.full(n, np.nan) if times is None else np.asarray(times, np.float64)
         texts = {
-            name: [text_of(one) for one in values] for name, values in (segments or {}).items()
+            name: [text_of(value) for value in values] for name, values in (segments or {}).items()
         }
         names = [ONLY] * n if models is None else [*models]
-        for what, length in (
-            ("ids", len(given)), ("times", len(when)), ("models", len(names)),
+        for argument, length in (
+            ("ids", len(encoded_ids)), ("times", len(when)), ("models", len(names)),
             *((f"column {name!r}", len(values)) for name, values in texts.items()),
         ):  # fmt: skip
             if length != n:
-                raise ValueError(f"{what}: {length} of them for {n} rows")
-        found = self._current.correct(rows, names, texts or None)
-        batch = SentBatch(given, numbers, when, found.lanes, found.of, texts)
+                raise ValueError(f"{argument}: {length} of them for {n} rows")
+        corrected = self._current.correct_rows(rows, names, texts or None)
+        batch = SentBatch(encoded_ids, numbers, when, corrected.lanes, corrected.of, texts)
         headers = headers_by(self.number, self._current.index.mark)
         sent = []
         for data, end in batch.pieces(most_bytes) if n or next is not None else ():
-            more = list(headers)
+            batch_headers = list(headers)
             if offsets is not None or next is not None:
                 behind = next if end == n and next is not None else int(numbers[end - 1]) + 1
-                more.append((NEXT_HEADER, b"%d" % behind))
-            sent.append((data, more))
-        return Correction(found.sent, found.sets, sent)
+                batch_headers.append((NEXT_HEADER, b"%d" % behind))
+            sent.append((data, batch_headers))
+        return Correction(corrected.sent, corrected.sets, sent)
 
     def to_bytes(self) -> bytes:
         """Encode the state for other processes, versioned and checksummed; see `read_state`."""
         current = self._current
         head = _StateHead(
             1, self.number, current.index,
-            [(name, one.to_bytes()) for name, one in current.correctors.items()],
-            [(model, one.to_bytes()) for model, one in current.begins.items()],
+            [(name, corrector.to_bytes()) for name, corrector in current.correctors.items()],
+            [(model, corrector.to_bytes()) for model, corrector in current.begins.items()],
         )  # fmt: skip
         return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), {})
 
@@ -163,8 +163,8 @@ def read_state(data: bytes) -> ApplicationState:
         The bytes are truncated, corrupt, of another version or of another kind.
     """
     head, _ = snapshot.of_kind(data, "state", "state of an application", _StateHead)
-    correctors = {name: corrector_of(one) for name, one in head.correctors}
-    begins = {model: corrector_of(one) for model, one in head.begins}
+    correctors = {name: corrector_of(encoded) for name, encoded in head.correctors}
+    begins = {model: corrector_of(encoded) for model, encoded in head.begins}
     return ApplicationState(CurrentState(head.number, head.index, correctors, begins))
 
 
@@ -237,10 +237,10 @@ class States:
         self.close()
 
 
-def _id(given: Any) -> bytes | None:
+def _id(raw_id: Any) -> bytes | None:
     """An id as labels name it."""
-    if given is not None and not isinstance(given, str | bytes):
-        raise TypeError(f"ids: {given!r}, expected texts, bytes or None")
-    id = given.encode() if isinstance(given, str) else given
+    if raw_id is not None and not isinstance(raw_id, str | bytes):
+        raise TypeError(f"ids: {raw_id!r}, expected texts, bytes or None")
+    id = raw_id.encode() if isinstance(raw_id, str) else raw_id
     check_ids([id])
     return id

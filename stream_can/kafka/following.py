@@ -67,14 +67,14 @@ class Follower:
             self._begin()
         values: dict[int, bytes] = {}
         index: Any = None
-        for _, found in self._log.take().items():
-            for record in found.records:
+        for _, fetched in self._log.take().items():
+            for record in fetched.records:
                 if record.key == INDEX:
                     index = record
                 elif record.value is not None:
                     values[record.offset] = record.value
         if index is not None:
-            self._take(index, values)
+            self._assemble(index, values)
             self.written = self.at
         return self.state
 
@@ -82,35 +82,37 @@ class Follower:
         """Read the newest state and start following from it."""
         record = self._readers.last(self._topic, CORRECTORS, INDEX)
         if record is not None:
-            self._take(record, {})
+            self._assemble(record, {})
         at = self._readers.span(self._topic, CORRECTORS)[0] if record is None else record.offset + 1
         self._log.start({CORRECTORS: at})
         self._began = True
 
-    def _take(self, record: Any, values: dict[int, bytes]) -> None:
+    def _assemble(self, record: Any, values: dict[int, bytes]) -> None:
         """Assemble a state from its index and the correctors read before it."""
         where = f"offset {record.offset} of {self._topic}-{CORRECTORS}"
         try:
             index = read_index(record.value or b"")
             self._require(index)
-            wanted = {one.offset for one in index.lanes} | {one.offset for one in index.begins}
-            known = {at: one for at, one in self._by_offset.items() if at in wanted}
-            for at in wanted - known.keys():
+            offsets = {place.offset for place in index.lanes} | {
+                begin.offset for begin in index.begins
+            }
+            known = {at: corrector for at, corrector in self._by_offset.items() if at in offsets}
+            for at in offsets - known.keys():
                 if at in values:
                     known[at] = corrector_of(values[at])
-            missing = wanted - known.keys()
-            found = self._readers.read_all_at(self._topic, CORRECTORS, missing)
-            if len(found) < len(missing):  # superseded: its index follows
+            missing = offsets - known.keys()
+            fetched = self._readers.read_all_at(self._topic, CORRECTORS, missing)
+            if len(fetched) < len(missing):  # superseded: its index follows
                 if self.state is None:
                     raise RebuildError(f"{where}: correctors of a state are gone; reading again")
                 return
-            for at, one in found.items():
-                known[at] = corrector_of(one.value)
+            for at, record in fetched.items():
+                known[at] = corrector_of(record.value)
         except SnapshotMismatch as error:
             raise DeniedError(f"{where}: {error}") from None
         self._by_offset = known
-        lanes = {one.name: known[one.offset] for one in index.lanes}
-        begins = {one.model: known[one.offset] for one in index.begins}
+        lanes = {place.name: known[place.offset] for place in index.lanes}
+        begins = {begin.model: known[begin.offset] for begin in index.begins}
         self.state = CurrentState(record.offset, index, lanes, begins, self._switch)
         self.at = time.monotonic()
 

@@ -98,7 +98,7 @@ class Handing:
 
     def take_over(
         self,
-        left: Mapping[int, int],
+        lags: Mapping[int, int],
         handed_over: Mapping[int, int],
         reset: Collection[int],
     ) -> None:
@@ -116,7 +116,7 @@ class Handing:
             records are handed over, behind it.
         """
         self._until, self._rates, self._seen, self._ends = dict(handed_over), {}, {}, {}
-        self._left, self._all_left = dict(left), sum(left.values())
+        self._left, self._all_left = dict(lags), sum(lags.values())
         self._reset = set(reset)
         self._asked, self._first, self._done, self._begun = None, {}, {}, False
         self._course.clear()
@@ -129,10 +129,10 @@ class Handing:
     @property
     def waiting(self) -> int:
         """Offsets that were handed over and are not answered."""
-        left = (
+        unanswered = (
             until - self._done.get(p, self._first.get(p, until)) for p, until in self._until.items()
         )
-        return sum(n for n in left if n > 0)
+        return sum(n for n in unanswered if n > 0)
 
     def hand_over(self, partition: int, first: int, until: int) -> None:
         """Record that a partition was handed over from an offset up to another."""
@@ -143,10 +143,10 @@ class Handing:
         if not self._begun:
             self._begin("a backlog begins")
 
-    def _begin(self, what: str) -> None:
+    def _begin(self, event: str) -> None:
         """Say in the log that there is a backlog."""
         self._begun, self._tell_at = True, time.monotonic() + TELL_SECONDS
-        log.info("%s: the learner corrects what is behind, in the order of time", what)
+        log.info("%s: the learner corrects what is behind, in the order of time", event)
 
     def look(self, answered: Mapping[int, int]) -> None:
         """Look at what has been answered: the next offset to learn of each input partition of
@@ -200,14 +200,14 @@ class Handing:
         return Backlog(self.waiting, (last[1] - first[1]) / seconds, (last[2] - first[2]) / seconds)
 
     def _tell(self) -> None:
-        one = self.backlog
-        if one is None or one.corrected is None or one.waiting < MANY_RECORDS:
+        backlog = self.backlog
+        if backlog is None or backlog.corrected is None or backlog.waiting < MANY_RECORDS:
             return
         says = (
-            f"{one.waiting:,} records of the backlog are left: the learner corrects"
-            f" {one.corrected:,.0f} a second, and {one.came:,.0f} come"
+            f"{backlog.waiting:,} records of the backlog are left: the learner corrects"
+            f" {backlog.corrected:,.0f} a second, and {backlog.came:,.0f} come"
         )
-        if one.grows:
+        if backlog.grows:
             log.warning('%s, so it cannot keep up; backlog = "lagging" spreads the work', says)
         else:
             log.info("%s", says)
@@ -233,10 +233,10 @@ class Handing:
         self._set_left(partition, unread.records)
         behind = self._is_behind(partition, unread) or partition in self._reset
         self._ends[partition] = unread.end
-        found = self._way(partition, answered, learner_wrote, behind=behind)
-        if found in ("correct", "hand over"):
+        way = self._way(partition, answered, learner_wrote, behind=behind)
+        if way in ("correct", "hand over"):
             self._set_left(partition, unread.records - len(unread.times))
-        return found
+        return way
 
     def _set_left(self, partition: int, records: int) -> None:
         self._all_left += records - self._left.get(partition, 0)
@@ -275,15 +275,15 @@ class Handing:
         now, clock, times = time.monotonic(), time.time(), unread.times
         first, last = _median(times[: BEHIND + 1]), _median(times[-1 - BEHIND :])
         latest = min(max(times), clock)
-        before, at = self._seen.get(partition, (first, now))
-        self._seen[partition] = max(latest, before), now
+        seen_latest, at = self._seen.get(partition, (first, now))
+        self._seen[partition] = max(latest, seen_latest), now
         rate = self._rates.setdefault(partition, _ArrivalRate(unread.end, now)).look(
             unread.end, now
         )
-        old = sum(clock - one > OLD_SECONDS for one in times)
+        old = sum(clock - seconds > OLD_SECONDS for seconds in times)
         if clock - last > OLD_SECONDS:  # and so may be what lies behind it
             old = unread.records
-        if old and latest - min(first, before) > OLD_SECONDS + 2 * (now - at):
+        if old and latest - min(first, seen_latest) > OLD_SECONDS + 2 * (now - at):
             return True
         share = MANY_RECORDS / len(self._left)
         if unread.records > max(share, rate) and self._all_left + self.waiting > MANY_RECORDS:

@@ -127,7 +127,7 @@ class Queue:
         behind = sorted(time for time in times if not math.isnan(time))
         return min(first, behind[(len(behind) - 1) // 2]) if behind else first
 
-    def add(self, time: float, rows: int, record: Any) -> None:
+    def append(self, time: float, rows: int, record: Any) -> None:
         """Append a record."""
         self.bytes += size_of(record)
         self.deferred += is_deferred(record)
@@ -168,12 +168,12 @@ def size_of(record: Any) -> int:
 
 def _message(settings: Settings, batch: SentBatch, i: int) -> bytes:
     """Encode id and columns of a row as JSON: its message is not available here."""
-    found: dict[str, Any] = {}
+    message: dict[str, Any] = {}
     for name, texts in batch.segments.items():
         if texts[i] is not None:
-            put(found, name.split("."), texts[i])
-    put(found, (settings.id or "id").split("."), batch.ids[i].decode(errors="replace"))
-    return msgspec.json.encode(found)
+            put(message, name.split("."), texts[i])
+    put(message, (settings.id or "id").split("."), batch.ids[i].decode(errors="replace"))
+    return msgspec.json.encode(message)
 
 
 def _letter(record: Any, error: StreamCANError) -> Output:
@@ -210,10 +210,10 @@ class Learns:
         settings: Settings,
         start: Start,
         metrics: Metrics,
-        asked: Asked | None = None,
+        lookups: Asked | None = None,
     ) -> None:
         self.settings, self.start, self.metrics = settings, start, metrics
-        self._asked_registry = asked
+        self._asked_registry = lookups
         self._tally: Tally | None = None
         self._lag_asked = 0.0
         self.state_topic, self.dead_letters = settings.state_topic, settings.dead_letters
@@ -274,10 +274,14 @@ class Learns:
     def check(self) -> None:
         """Check topics, rights and sizes; create missing topics where allowed."""
         s = self.settings
-        own = topics_of(s, learns=True, state_bytes=self.start.state_bytes)
-        others = {s.input: {"READ"}} if s.input else {}  # of slow partitions what comes next
+        own_topics = topics_of(s, learns=True, state_bytes=self.start.state_bytes)
+        input_rights = {s.input: {"READ"}} if s.input else {}  # of slow partitions what comes next
         self.client.check_topics(
-            others, own, input=s.input, create=s.create_topics, has_begun=self.has_state
+            input_rights,
+            own_topics,
+            input=s.input,
+            create=s.create_topics,
+            has_begun=self.has_state,
         )
         limit = self.client.transaction.max_bytes.get(s.output)
         self._output_bytes = None if limit is None else limit - OVERHEAD_BYTES
@@ -341,7 +345,7 @@ class Learns:
         self._came = {}
         if topic:
             ends = partial(readers.ends, topic)
-            following = partial(readers.following, topic, times_of=learning.record_times.of)
+            following = partial(readers.following, topic, times_of=learning.record_times.in_seconds)
             self._handed_over = HandedOver(ends, following)
             self._input = Behind(ends, following, self.settings.label_wait)
         self._reader = Assigned(self.client.options)
@@ -400,18 +404,18 @@ class Learns:
         places = dict[tuple[str, int], int]()
         for topic, at in self._positions(learning):
             if readers.partitions(topic) > len(at):  # partitions were added, or a topic of labels
-                which = 1 if not at and s.start == "latest" else 0
+                bound = 1 if not at and s.start == "latest" else 0
                 for p, span in readers.spans(topic).items():
-                    at.setdefault(p, span[which])
+                    at.setdefault(p, span[bound])
             places |= {(topic, p): offset for p, offset in at.items()}
         if places.keys() != self._queues.keys():
             self._reader.start(places)
             self._queues = {place: Queue() for place in places}
             self._rows = 0
         if s.input:
-            which = 0 if s.start == "earliest" else 1
+            bound = 0 if s.start == "earliest" else 1
             for p, span in readers.spans(s.input).items():
-                self._begun_at.setdefault(p, span[which])
+                self._begun_at.setdefault(p, span[bound])
         self._looked = time.monotonic()
 
     # -- the newest state ------------------------------------------------------------------------
@@ -434,7 +438,7 @@ class Learns:
         if memory.topics.get(s.sent_topic, id) != id:  # another topic: none of those batches
             first = dict(memory.sent)
         to_read = {
-            p: (memory.begun.get(p, 0), end)
+            p: (memory.play_starts.get(p, 0), end)
             for p, end in memory.sent.items() if p in spans and first[p] < end
         }  # fmt: skip
         for record in readers.read_spans(s.sent_topic, to_read):
@@ -453,21 +457,21 @@ class Learns:
 
     def _played(self, memory: Memory, first: Mapping[int, int]) -> dict[tuple[int, int], SentBatch]:
         """The batches that the plays of a memory name as played, as far as they are there."""
-        topic, found = self.settings.sent_topic, dict[tuple[int, int], SentBatch]()
+        topic, batches = self.settings.sent_topic, dict[tuple[int, int], SentBatch]()
         places = [place for play in memory.plays for place in play.played]
         for p in {p for p, _ in places}:
             offsets = {at for of, at in places if of == p and at >= first.get(p, 0)}
             records = self.client.readers.read_all_at(topic, p, offsets)
-            found |= {(p, at): read_sent(one.value or b"") for at, one in records.items()}
-        return found
+            batches |= {(p, at): read_sent(record.value or b"") for at, record in records.items()}
+        return batches
 
     def _new(self, start: Literal["earliest", "latest"]) -> TopicLearner:
         """A learner without knowledge, at the ends of the topics."""
         s, readers = self.settings, self.client.readers
         sent = {p: end for p, (_, end) in readers.spans(s.sent_topic).items()}
-        which = 0 if start == "earliest" else 1
+        bound = 0 if start == "earliest" else 1
         labels = {
-            topic: {p: span[which] for p, span in readers.spans(topic).items()}
+            topic: {p: span[bound] for p, span in readers.spans(topic).items()}
             for topic in s.topics_of_labels
         }
         return TopicLearner.begin(s, self.start, sent, labels)
@@ -479,29 +483,29 @@ class Learns:
         skipped.
         """
         self.check()
-        for left in reversed(range(TURNS)):
+        for tries_left in reversed(range(TURNS)):
             try:
                 self._begin_anew()
                 return
             except FencedError:  # by the current learner, which took its id back in between
                 self.client.transaction.close()
-                if not left:
+                if not tries_left:
                     raise
 
     def _begin_anew(self) -> None:
         self.client.transaction.take_over()  # from now on nobody else answers what was handed over
-        before = newest_index(self.client.readers, self.state_topic)
-        if before is None:
+        newest = newest_index(self.client.readers, self.state_topic)
+        if newest is None:
             return
         learning = self._new("latest")
         self._keep_deferred(learning)
-        learning.places = {one.name: one.offset for one in before[1].lanes}  # to be removed
-        learning.former = [*before[1].former, before[1].mark][-MOST_FORMER:]
-        self._pieces = len(before[1].memory)
+        learning.places = {place.name: place.offset for place in newest[1].lanes}  # to be removed
+        learning.former = [*newest[1].former, newest[1].mark][-MOST_FORMER:]
+        self._pieces = len(newest[1].memory)
         self._write(learning, None)
-        begun = self.settings.classes_from_file
+        snapshot_file = self.settings.classes_from_file
         log.info("started over: state %d %s", self.number,
-                 f"is {begun}" if begun else "knows nothing")  # fmt: skip
+                 f"is {snapshot_file}" if snapshot_file else "knows nothing")  # fmt: skip
 
     def _keep_deferred(self, learning: TopicLearner) -> None:
         """Begin where what was handed over is still to be answered, if anything is."""
@@ -514,33 +518,33 @@ class Learns:
             for p, at in stored.memory.sent.items():
                 end = learning.sent.get(p, 0)
                 if any(
-                    header_of(one.headers, DEFERRED_HEADER) is not None
-                    for one in readers.read_span(topic, p, at, end)
+                    header_of(record.headers, DEFERRED_HEADER) is not None
+                    for record in readers.read_span(topic, p, at, end)
                 ):
                     learning.sent[p] = at
                     if p in stored.memory.within:
                         learning.within[p] = stored.memory.within[p]
-            learning.begun = dict(learning.sent)
+            learning.play_starts = dict(learning.sent)
 
     def begin_with(self, learning: TopicLearner, played: Mapping[int, SentBatch]) -> None:
         """Store knowledge from elsewhere as the first state, with the rows of its plays, by the
         numbers by which it names them."""
         topic = self.settings.sent_topic
         self.client.transaction.take_over()
-        kept = deque[Play]()
+        plays = deque[Play]()
         for play in learning.plays:
             places = [
                 place for _, number in play.played
                 for place in self._send_played(learning, 0, played[number])
             ]  # fmt: skip
-            kept.append(Play(play.rows, {0: places[-1][1] + 1}, tuple(places)))
-        learning.plays = kept
+            plays.append(Play(play.rows, {0: places[-1][1] + 1}, tuple(places)))
+        learning.plays = plays
         spans = self.client.readers.spans(topic)
         learning.sent = {p: end for p, (_, end) in spans.items()}
-        learning.begun = dict(learning.sent)
-        if kept:
-            learning.sent[0] = kept[-1].ends[0]
-            learning.begun[0] = kept[0].played[0][1]
+        learning.play_starts = dict(learning.sent)
+        if plays:
+            learning.sent[0] = plays[-1].ends[0]
+            learning.play_starts[0] = plays[0].played[0][1]
         self._write(learning, None)
 
     def _batch(
@@ -560,17 +564,19 @@ class Learns:
             else:
                 batch = read_sent(record.value or b"")
                 self._fresh.require_sent(batch)
-            said = header_of(record.headers, NEXT_HEADER)
-            if said is not None and number_in(record.headers, NEXT_HEADER) is None:
-                raise SnapshotMismatch(f"header {NEXT_HEADER}: {said[:80]!r}, expected an offset")
+            next_text = header_of(record.headers, NEXT_HEADER)
+            if next_text is not None and number_in(record.headers, NEXT_HEADER) is None:
+                raise SnapshotMismatch(
+                    f"header {NEXT_HEADER}: {next_text[:80]!r}, expected an offset"
+                )
         except SnapshotMismatch as error:
             self.left_out += 1
             self.metrics.left_out()
             self._tell(record.partition, record.offset, f"{error}; left out")
             return None
-        late = batch.times > record.timestamp / 1000
-        if late.any():
-            batch.times[late] = record.timestamp / 1000
+        is_ahead = batch.times > record.timestamp / 1000
+        if is_ahead.any():
+            batch.times[is_ahead] = record.timestamp / 1000
         return batch
 
     def _tell(self, partition: int, offset: int, why: str) -> None:
@@ -596,14 +602,14 @@ class Learns:
         self._next_poll = time.monotonic() + interval / POLLS
         if now - self._looked > self.client.options.seconds("metadata_max_age"):
             self._read_all(learning)
-        self._read(learning, 0)
+        self._poll_records(learning, 0)
         self._ask_lag()
         if time.monotonic() < self._due and self._rows < self._most:
             return
         if self._behind():  # no longer than one poll
-            self._read(learning, 50)
+            self._poll_records(learning, 50)
         try:
-            sent, labels, until = self._take(learning)
+            sent, labels, until = self._records_to_play(learning)
             if not sent and not labels:
                 self._due = time.monotonic() + interval
                 self._blocked_until = time.monotonic() + interval / POLLS
@@ -622,7 +628,7 @@ class Learns:
     def _tell_of_backlog(self, played: PlayedRecords) -> None:
         """Say in the log when deferred records begin to be answered, and when none is left."""
         answers = played.answers.values()
-        n = sum(len(one.outputs) + len(one.dead_letters) for one in answers)
+        n = sum(len(answer.outputs) + len(answer.dead_letters) for answer in answers)
         if n and not self._answered:
             self._answers_since = time.monotonic()
             log.info("workers are behind: correcting what they hand over")
@@ -635,7 +641,7 @@ class Learns:
 
     def _tell_of_alarms(self, learning: TopicLearner) -> None:
         """Say in the log when something becomes worse than before, and when it is not any more."""
-        worse = {lane_name(name): one for name, one in learning.learner.episodes.items()}
+        worse = {lane_name(name): episode for name, episode in learning.learner.episodes.items()}
         for lane in worse.keys() - self._worse:
             log.warning("%s", worse[lane].text(str(lane)))
         for lane in self._worse - worse.keys():
@@ -654,42 +660,42 @@ class Learns:
 
     def _count(self, learning: TopicLearner, played: PlayedRecords) -> None:
         """Count what was learned."""
-        tally, found, batch = self._tally, played.found, played.sent
+        tally, corrected, batch = self._tally, played.corrected, played.sent
         assert tally is not None
         names = None
         if self.settings.has_lanes:
             names = [batch.lanes[k].name for k in batch.of.tolist()]
         in_sets = 0 if self.settings.sets is None else sum(map(_in_sets, batch.lanes))
         tally.observed(len(batch), names, batch.segments or None, in_sets)
-        tally.labelled(found.outcomes, found.taught, learning.learner.held)
+        tally.labelled(corrected.outcomes, corrected.taught, learning.learner.held)
         tally.not_learned(*played.not_learned)
         tally.counts["early"] = learning.learner.early_labels
         tally.refuse(len(played.bad), labels=True)
-        answers, refused = played.answers.values(), list[Output]()
+        answers, dead_letters = played.answers.values(), list[Output]()
         for answer in answers:
             tally.answered(*answer.counts)
-            refused += answer.dead_letters
+            dead_letters += answer.dead_letters
             lonely = answer.without_id if self.settings.labels is not None else ()
             self.metrics.tell(answer.faults, lonely)
         delays, answered = list[int](), 0
-        for one in found.taught:
-            answered += one.prediction.asked is not None
-            if one.time is not None and not math.isnan(one.prediction.time):
-                delays.append(round(1000 * (one.time - one.prediction.time)))
+        for label in corrected.taught:
+            answered += label.prediction.asked is not None
+            if label.time is not None and not math.isnan(label.prediction.time):
+                delays.append(round(1000 * (label.time - label.prediction.time)))
         self._count_requests(learning, tally)
-        now, ours = time.time(), self.settings.field_names
+        now, field_names = time.time(), self.settings.field_names
         letters = [
-            letter(_letter(record, error), now, ours) for record, error in played.bad[-KEPT:]
-        ] + [letter(one, now, ours) for one in refused[-KEPT:]]
+            letter(_letter(record, error), now, field_names) for record, error in played.bad[-KEPT:]
+        ] + [letter(output, now, field_names) for output in dead_letters[-KEPT:]]
         self.metrics.tell(letters=letters)
-        asked = [one for one in found.asked if one is not None]
+        reasons = [reason for reason in corrected.asked if reason is not None]
         self.metrics.handled(
             Handled(
                 sum(len(answer.outputs) for answer in answers),
                 sum(answer.normalised for answer in answers),
                 sum(len(answer.faults) for answer in answers),
                 delays=delays,
-                requested=asked,
+                requested=reasons,
                 answered=answered,
                 letters=letters,
             ),
@@ -720,35 +726,35 @@ class Learns:
         s, now = self.settings, time.monotonic()
         if not s.input:
             return {}
-        at = self._begun_at | learning.inputs | {p: one for p, (one, _) in self._came.items()}
+        at = self._begun_at | learning.inputs | {p: offset for p, (offset, _) in self._came.items()}
         for p, offset in at.items():
             if self._stands.get(p, (None,))[0] != offset:
                 self._stands[p] = offset, now
-        still = [p for p, (_, since) in self._stands.items() if now - since > UNOWNED_SECONDS]
-        ends = self.client.readers.ends(s.input, still) if still else {}
+        idle = [p for p, (_, since) in self._stands.items() if now - since > UNOWNED_SECONDS]
+        ends = self.client.readers.ends(s.input, idle) if idle else {}
         return {p: end - at[p] for p, end in ends.items() if p in at and end > at[p]}
 
-    def _read(self, learning: TopicLearner, wait_ms: int) -> None:
+    def _poll_records(self, learning: TopicLearner, wait_ms: int) -> None:
         """Add the records of one poll to the queues."""
         assert self._reader is not None
         share = WAITING_BYTES / len(self._queues)
         for place, queue in self._queues.items():
             self._reader.hold(place, queue.bytes > share)
-        others = list[Any]()
+        foreign = list[Any]()
         for (topic, p), records in self._reader.poll(wait_ms).items():
             queue = self._queues[topic, p]
             if topic != self.settings.sent_topic:
                 # One that is ahead holds back none that comes behind it later.
-                times = np.minimum(learning.record_times.of(records), time.time()).tolist()
+                times = np.minimum(learning.record_times.in_seconds(records), time.time()).tolist()
                 for when, record in zip(times, records, strict=True):
-                    queue.add(when, 0, record)
+                    queue.append(when, 0, record)
                 continue
             for record in records:
                 deferred = header_of(record.headers, DEFERRED_HEADER) is not None
                 if not deferred and header_of(record.headers, MARK_HEADER) != learning.mark:
-                    others.append(record)
+                    foreign.append(record)
                     continue
-                batch = self._batch(record, learning.record_times.of, deferred=deferred)
+                batch = self._batch(record, learning.record_times.in_seconds, deferred=deferred)
                 if batch is None:
                     self.foreign += 1
                     continue
@@ -767,19 +773,19 @@ class Learns:
                 elif not len(batch):
                     when = self._latest(p)
                 self._rows += len(sent.batch)
-                queue.add(when, len(sent.batch), sent)
-        by = (number_in(record.headers, STATE_HEADER) for record in others)
-        if any(number is not None and number > self.number for number in by):
+                queue.append(when, len(sent.batch), sent)
+        state_numbers = (number_in(record.headers, STATE_HEADER) for record in foreign)
+        if any(number is not None and number > self.number for number in state_numbers):
             newest = newest_index(self.client.readers, self.state_topic)
             if newest is not None and newest[1].mark != learning.mark:
                 raise RebuildError("the application was started over by another process")
-        for record in others:
+        for record in foreign:
             if header_of(record.headers, MARK_HEADER) not in learning.former:
                 self.foreign += 1
                 why = f"header {MARK_HEADER} is not that of this application; left out"
                 self._tell(record.partition, record.offset, why)
 
-    def _take(
+    def _records_to_play(
         self, learning: TopicLearner
     ) -> tuple[dict[int, list[SentRecord]], dict[LabelPlace, list[Any]], float]:
         """Take the records to play: the oldest first, as long as nothing older can still arrive.
@@ -792,8 +798,8 @@ class Learns:
         queues = {place: queue for place, queue in self._queues.items() if queue.waiting}
         if not queues:
             return {}, {}, math.inf
-        taken, last = self._oldest({at for at in queues if at[0] == topic}, math.inf)
-        sent = {p: self._within_input(p, batches) for (_, p), batches in taken.items()}
+        records, last = self._oldest({at for at in queues if at[0] == topic}, math.inf)
+        sent = {p: self._within_input(p, batches) for (_, p), batches in records.items()}
         until = math.inf
         if self.settings.labels is not None and self._input is not None:
             inputs, times = learning.after(sent)
@@ -802,106 +808,110 @@ class Learns:
             )
         if learning.learner.held > SOFT_HELD and until < math.inf:
             return sent, {}, until
-        left = [queue for at, queue in queues.items() if at[0] == topic and queue.waiting]
+        waiting_sent = [queue for at, queue in queues.items() if at[0] == topic and queue.waiting]
         # Uncorrected rows of a backlog come soon, and a label belongs to all rows of its id.
-        last = min([until + (0 if backlog else wait), last, *(queue.time for queue in left)])
+        last = min(
+            [until + (0 if backlog else wait), last, *(queue.time for queue in waiting_sent)]
+        )
         labels, _ = self._oldest({at for at in queues if at[0] != topic}, last)
         return sent, labels, until
 
     def _take_in_order(
         self, learning: TopicLearner
     ) -> tuple[dict[int, list[SentRecord]], dict[LabelPlace, list[Any]], float]:
-        """:meth:`_take` where there are deferred batches: rows and labels by time, as long as
-        nothing older can arrive. Partitions that are handed over now are waited for, except by what
-        workers corrected."""
+        """:meth:`_records_to_play` where there are deferred batches: rows and labels by time, as
+        long as nothing older can arrive. Partitions that are handed over now are waited for, except
+        by what workers corrected."""
         assert self._reader is not None
         topic = self.settings.sent_topic
         empty = [place for place, queue in self._queues.items() if not queue.waiting]
         if self._reader.behind(empty) and time.monotonic() < self._unread_until:
             return {}, {}, math.inf
-        handed = math.inf
+        handed_until = math.inf
         if self._handed_over is not None:
             came = {p: at for p, (at, _) in self._came.items()}
             latest = progress(learning.times) | {p: t for p, (_, t) in self._came.items()}
-            handed = self._handed_over.until(self._begun_at | learning.inputs | came, latest)
-        found: dict[bool, dict[LabelPlace, list[Any]]] = {True: {}, False: {}}
+            handed_until = self._handed_over.until(self._begun_at | learning.inputs | came, latest)
+        due: dict[bool, dict[LabelPlace, list[Any]]] = {True: {}, False: {}}
         heads = [(queue.time, place) for place, queue in self._queues.items() if queue.waiting]
         heapq.heapify(heads)
-        rows, some, last = 0, False, handed
+        rows, has_taken, last = 0, False, handed_until
         while heads and rows < HISTORY_ROWS:
             when, place = heapq.heappop(heads)
             queue, is_sent = self._queues[place], place[0] == topic
             record = queue.waiting[0][2]
-            if when > handed and (not is_sent or record.is_deferred):
+            if when > handed_until and (not is_sent or record.is_deferred):
                 continue
             if not self._ready(place[0], record):
                 last = min(last, when)
                 continue
             n, record = queue.take()
-            some = True
+            has_taken = True
             rows += max(n, 1) if is_sent else 0
             self._rows -= n
-            found[is_sent].setdefault(place, []).append(record)
+            due[is_sent].setdefault(place, []).append(record)
             if queue.waiting:
                 heapq.heappush(heads, (queue.time, place))
             elif self._reader.behind([place]):
                 last = min(last, latest_of(record, when))
                 break  # the rest may be older than records of this one
         last = min([last, *(when for when, _ in heads)])
-        if some:
+        if has_taken:
             self._unread_until = time.monotonic() + UNREAD_SECONDS
-            self._give_back(learning, found, last)
-        sent = {p: self._within_input(p, batches) for (_, p), batches in found[True].items()}
+            self._give_back(learning, due, last)
+        sent = {p: self._within_input(p, batches) for (_, p), batches in due[True].items()}
         until = math.inf
         if self.settings.labels is not None and self._input is not None:
             inputs, times = learning.after(sent)
             until = self._input.until(self._begun_at | inputs, progress(times))
-        return sent, found[False], until
+        return sent, due[False], until
 
     def _give_back(
-        self, learning: TopicLearner, found: dict[bool, dict[LabelPlace, list[Any]]], last: float
+        self, learning: TopicLearner, due: dict[bool, dict[LabelPlace, list[Any]]], last: float
     ) -> None:
         """Put back what is later than a time, of deferred batches and labels that were taken."""
         if last == math.inf:
             return
-        sent, labels = ({at: [*some] for at, some in found[of].items()} for of in (True, False))
-        for place, some in sent.items():
+        sent, labels = ({at: [*records] for at, records in due[of].items()} for of in (True, False))
+        for place, records in sent.items():
             queue = self._queues[place]
-            due = self._due_of(some, queue, last)
-            kept, at = list[Any](), 0
-            for one in some:
-                if at + len(one.batch) > due and one.is_deferred:
+            due_rows = self._due_of(records, queue, last)
+            due_records, at = list[Any](), 0
+            for record in records:
+                if at + len(record.batch) > due_rows and record.is_deferred:
                     break
-                kept.append(one)
-                at += len(one.batch)
-            rest = some[len(kept) :]
-            if rest and due > at:
-                first, second = cut(rest[0], due - at)
-                kept.append(first)
+                due_records.append(record)
+                at += len(record.batch)
+            rest = records[len(due_records) :]
+            if rest and due_rows > at:
+                first, second = cut(rest[0], due_rows - at)
+                due_records.append(first)
                 rest[0] = second
-            sent[place], found[True][place] = rest, kept
-        times = {at: learning.record_times.of(some).tolist() for at, some in labels.items()}
-        for place, some in labels.items():
-            n = len(some)
+            sent[place], due[True][place] = rest, due_records
+        times = {
+            at: learning.record_times.in_seconds(records).tolist() for at, records in labels.items()
+        }
+        for place, records in labels.items():
+            n = len(records)
             while n and times[place][n - 1] > last:
                 n -= 1
-            labels[place], found[False][place] = some[n:], some[:n]
-        if not any(some for of in found.values() for some in of.values()):
-            for place, some in sent.items():  # clocks that are wrong stop nothing
-                found[True][place] = some
-            for place, some in labels.items():
-                found[False][place] = some
+            labels[place], due[False][place] = records[n:], records[:n]
+        if not any(records for of in due.values() for records in of.values()):
+            for place, records in sent.items():  # clocks that are wrong stop nothing
+                due[True][place] = records
+            for place, records in labels.items():
+                due[False][place] = records
         else:
-            for place, some in sent.items():
-                for one in reversed(some):
-                    self._rows += len(one.batch)
-                    when = one.batch.times[0] if len(one.batch) else self._latest(place[1])
-                    self._queues[place].put_back(when, len(one.batch), one)
-            for place, some in labels.items():
-                for one, when in zip(some[::-1], times[place][::-1], strict=False):
-                    self._queues[place].put_back(when, 0, one)
-        for of in found.values():
-            for place in [place for place, some in of.items() if not some]:
+            for place, records in sent.items():
+                for record in reversed(records):
+                    self._rows += len(record.batch)
+                    when = record.batch.times[0] if len(record.batch) else self._latest(place[1])
+                    self._queues[place].put_back(when, len(record.batch), record)
+            for place, records in labels.items():
+                for record, when in zip(records[::-1], times[place][::-1], strict=False):
+                    self._queues[place].put_back(when, 0, record)
+        for of in due.values():
+            for place in [place for place, records in of.items() if not records]:
                 del of[place]
 
     def _latest(self, p: int) -> float:
@@ -910,28 +920,29 @@ class Learns:
         return self._came.get(p, (0, math.nan))[1]
 
     @staticmethod
-    def _due_of(some: Sequence[SentRecord], queue: Queue, last: float) -> int:
+    def _due_of(records: Sequence[SentRecord], queue: Queue, last: float) -> int:
         """How many rows of a partition come up to a time, before what waits in its queue."""
-        times = [one.batch.times for one in some]
+        times = [record.batch.times for record in records]
         n = sum(map(len, times))
         if queue.waiting:
             times.append(queue.waiting[0][2].batch.times[:BEHIND])
-        every = steady(np.concatenate(times))[:n]
-        keys = np.maximum.accumulate(np.where(np.isnan(every), -np.inf, every))
+        steady_times = steady(np.concatenate(times))[:n]
+        keys = np.maximum.accumulate(np.where(np.isnan(steady_times), -np.inf, steady_times))
         return int(np.searchsorted(keys, last, side="right"))
 
     def _within_input(self, p: int, batches: list[SentRecord]) -> list[SentRecord]:
         """Cut what batches of a partition say of the input to what the input holds."""
-        nexts = [one.next for one in batches if one.next is not None]
+        nexts = [record.next for record in batches if record.next is not None]
         if self._input is None or not nexts:
             return batches
         end = self._input.within({p: max(nexts)})[p]
-        for one in batches:
-            if one.next is not None and one.next > end:
-                says = f"header {NEXT_HEADER}: {one.next}, but {self.settings.input}-{p}"
-                self._tell(p, one.offset, f"{says} ends at {end}, which counts instead")
+        for record in batches:
+            if record.next is not None and record.next > end:
+                claim = f"header {NEXT_HEADER}: {record.next}, but {self.settings.input}-{p}"
+                self._tell(p, record.offset, f"{claim} ends at {end}, which counts instead")
         return [
-            one if one.next is None else one._replace(next=min(one.next, end)) for one in batches
+            record if record.next is None else record._replace(next=min(record.next, end))
+            for record in batches
         ]
 
     def _oldest(
@@ -939,7 +950,7 @@ class Learns:
     ) -> tuple[dict[LabelPlace, list[Any]], float]:
         """Take records of some partitions up to a time; also return the time up to which
         none is missing."""
-        found, rows, ready = dict[LabelPlace, list[Any]](), 0, self._ready
+        due, rows, ready = dict[LabelPlace, list[Any]](), 0, self._ready
         heads = [(self._queues[place].time, place) for place in places]
         heapq.heapify(heads)
         while heads and rows < self._most:
@@ -953,12 +964,12 @@ class Learns:
             n, record = queue.take()
             rows += max(n, 1)
             self._rows -= n
-            found.setdefault(place, []).append(record)
+            due.setdefault(place, []).append(record)
             if waiting:
                 heapq.heappush(heads, (queue.time, place))
             elif self._reader is not None and self._reader.behind([place]):
-                return found, when  # the rest may be older than records of others
-        return found, math.inf
+                return due, when  # the rest may be older than records of others
+        return due, math.inf
 
     def _ready(self, topic: str, record: Any) -> bool:
         """Whether a label, or the records of a deferred batch, can be read now."""
@@ -1052,7 +1063,7 @@ class Learns:
             )
             if refused:
                 answer.dead_letters += refused
-                answer.corrected = sum(one.value is not None for one in answer.outputs)
+                answer.corrected = sum(output.value is not None for output in answer.outputs)
             refusals.require_taken(answer.dead_letters, self.dead_letters, transaction)
 
     def _send_answers(self, learning: TopicLearner, played: PlayedRecords) -> int:
@@ -1060,8 +1071,10 @@ class Learns:
         with them, for a restart; return the bytes of these."""
         s, transaction, size = self.settings, self.client.transaction, 0
         answers = played.answers.items()
-        every = ([*answer.outputs, *answer.dead_letters] for _, answer in answers)
-        with refusals.made_of([[one.source for one in made if one.source] for made in every]):
+        outputs_of_each = ([*answer.outputs, *answer.dead_letters] for _, answer in answers)
+        with refusals.made_of(
+            [[output.source for output in outputs if output.source] for outputs in outputs_of_each]
+        ):
             for p, answer in answers:
                 transaction.send_all(s.output, p, answer.outputs)
                 transaction.send_all(self.dead_letters, p, answer.dead_letters)
@@ -1099,8 +1112,8 @@ class Learns:
         letters = [_letter(record, error) for record, error in played.bad]
         accepts = transaction.topic_limits[self.dead_letters]
         refusals.date(letters, accepts, transaction.clock.now_ms())
-        for one, (record, _) in zip(letters, played.bad, strict=True):
-            transaction.send_all(self.dead_letters, record.partition % of, [one])
+        for dead_letter, (record, _) in zip(letters, played.bad, strict=True):
+            transaction.send_all(self.dead_letters, record.partition % of, [dead_letter])
 
     def _send_requests(self, learning: TopicLearner, played: PlayedRecords) -> None:
         """Send label requests, each to the partition of its prediction."""
@@ -1108,9 +1121,11 @@ class Learns:
         transaction = self.client.transaction
         now = transaction.clock.now_ms()
         requests: dict[int, list[Output]] = {}
-        asked = [(i, reason) for i, reason in enumerate(played.found.asked) if reason is not None]
-        of = self._partitions(s.requests_topic) if asked else 1
-        for i, reason in asked:
+        requested = [
+            (i, reason) for i, reason in enumerate(played.corrected.asked) if reason is not None
+        ]
+        of = self._partitions(s.requests_topic) if requested else 1
+        for i, reason in requested:
             lane, (partition, offset) = batch.lanes[int(batch.of[i])], played.places[i]
             raw, sent, classes = learning.learner.listed(lane, int(places[i]))
             time_ms = -1 if math.isnan(batch.times[i]) else int(1000 * batch.times[i])
@@ -1127,9 +1142,9 @@ class Learns:
             requests.setdefault(partition % of, []).append(
                 Output(id, msgspec.json.encode(says), headers, now)
             )
-        for partition, made in requests.items():
-            taken = refusals.accepted(made, s.requests_topic, transaction.topic_limits, now)
-            transaction.send_all(s.requests_topic, partition, taken)
+        for partition, outputs in requests.items():
+            accepted = refusals.accepted(outputs, s.requests_topic, transaction.topic_limits, now)
+            transaction.send_all(s.requests_topic, partition, accepted)
 
     def _partitions(self, topic: str) -> int:
         """Number of partitions of a topic."""

@@ -43,11 +43,11 @@ def load(path: str | Path | None, overrides: Mapping[str, Any], env: Mapping[str
     return load_as(Settings, path, overrides, env, client_options)
 
 
-def client_options(given: Mapping[str, Any]) -> dict[str, Any]:
+def client_options(named_options: Mapping[str, Any]) -> dict[str, Any]:
     """Convert options of kafka-python to the types of their defaults; read secrets from files, and
     create what provides tokens."""
-    defaults, found = option_defaults(), {}
-    for name, value in given.items():
+    defaults, converted = option_defaults(), {}
+    for name, value in named_options.items():
         if name not in defaults and name.endswith("_from_file"):
             name = name.removesuffix("_from_file")
             value = secret_in(value, f"client.{name}")
@@ -69,8 +69,8 @@ def client_options(given: Mapping[str, Any]) -> dict[str, Any]:
             raise SettingsError(f"client.{name}: not text; write it in quotes")  # may be a secret
         if name == TOKENS and isinstance(value, str):
             value = _token_provider(value)
-        found[name] = value
-    return found
+        converted[name] = value
+    return converted
 
 
 TOKENS = "sasl_oauth_token_provider"
@@ -80,14 +80,14 @@ TOKENS = "sasl_oauth_token_provider"
 def _token_provider(where: str) -> AbstractTokenProvider:
     """Create an object of the class named, as ``package.module:Class``."""
     try:
-        made = resolve_name(where)()
+        provider = resolve_name(where)()
     except Exception as error:
         raise SettingsError(
             f"client.{TOKENS}: {where!r}: {type(error).__name__}: {error}; expected"
             " package.module:Class, a class that is created without arguments"
         ) from None
-    if not isinstance(made, AbstractTokenProvider):
+    if not isinstance(provider, AbstractTokenProvider):
         raise SettingsError(
             f"client.{TOKENS}: {where!r} is no kafka.net.sasl.oauth.AbstractTokenProvider"
         )
-    return made
+    return provider

@@ -87,22 +87,22 @@ class SentRecord(NamedTuple):
         return isinstance(self.batch, DeferredBatch)
 
 
-def cut(one: SentRecord, n: int) -> tuple[SentRecord, SentRecord]:
+def cut(record: SentRecord, n: int) -> tuple[SentRecord, SentRecord]:
     """Cut a deferred batch behind n of its records."""
-    batch = one.batch
+    batch = record.batch
     assert isinstance(batch, DeferredBatch)
-    records, times, size = batch.records, batch.times, one.size * n // len(batch)
+    records, times, size = batch.records, batch.times, record.size * n // len(batch)
     first, second = DeferredBatch(records[:n], times[:n]), DeferredBatch(records[n:], times[n:])
     return (
-        one._replace(batch=first, size=size, next=records[n].offset, partly=True),
-        one._replace(batch=second, size=one.size - size, skipped=one.skipped + n),
+        record._replace(batch=first, size=size, next=records[n].offset, partly=True),
+        record._replace(batch=second, size=record.size - size, skipped=record.skipped + n),
     )
 
 
 class PlayedRecords(NamedTuple):
     """Results of playing records."""
 
-    found: Corrected
+    corrected: Corrected
     sent: SentBatch
     """Rows in the order in which they were learned."""
     places: list[tuple[int, int | None]]
@@ -153,7 +153,7 @@ class TopicLearner:
         self.moved: set[int] = set()
         """Input partitions of which ``inputs`` says nothing of what was learned, see `Index`."""
         self.labels = {topic: dict(at) for topic, at in memory.labels.items()}
-        self.begun, self.plays = dict(memory.begun), deque(memory.plays)
+        self.play_starts, self.plays = dict(memory.play_starts), deque(memory.plays)
         self.within = dict(memory.within)
         self.times, self.topics = dict(memory.times), dict(memory.topics)
         self.until = math.inf
@@ -222,7 +222,7 @@ class TopicLearner:
         stored
             The state.
         batches
-            For each partition the sent batches from ``stored.memory.begun`` up to ``sent``.
+            For each partition the sent batches from ``stored.memory.play_starts`` up to ``sent``.
         first
             For each partition the offset from which on all batches are present.
         played
@@ -236,26 +236,31 @@ class TopicLearner:
         require_fits(saved.corrector(begins[None]), live, settings, start)
         state = State(begins[None], lanes, memory.learner, list(lanes))
         if (
-            own := adapter_of(saved.corrector(lanes.get(ONLY, begins[None]))).numbering
+            numbering := adapter_of(saved.corrector(lanes.get(ONLY, begins[None]))).numbering
         ) is not None:
-            batches = {p: [_adopted(own, one) for one in some] for p, some in batches.items()}
+            batches = {
+                p: [_adopted(numbering, record) for record in records]
+                for p, records in batches.items()
+            }
         plays, batch_of = _plays(memory, batches, first, played or {})
         learner = Learner.from_state(
             state, batch_of, recent_mb=settings.recent_mb, ask=settings.ask,
             max_lanes=settings.max_lanes, label_wait=settings.label_wait,
-            under=lambda name, one: start.with_settings(one.to_bytes(), name[0] or ""), whole=False,
+            under=lambda name, corrector: start.with_settings(corrector.to_bytes(), name[0] or ""),
+            whole=False,
         )  # fmt: skip
         self = cls(
-            settings, start, learner, memory._replace(plays=plays.kept, begun=plays.begun),
+            settings, start, learner,
+            memory._replace(plays=plays.plays, play_starts=plays.play_starts),
             mark=stored.index.mark, inputs=stored.index.inputs,
         )  # fmt: skip
         self.moved, self.former = {*stored.index.moved}, stored.index.former
-        self.places = {one.name: one.offset for one in stored.index.lanes}
-        self.begins = {one.model: one.offset for one in stored.index.begins}
+        self.places = {place.name: place.offset for place in stored.index.lanes}
+        self.begins = {begin.model: begin.offset for begin in stored.index.begins}
         # Settings may differ from those of the state.
         self.touched = {
-            name for name, one in learner.live.items()
-            if name in lanes and one.corrector.to_bytes() != lanes[name]
+            name for name, lane in learner.live.items()
+            if name in lanes and lane.corrector.to_bytes() != lanes[name]
         }  # fmt: skip
         if self.begin_with != begins:
             self.begins = {}
@@ -283,21 +288,26 @@ class TopicLearner:
         state
             Number of the state before.
         """
-        if (own := self.learner.numbering) is not None:
-            sent = {p: [_adopted(own, one) for one in some] for p, some in sent.items()}
+        if (numbering := self.learner.numbering) is not None:
+            sent = {
+                p: [_adopted(numbering, record) for record in records]
+                for p, records in sent.items()
+            }
         batches, known, deferred = self._batches(sent)
-        strange = self._admit(one for some in batches.values() for one in some)
-        read, bad, not_learned = self._read(labels)
+        refused_models = self._admit(batch for some in batches.values() for batch in some)
+        read, bad, not_learned = self._read_labels(labels)
         first = self.learner.next_number
         events = in_order(batches, read, first)
         if deferred:
             self.learner.start_events()
-        found = self.learner.play_sent(events, without=strange, until=until)
+        corrected = self.learner.play_sent(events, without=refused_models, until=until)
         n = len(events.sent)
         self._note(sent, labels, n)
         self.until = until
-        names = {lane.name for lane in events.sent.lanes} | {one.name for one in found.taught}
-        names |= {(one.model, one.version) for one in events.labels if one.row is not None}
+        names = {lane.name for lane in events.sent.lanes} | {
+            label.name for label in corrected.taught
+        }
+        names |= {(label.model, label.version) for label in events.labels if label.row is not None}
         self.touched |= names
         if not self.settings.has_lanes:
             self.touched |= set(self.learner.models)
@@ -305,15 +315,15 @@ class TopicLearner:
         if self.settings.ask is not None or deferred:
             places = places_in_order(batches, known)
         if not deferred:
-            return PlayedRecords(found, events.sent, places, bad, not_learned)
-        told = self.learner.take_events().sent
+            return PlayedRecords(corrected, events.sent, places, bad, not_learned)
+        told_rows = self.learner.take_events().sent
         self.learner.stop_events()
-        played: list[bool] = np.isin(events.sent.numbers, told.numbers).tolist()
-        answers = deferred.answers(places, found, state, played)
-        asked = [*compress(found.asked, played)]
+        played: list[bool] = np.isin(events.sent.numbers, told_rows.numbers).tolist()
+        answers = deferred.answers(places, corrected, state, played)
+        reasons = [*compress(corrected.asked, played)]
         return PlayedRecords(
-            found._replace(asked=asked), told, [*compress(places, played)], bad, not_learned,
-            answers, n > 0,
+            corrected._replace(asked=reasons), told_rows, [*compress(places, played)], bad,
+            not_learned, answers, n > 0,
         )  # fmt: skip
 
     def _batches(
@@ -326,37 +336,37 @@ class TopicLearner:
             self.messages, self.output_bytes, self.models,
             declared=self.learner.numbering is None, switch=self.learner.switch,
         )  # fmt: skip
-        for p, found in sent.items():
+        for p, records in sent.items():
             batches[p], known[p] = [], []
-            for is_deferred, some in groupby(found, lambda one: one.is_deferred):
-                run = [*some]
-                rows: list[Any] = [one.batch for one in run]
+            for is_deferred, group in groupby(records, lambda record: record.is_deferred):
+                run = [*group]
+                rows: list[Any] = [record.batch for record in run]
                 if is_deferred:
-                    rows = deferred.read(p, rows)
+                    rows = deferred.read_batches(p, rows)
                 batches[p] += rows
-                known[p] += [one.next is not None for one in run[: len(rows)]]
+                known[p] += [record.next is not None for record in run[: len(rows)]]
         return batches, known, deferred
 
     def _admit(self, batches: Iterable[SentBatch]) -> set[Name]:
         """Begin the models of new rows as the workers began them; return the models that may not
         begin."""
-        strange = set[Name]()
+        refused_models = set[Name]()
         if not self.settings.has_lanes:
-            return strange
+            return refused_models
         known = self.models.classes()
         for batch in batches:
             for lane in batch.lanes:
-                if lane.name in known or lane.name in strange:
+                if lane.name in known or lane.name in refused_models:
                     continue
                 try:
                     self.models.begin(lane.name, lane.classes)
                 except BadMessage:
-                    strange.add(lane.name)
+                    refused_models.add(lane.name)
                     continue
                 self.models.admit()
-        return strange
+        return refused_models
 
-    def _read(
+    def _read_labels(
         self, labels: Mapping[LabelPlace, Sequence[Source]]
     ) -> tuple[
         dict[LabelPlace, list[LateLabel]],
@@ -367,13 +377,13 @@ class TopicLearner:
         without = of_nobody = 0
         read = dict[LabelPlace, list[LateLabel]]()
         bad = list[tuple[Source, StreamCANError]]()
-        for place, found in labels.items():
-            says = self.label_readers[place[0]].parse(found)
-            bad += [(found[i], why) for i, why in says.bad]
+        for place, records in labels.items():
+            says = self.label_readers[place[0]].parse(records)
+            bad += [(records[i], why) for i, why in says.bad]
             without, of_nobody = without + len(says.without), of_nobody + len(says.of_nobody)
-            times = self.record_times.of(found).tolist()
-            for one, i in zip(says.labels, says.places, strict=True):
-                one.time = None if math.isnan(times[i]) else times[i]
+            times = self.record_times.in_seconds(records).tolist()
+            for label, i in zip(says.labels, says.places, strict=True):
+                label.time = None if math.isnan(times[i]) else times[i]
             read[place] = says.labels
         return read, bad, (without, of_nobody)
 
@@ -382,14 +392,14 @@ class TopicLearner:
     ) -> tuple[dict[int, int], dict[int, list[float]]]:
         """``inputs`` and ``times`` after these batches."""
         inputs, times = dict(self.inputs), dict(self.times)
-        for p, found in sent.items():
-            if not found:
+        for p, records in sent.items():
+            if not records:
                 continue
-            places = [one.next for one in found if one.next is not None]
+            places = [record.next for record in records if record.next is not None]
             inputs |= {p: places[-1]} if places else {}
-            its = np.concatenate([one.batch.times for one in found])
-            if len(its):  # batches without rows have no time
-                known: list[float] = its[~np.isnan(its)][-LAST_TIMES:].tolist()
+            row_times = np.concatenate([record.batch.times for record in records])
+            if len(row_times):  # batches without rows have no time
+                known: list[float] = row_times[~np.isnan(row_times)][-LAST_TIMES:].tolist()
                 times[p] = [*times.get(p, ()), *known][-LAST_TIMES:]
         return inputs, times
 
@@ -400,12 +410,12 @@ class TopicLearner:
         """Move the positions past what was played."""
         ends = {}
         self.inputs, self.times = self.after(sent)
-        for p, found in sent.items():
-            if found:
-                last = found[-1]
+        for p, sent_records in sent.items():
+            if sent_records:
+                last = sent_records[-1]
                 ends[p] = self.sent[p] = last.offset + (not last.partly)
                 self.within.pop(p, None)
-                if any(one.next is not None for one in found):
+                if any(record.next is not None for record in sent_records):
                     self.moved.discard(p)
                 if last.partly:
                     self.within[p] = last.skipped + len(last.batch)
@@ -417,9 +427,9 @@ class TopicLearner:
             self.plays.append(self._last_play)
         at = self.learner.next_number - sum(play.rows for play in self.plays)
         while self.plays and at + self.plays[0].rows <= self.learner.oldest:
-            gone = self.plays.popleft()
-            at += gone.rows
-            self.begun.update(gone.ends)
+            forgotten = self.plays.popleft()
+            at += forgotten.rows
+            self.play_starts.update(forgotten.ends)
         if not self.plays:
             self._last_play = None
 
@@ -459,7 +469,7 @@ class TopicLearner:
                 moved[p] = was
         if moved and at is self.sent:  # a restart cannot play again what was played together
             self.plays.clear()
-            self.begun = dict(self.sent)
+            self.play_starts = dict(self.sent)
             for p in moved:
                 self.within.pop(p, None)
         return moved
@@ -475,19 +485,19 @@ class TopicLearner:
         """The correctors and initial correctors to be written, keyed by `corrector_key` and
         `begin_key`."""
         live = self.learner.live if self.learner.models else {}
-        those = [name for name in live if name in self.touched or name not in self.places]
+        names = [name for name in live if name in self.touched or name not in self.places]
         begins = [] if self.begins else list(self.begin_with.items())
-        return [(name, live[name].corrector.to_bytes()) for name in those], begins
+        return [(name, live[name].corrector.to_bytes()) for name in names], begins
 
     @property
     def begin_with(self) -> dict[str | None, bytes]:
         """Initial correctors; None is the common one."""
         start = self.start
-        found: dict[str | None, bytes] = {None: start.with_settings(start.snapshot).to_bytes()}
+        begins: dict[str | None, bytes] = {None: start.with_settings(start.snapshot).to_bytes()}
         for model in self.settings.models:
-            if (own := start.of_model(model)) is not None:
-                found[model] = own.to_bytes()
-        return found
+            if (corrector := start.of_model(model)) is not None:
+                begins[model] = corrector.to_bytes()
+        return begins
 
     def gone(self) -> list[Name]:
         """Models and versions that were dropped but are still stored."""
@@ -498,7 +508,7 @@ class TopicLearner:
         """Encode the memory for the next learner."""
         state = self.learner.state(without=self.learner.models)
         return Memory(
-            state.memory, self.learner.next_number, self.sent, self.labels, self.begun,
+            state.memory, self.learner.next_number, self.sent, self.labels, self.play_starts,
             list(self.plays), self.times, self.topics, self.within,
         ).to_bytes()  # fmt: skip
 
@@ -531,21 +541,23 @@ class TopicLearner:
 
 def identity_of(settings: Settings, start: Start) -> dict[str, Any]:
     """The settings that identify an application."""
-    found = {name: getattr(settings, name) for name in IDENTITY}
-    return found | {"segments": list(start.segments), "classes": list(start.classes)} | start.fixed
+    identity = {name: getattr(settings, name) for name in IDENTITY}
+    return (
+        identity | {"segments": list(start.segments), "classes": list(start.classes)} | start.fixed
+    )
 
 
 def require_identity(index: Index, settings: Settings, start: Start) -> None:
     """Raise DeniedError where a state belongs to another application."""
-    s, own = settings, identity_of(settings, start)
-    found = [
-        f"{name} is {index.identity.get(name)!r} there and {here!r} here"
-        for name, here in own.items()
-        if index.identity.get(name) != here
+    s, identity = settings, identity_of(settings, start)
+    differences = [
+        f"{name} is {index.identity.get(name)!r} there and {expected!r} here"
+        for name, expected in identity.items()
+        if index.identity.get(name) != expected
     ]
-    if found:
+    if differences:
         raise DeniedError(
-            f"topic {s.state_topic!r} holds the state of other settings: {'; '.join(found)};"
+            f"topic {s.state_topic!r} holds the state of other settings: {'; '.join(differences)};"
             " set these back, start over with `stream-can learn --reset`, or give another"
             " application_id"
         )
@@ -568,22 +580,22 @@ def require_fits(
         ) from None
 
 
-def _adopted(numbering: Any, one: SentRecord) -> SentRecord:
+def _adopted(numbering: Any, record: SentRecord) -> SentRecord:
     """A sent batch in the numbers that classes have here, without rows for whose new classes there
     is no room: workers let them pass that did not know yet."""
-    batch = one.batch
+    batch = record.batch
     if isinstance(batch, DeferredBatch):
-        return one
-    kept, lanes = np.ones(len(batch), np.bool_), list[SentLane]()
+        return record
+    has_room, lanes = np.ones(len(batch), np.bool_), list[SentLane]()
     for k, lane in enumerate(batch.lanes):
-        adopted, kept[batch.of == k] = numbering.adopted(lane)
+        adopted, has_room[batch.of == k] = numbering.adopted(lane)
         lanes.append(adopted)
-    return one._replace(batch=batch.of_lanes(lanes, np.flatnonzero(kept)))
+    return record._replace(batch=batch.of_lanes(lanes, np.flatnonzero(has_room)))
 
 
-class _Kept(NamedTuple):
-    kept: list[Play]
-    begun: dict[int, int]
+class _RestoredPlays(NamedTuple):
+    plays: list[Play]
+    play_starts: dict[int, int]
 
 
 def _plays(
@@ -591,9 +603,9 @@ def _plays(
     batches: Mapping[int, Sequence[SentRecord]],
     first: Mapping[int, int],
     played: Mapping[tuple[int, int], SentBatch],
-) -> tuple[_Kept, list[SentBatch]]:
+) -> tuple[_RestoredPlays, list[SentBatch]]:
     """Restore the plays of a memory, with the batches in their original order."""
-    plays, last = list(memory.plays), dict(memory.begun)
+    plays, last = list(memory.plays), dict(memory.play_starts)
     spans = []
     for play in plays:
         spans.append({p: (last.get(p, 0), end) for p, end in play.ends.items()})
@@ -606,31 +618,31 @@ def _plays(
         )
     ]  # fmt: skip
     at = missing[-1] + 1 if missing else 0
-    begun = dict(memory.begun)
+    play_starts = dict(memory.play_starts)
     number = memory.number - sum(play.rows for play in plays[at:])
-    queues = {p: deque(found) for p, found in batches.items()}
-    found = list[SentBatch]()
+    queues = {p: deque(records) for p, records in batches.items()}
+    restored = list[SentBatch]()
     for i in range(at, len(plays)):
         play, span = plays[i], spans[i]
-        some: dict[int, list[SentBatch]] = {}
+        of_partitions: dict[int, list[SentBatch]] = {}
         for p, (start, end) in span.items():
             queue = queues.get(p, deque())
             while queue and queue[0].offset < end:
-                one = queue.popleft()
-                if one.offset >= start and isinstance(one.batch, SentBatch):
-                    some.setdefault(p, []).append(one.batch)
+                record = queue.popleft()
+                if record.offset >= start and isinstance(record.batch, SentBatch):
+                    of_partitions.setdefault(p, []).append(record.batch)
         number += play.rows
         if play.played:
-            found += [played[place] for place in play.played]
+            restored += [played[place] for place in play.played]
             continue
-        merged = in_order(some, {}, number - play.rows).sent
-        found.append(merged)
+        merged = in_order(of_partitions, {}, number - play.rows).sent
+        restored.append(merged)
         if len(merged) != play.rows:  # brokers lost some, or hold them twice
             log.error(
                 "sent batches of offsets %s hold %d rows, the memory says %d: labels of these and"
                 " of earlier predictions will find none", span, len(merged), play.rows
             )  # fmt: skip
-            found, at = [], i + 1
+            restored, at = [], i + 1
     for play in plays[:at]:
-        begun.update(play.ends)
-    return _Kept(plays[at:], begun), found
+        play_starts.update(play.ends)
+    return _RestoredPlays(plays[at:], play_starts), restored

@@ -67,8 +67,8 @@ class Patience:
 
     def _until(self, deadline: float, call: Callable[[], T]) -> T:
         """Run ``call()``; abandon it where it overruns the deadline by far."""
-        left = deadline + LATE_SECONDS - time.monotonic()
-        return within(max(left, SHORTEST_CALL), call, otherwise=RetryError)
+        seconds_left = deadline + LATE_SECONDS - time.monotonic()
+        return within(max(seconds_left, SHORTEST_CALL), call, otherwise=RetryError)
 
     def until_joined(self, call: Callable[[], None], rejoin: Callable[[], None]) -> None:
         """Repeat ``call()`` until it is answered; run ``rejoin()`` where it is fenced."""

@@ -88,19 +88,23 @@ class PendingRequests:
         ``without`` are the partitions and offsets of requests to exclude.
         """
         with self._lock:
-            every = self._open.values() if oldest else reversed(self._open.values())
-            wanted = (one for one in every if (one.partition, one.offset) not in without)
-            return len(self._open), list(islice(wanted, n))
+            in_order = self._open.values() if oldest else reversed(self._open.values())
+            requests = (
+                request
+                for request in in_order
+                if (request.partition, request.offset) not in without
+            )
+            return len(self._open), list(islice(requests, n))
 
     def still_open(self, places: Container[tuple[int, int]]) -> list[tuple[int, int]]:
         """Which of these partitions and offsets are open requests."""
         with self._lock:
-            every = [(one.partition, one.offset) for one in self._open.values()]
-        return [place for place in every if place in places]
+            open_places = [(request.partition, request.offset) for request in self._open.values()]
+        return [place for place in open_places if place in places]
 
-    def classes_of(self, one: Pending) -> Sequence[Any]:
+    def classes_of(self, request: Pending) -> Sequence[Any]:
         """Names of a request's classes, in column order."""
-        return self.classes if one.says.classes is None else one.says.classes
+        return self.classes if request.says.classes is None else request.says.classes
 
     def knows(self, name: str) -> bool:
         """Whether there is a class of this name."""
@@ -111,7 +115,7 @@ class PendingRequests:
         except UnknownClass:
             return False
 
-    def read(self, stopped: Callable[[], bool]) -> None:
+    def follow(self, stopped: Callable[[], bool]) -> None:
         """Follow both topics until ``stopped``; waits out an outage.
 
         Raises
@@ -123,7 +127,7 @@ class PendingRequests:
             consumer = None
             try:
                 consumer = open_consumer(self._options)
-                self._follow(consumer, stopped)
+                self._follow_topics(consumer, stopped)
             except DeniedError:
                 raise
             except ClientError as error:
@@ -132,42 +136,44 @@ class PendingRequests:
             finally:
                 close(consumer)
 
-    def _follow(self, consumer: Any, stopped: Callable[[], bool]) -> None:
+    def _follow_topics(self, consumer: Any, stopped: Callable[[], bool]) -> None:
         """Read all requests, then the labels since the oldest open one, then both as they arrive.
 
         The order makes sure that a label finds the request that it answers.
         """
         with errors_as(RetryError):
-            mine = self._partitions(consumer, self._requests)
-            theirs = [tp for one in self._of_labels for tp in self._partitions(consumer, one)]
+            request_partitions = self._partitions(consumer, self._requests)
+            label_partitions = [
+                tp for topic in self._of_labels for tp in self._partitions(consumer, topic)
+            ]
             with self._lock:
                 self._open.clear()
-            consumer.assign(mine)
-            consumer.seek_to_beginning(*mine)
-            ends = consumer.end_offsets(mine)
-            while any(consumer.position(tp) < ends[tp] for tp in mine):
+            consumer.assign(request_partitions)
+            consumer.seek_to_beginning(*request_partitions)
+            ends = consumer.end_offsets(request_partitions)
+            while any(consumer.position(tp) < ends[tp] for tp in request_partitions):
                 if stopped():
                     return
-                self._take(consumer.poll(500))
+                self._accept_records(consumer.poll(500))
             # A label cannot be older than the request that it answers.
-            positions = {tp: consumer.position(tp) for tp in mine}
+            positions = {tp: consumer.position(tp) for tp in request_partitions}
             with self._lock:
-                since = min((one.says.time for one in self._open.values()), default=None)
-            consumer.assign([*mine, *theirs])
+                since = min((request.says.time for request in self._open.values()), default=None)
+            consumer.assign([*request_partitions, *label_partitions])
             for tp, offset in positions.items():
                 consumer.seek(tp, offset)
-            ends = consumer.end_offsets(theirs)
+            ends = consumer.end_offsets(label_partitions)
             # A prediction without a timestamp has -1, which brokers do not accept.
             starts = (
                 {}
                 if since is None
-                else consumer.offsets_for_times(dict.fromkeys(theirs, max(since, 0)))
+                else consumer.offsets_for_times(dict.fromkeys(label_partitions, max(since, 0)))
             )
-            for tp in theirs:
+            for tp in label_partitions:
                 start = starts.get(tp)
                 consumer.seek(tp, ends[tp] if start is None else start.offset)
             while not stopped():
-                self._take(consumer.poll(500))
+                self._accept_records(consumer.poll(500))
 
     def _partitions(self, consumer: Any, topic: str) -> list[TopicPartition]:
         numbers = consumer.partitions_for_topic(topic)
@@ -175,7 +181,7 @@ class PendingRequests:
             raise DeniedError(f"topic {topic!r} does not exist, or may not be read")
         return [TopicPartition(topic, number) for number in sorted(numbers)]
 
-    def _take(self, polled: dict[TopicPartition, list[Any]]) -> None:
+    def _accept_records(self, polled: dict[TopicPartition, list[Any]]) -> None:
         for tp, records in polled.items():
             for record in records:
                 if tp.topic == self._requests:
@@ -221,12 +227,14 @@ class PendingRequests:
             if id is None:
                 return
             name = id.decode(errors="replace")
-            one = self._open.get(name)
-            if one is None:
+            request = self._open.get(name)
+            if request is None:
                 return
-            if one.says.classes is not None and self._lookup is None:
+            if request.says.classes is not None and self._lookup is None:
                 messages = Messages(
-                    one.says.classes, messages.fields, formats=self._formats.of_labels(record.topic)
+                    request.says.classes,
+                    messages.fields,
+                    formats=self._formats.of_labels(record.topic),
                 )
             messages.read_opened_label(message, record.key, record.headers)
         except ClientError:  # a schema that cannot be looked up now
@@ -256,14 +264,14 @@ class PendingRequests:
             The label could not be written; the request stays open.
         """
         with self._lock:
-            found = [
-                (name, one)
-                for name, one in self._open.items()
-                if (one.partition, one.offset) == (partition, offset)
+            matches = [
+                (name, request)
+                for name, request in self._open.items()
+                if (request.partition, request.offset) == (partition, offset)
             ]
-            if not found:
+            if not matches:
                 raise NotOpen("this request was answered already")
-            ((name, pending),) = found
+            ((name, pending),) = matches
             if self._lookup is not None and isinstance(chosen, str):
                 label = self._lookup.named(chosen)
             else:

@@ -19,7 +19,7 @@ class Progress:
         self._before = 0
         self._terminal = sys.stderr.isatty()
 
-    def show(self, records: int, lag: int | None, more: Callable[[], str]) -> None:
+    def show(self, records: int, lag: int | None, suffix: Callable[[], str]) -> None:
         """Show the line with the number of committed records, if due."""
         now = time.monotonic()
         if not self._terminal or now - self._shown < EVERY_SECONDS:
@@ -27,7 +27,7 @@ class Progress:
         rate = (records - self._before) / (now - self._shown)
         self._shown, self._before = now, records
         waiting = "?" if lag is None else lag
-        sys.stderr.write(f"\r\x1b[K{records} records, {rate:.0f}/s, lag {waiting}{more()}")
+        sys.stderr.write(f"\r\x1b[K{records} records, {rate:.0f}/s, lag {waiting}{suffix()}")
         sys.stderr.flush()
 
     def end(self) -> None:

@@ -41,13 +41,12 @@ def made_of(inputs: Sequence[Sequence[Source]]) -> Iterator[None]:
     try:
         yield
     except DeniedError as error:
-        what = ", ".join(
-            f"offsets {min(one.offset for one in of)} to {max(one.offset for one in of)}"
-            f" of {of[0].topic}-{of[0].partition}"
-            for of in inputs
-            if of
+        sources = ", ".join(
+            f"offsets {min(offsets)} to {max(offsets)} of {records[0].topic}-{records[0].partition}"
+            for records in inputs
+            if (offsets := [record.offset for record in records])
         )
-        raise type(error)(f"{error} (made of {what})") from error
+        raise type(error)(f"{error} (made of {sources})") from error
 
 
 def divert(
@@ -119,13 +118,13 @@ def accepted(
     requests: Sequence[Output], name: str, topics: Mapping[str, TopicLimits], now: int
 ) -> list[Output]:
     """Filter out label requests that their topic refuses, with a warning."""
-    taken = []
+    accepted_requests = []
     for request in requests:
         if why := topics[name].refuses(request, now):
             log.warning("a label request is left out: %s refuses it: %s", name, why)
         else:
-            taken.append(request)
-    return taken
+            accepted_requests.append(request)
+    return accepted_requests
 
 
 def date(letters: Sequence[Output], topic: TopicLimits, now: int) -> None:

@@ -55,18 +55,18 @@ class RegistrySchemas:
         """Look up a schema; results are cached, negative ones for a while."""
         ask = self.registry.schema if isinstance(key, int) else self.registry.schema_by_guid
         try:
-            found = ask(key)  # type: ignore[arg-type]
+            schema = ask(key)  # type: ignore[arg-type]
         except UnknownSchema as error:
             raise BadMessage(str(error)) from None
-        return SchemaText(found.kind, found.text, found.references, found.direct)
+        return SchemaText(schema.kind, schema.text, schema.references, schema.direct)
 
     def newest(self) -> tuple[bytes, SchemaText]:
         """Return the latest version of the subject."""
         try:
-            number, found = self.registry.latest(self.subject)
+            number, newest = self.registry.latest(self.subject)
         except UnknownSchema as error:
             raise BadMessage(str(error)) from None
-        text = SchemaText(found.kind, found.text, found.references, found.direct)
+        text = SchemaText(newest.kind, newest.text, newest.references, newest.direct)
         return framed(number), text
 
     def head(self, written: SchemaText) -> bytes:
@@ -107,18 +107,21 @@ def formats(settings: Settings) -> Formats:
         topic: _label_codec(s, topic, registry, fields)
         for topic in s.topics_of_labels or [""]
     }  # fmt: skip
-    first, *others = codecs
-    return Formats(predictions, codecs[first], {topic: codecs[topic] for topic in others})
+    first, *further = codecs
+    return Formats(predictions, codecs[first], {topic: codecs[topic] for topic in further})
 
 
 def _label_codec(
     s: Settings, topic: str, registry: Registry | None, fields: dict[str, Any]
 ) -> Codec:
     """Create the codec of a topic of labels."""
-    own = s.of_labels(topic, "protobuf_label_message")
-    if own not in (None, s.protobuf_message):  # labels have no probabilities and no outputs
+    label_message = s.of_labels(topic, "protobuf_label_message")
+    if label_message not in (
+        None,
+        s.protobuf_message,
+    ):  # labels have no probabilities and no outputs
         fields = {"probs": s.fields.probs, "raw": ""}
-    message = own or s.protobuf_message
+    message = label_message or s.protobuf_message
     return _codec(s, s.format_of(topic), registry, f"{topic}-value", message, fields)
 
 
@@ -179,17 +182,17 @@ def check(settings: Settings, formats: Formats) -> None:
         return
     registry, subject = schemas.registry, f"{settings.input}-value"
     try:
-        number, found = registry.latest(subject)
+        number, newest = registry.latest(subject)
     except UnknownSchema as error:
         log.info("%s: what the output's schema is will be known with the first record", error)
         return
-    text = SchemaText(found.kind, found.text, found.references, found.direct)
+    text = SchemaText(newest.kind, newest.text, newest.references, newest.direct)
     try:
-        made = formats.predictions.answer(text)
+        answer_schema = formats.predictions.answer(text)
     except BadMessage as error:
         raise DeniedError(f"schema {number}, the newest of {subject!r}: {error}") from None
-    kind: Any = made.kind
-    refused = registry.compatible(settings.subject, kind, made.text, made.named)
+    kind: Any = answer_schema.kind
+    refused = registry.compatible(settings.subject, kind, answer_schema.text, answer_schema.named)
     if refused:
         raise DeniedError(
             f"output_subject {settings.subject!r}: the schema registry would refuse the schema of"
@@ -265,14 +268,16 @@ class Asked:
             raise RegistryAway(f"{self.trouble} (for {now - self._since:.0f} s)")
         return False
 
-    def _ask(self, codec: Codec, value: bytes, headers: Headers, what: tuple[str, Key]) -> None:
+    def _ask(
+        self, codec: Codec, value: bytes, headers: Headers, schema_key: tuple[str, Key]
+    ) -> None:
         """Look up the schema of a message."""
         try:
-            codec.prepare(value, headers, answered=not what[0])
+            codec.prepare(value, headers, answered=not schema_key[0])
         except BadMessage:
             if len(self._refused) >= MOST_REFUSED:
                 self._refused.clear()
-            self._refused[what] = time.monotonic() + AGAIN_SECONDS
+            self._refused[schema_key] = time.monotonic() + AGAIN_SECONDS
         except RetryError as error:
             if self._since is None:
                 log.warning("%s; records wait for it", error)
@@ -285,10 +290,10 @@ class Asked:
         except ClientError as error:
             self._denied = error
         except Exception as error:  # otherwise the records would wait for ever
-            log.exception("schema %s", shown(what[1]))
-            self._denied = DeniedError(f"schema {shown(what[1])}: {error!r}")
+            log.exception("schema %s", shown(schema_key[1]))
+            self._denied = DeniedError(f"schema {shown(schema_key[1])}: {error!r}")
         else:
-            self._known.add(what)
+            self._known.add(schema_key)
         if self._since is not None:
             log.info("the schema registry answers again")
         self._since = self.trouble = None

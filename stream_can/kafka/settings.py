@@ -205,10 +205,10 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
             raise ValueError("label_topics: needs labels, the first of the topics of labels")
         for topic in self.label_fields:  # raises where they are inconsistent
             self._check_map(topic)
-        own = [getattr(self, name) for name in OWN_TOPICS]
-        named = (self.input, self.output, self.labels, *self.label_topics, *own)
-        asked = None if self.ask is None else self.requests_topic
-        topics = [t for t in (*named, asked) if t]
+        own_topics = [getattr(self, name) for name in OWN_TOPICS]
+        named = (self.input, self.output, self.labels, *self.label_topics, *own_topics)
+        requests = None if self.ask is None else self.requests_topic
+        topics = [t for t in (*named, requests) if t]
         if len(set(topics)) < len(topics):
             raise ValueError(f"topics must differ: {', '.join(topics)}")
         timeout = int(self.client.get("transaction_timeout_ms", PRODUCER["transaction_timeout_ms"]))
@@ -240,8 +240,8 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
 
     def of_labels(self, topic: str, name: str) -> Any:
         """One of the settings `OF_LABELS` of a topic of labels."""
-        own = getattr(self.label_topics.get(topic), name, None)
-        return getattr(self, name) if own is None else own
+        topic_setting = getattr(self.label_topics.get(topic), name, None)
+        return getattr(self, name) if topic_setting is None else topic_setting
 
     def _fields_of(self, topic: str) -> Fields:
         label, id, time, map = (self.of_labels(topic, name) for name in OF_LABELS[:4])
@@ -258,12 +258,12 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     def _check_map(self, topic: str) -> None:
         """Raise ValueError where a word stands for no class, or an answer to a label request, which
         is a class, would be read as another one."""
-        found = self.of_labels(topic, "label_map")
-        own = [*map(str, self.classes or ())]
-        for text, name in found.items():
-            if own and not self.has_lanes and str(name) not in (*own, ""):
+        label_map = self.of_labels(topic, "label_map")
+        class_names = [*map(str, self.classes or ())]
+        for text, name in label_map.items():
+            if class_names and not self.has_lanes and str(name) not in (*class_names, ""):
                 raise ValueError(f"label_map: {text!r} stands for {name!r}, which is no class")
-        wrong = [text for text in own if str(found.get(text, text)) != text]
+        wrong = [text for text in class_names if str(label_map.get(text, text)) != text]
         if wrong and (self.ask is not None or not self.input) and topic == self.labels:
             raise ValueError(
                 f"label_map: {wrong[0]!r} is a class itself, and answers to label requests name it"
@@ -286,12 +286,12 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
             raise ValueError("format protobuf: needs protobuf_descriptor and protobuf_message")
         if self.avro_schema and self.schema_registry:
             raise ValueError("avro_schema: not with schema_registry, which has the schemas")
-        for name, those in FORMATS_OF.items():
-            if getattr(self, name) is not None and not {*those} & formats:
-                raise ValueError(f"{name}: needs format {' or '.join(those)}")
-        for name, wanted in NEEDED.items():
-            if getattr(self, name) is not None and getattr(self, wanted) is None:
-                raise ValueError(f"{name}: needs {wanted}")
+        for name, needed_formats in FORMATS_OF.items():
+            if getattr(self, name) is not None and not {*needed_formats} & formats:
+                raise ValueError(f"{name}: needs format {' or '.join(needed_formats)}")
+        for name, required in NEEDED.items():
+            if getattr(self, name) is not None and getattr(self, required) is None:
+                raise ValueError(f"{name}: needs {required}")
         if self.schema_registry is not None:
             try:
                 servers_at(self.schema_registry)
@@ -307,8 +307,8 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
 
     def format_of(self, topic: str) -> Format:
         """Format of a topic of labels."""
-        own: Format | None = self.of_labels(topic, "labels_format")
-        return own or self.format
+        topic_format: Format | None = self.of_labels(topic, "labels_format")
+        return topic_format or self.format
 
     @property
     def subject(self) -> str:
@@ -329,6 +329,6 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
     def secrets(self) -> list[str]:
         """Values that must not appear in logs."""
         proxy = urlsplit(str(self.client.get("proxy_url") or "")).password
-        found = [value for name, value in self.client.items() if "password" in name]
-        found += [proxy, self.schema_registry_password, *passwords_in(self.schema_registry or "")]
-        return [text for text in found if isinstance(text, str) and text]
+        secrets = [value for name, value in self.client.items() if "password" in name]
+        secrets += [proxy, self.schema_registry_password, *passwords_in(self.schema_registry or "")]
+        return [text for text in secrets if isinstance(text, str) and text]

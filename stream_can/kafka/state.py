@@ -153,7 +153,7 @@ class Memory(NamedTuple):
     """Next offset of each partition of sent batches."""
     labels: dict[str, dict[int, int]]
     """Next offset of each partition of each topic of labels."""
-    begun: dict[int, int]
+    play_starts: dict[int, int]
     """First offset of each partition of sent batches that ``plays`` cover."""
     plays: Sequence[Play]
     """The last plays, as far as they contain recent predictions."""
@@ -171,7 +171,7 @@ class Memory(NamedTuple):
         partitions = sorted(self.sent)
         at = {p: k for k, p in enumerate(partitions)}
         moved = np.zeros((len(self.plays), len(partitions)), np.int32)
-        last = dict(self.begun)
+        last = dict(self.play_starts)
         for i, play in enumerate(self.plays):
             for p, end in play.ends.items():
                 moved[i, at[p]] = end - last.get(p, 0)
@@ -180,7 +180,7 @@ class Memory(NamedTuple):
             1,
             self.sent,
             self.labels,
-            self.begun,
+            self.play_starts,
             self.number,
             self.learner,
             self.times,
@@ -258,8 +258,8 @@ def headers_by(number: int, mark: str) -> list[Header]:
 
 def header_of(headers: Sequence[tuple[str, bytes | None]], name: str) -> str | None:
     """Text of a header; None where it is missing."""
-    found: Mapping[str, bytes | None] = dict(headers)
-    value = found.get(name)
+    by_name: Mapping[str, bytes | None] = dict(headers)
+    value = by_name.get(name)
     return None if value is None else value.decode(errors="replace")
 
 

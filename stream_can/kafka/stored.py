@@ -62,22 +62,22 @@ def newest_state(readers: Readers, topic: str) -> StoredState | None:
     RebuildError
         A newer state superseded it meanwhile.
     """
-    found = newest_index(readers, topic)
-    if found is None:
+    newest = newest_index(readers, topic)
+    if newest is None:
         return None
-    record, index = found
-    wanted = {one.offset for one in index.lanes} | {one.offset for one in index.begins}
-    parts = readers.read_all_at(topic, CORRECTORS, wanted)
+    record, index = newest
+    offsets = {place.offset for place in index.lanes} | {begin.offset for begin in index.begins}
+    parts = readers.read_all_at(topic, CORRECTORS, offsets)
     memory = readers.read_all_at(topic, MEMORY, index.memory)
-    if memory.keys() != {*index.memory} or parts.keys() != wanted:
+    if memory.keys() != {*index.memory} or parts.keys() != offsets:
         raise RebuildError("parts of the newest state are gone: there is a newer one")
     try:
         return StoredState(
             record.offset,
             index,
             read_memory(b"".join(memory[at].value for at in index.memory)),
-            {one.name: parts[one.offset].value for one in index.lanes},
-            {one.model: parts[one.offset].value for one in index.begins},
+            {place.name: parts[place.offset].value for place in index.lanes},
+            {begin.model: parts[begin.offset].value for begin in index.begins},
         )
     except SnapshotMismatch as error:
         where = f"offset {index.memory[0]} of {topic}-{MEMORY}"

@@ -47,15 +47,15 @@ class RecordTimes:
                 self._fields[topic] = fields.time, formats.of_labels(topic).labels
         self._told = dict.fromkeys(self._fields, 0)
 
-    def of(self, records: Sequence[Any]) -> NDArray[np.float64]:
+    def in_seconds(self, records: Sequence[Any]) -> NDArray[np.float64]:
         """Times of records of one topic, in seconds, NaN where unknown: that of the field where it
         has one, else the record's own."""
         times = times_of(records)
         field = self._fields.get(records[0].topic) if records else None
         if field is not None:
             for i, record in enumerate(records):
-                if (own := self._own(record, *field)) is not None:
-                    times[i] = own
+                if (field_time := self._own(record, *field)) is not None:
+                    times[i] = field_time
         return times
 
     def _own(self, record: Any, place: str, codec: Codec) -> float | None:
@@ -91,5 +91,5 @@ def time_text(codec: Codec, record: Any, place: str) -> bytes | None:
     """
     if place.startswith(HEADER):
         return header_bytes(record.headers, place.removeprefix(HEADER))
-    found = codec.find(codec.open(record.value, record.headers), place.split("."))
-    return None if found is None or bytes(found) == b"null" else bytes(found)
+    text = codec.find(codec.open(record.value, record.headers), place.split("."))
+    return None if text is None or bytes(text) == b"null" else bytes(text)

@@ -53,7 +53,7 @@ def topics_of(
     }
     write, read = {"WRITE"}, {"READ"}
     answers = corrects or bool(learns and s.input and s.backlog == "ordered")
-    found = {
+    topics = {
         state: Topic(
             frozenset(read | (write if learns else set())), 2, largest | appended | compact,
             compacted=True, record_bytes=state_bytes, appended=True,
@@ -65,15 +65,15 @@ def topics_of(
         ),
     }  # fmt: skip
     if corrects or learns:
-        found[dead_letters] = Topic(
+        topics[dead_letters] = Topic(
             frozenset(write), of, larger, compacted=False, any_number=not s.input
         )
     if answers:
-        found[s.output] = Topic(frozenset(write), None, larger)
+        topics[s.output] = Topic(frozenset(write), None, larger)
     for topic in s.topics_of_labels:
         rights = (read if learns else set()) | (write if serves and topic == s.labels else set())
         if rights:
-            found[topic] = Topic(frozenset(rights), of, {}, any_number=True)
+            topics[topic] = Topic(frozenset(rights), of, {}, any_number=True)
     if learns and s.ask is not None:
-        found[s.requests_topic] = Topic(frozenset(write), of, {}, any_number=not s.input)
-    return found
+        topics[s.requests_topic] = Topic(frozenset(write), of, {}, any_number=not s.input)
+    return topics

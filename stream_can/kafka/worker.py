@@ -67,19 +67,19 @@ class Worker:
             self._known, episodes=self._episodes, waits_for=lambda: self.health.waits_for
         )
         self._schemas = [
-            Asked(one.formats, settings.topics_of_labels, settings.connect_seconds)
-            for one in starts
+            Asked(start.formats, settings.topics_of_labels, settings.connect_seconds)
+            for start in starts
         ]
         asks = settings.schema_registry is not None
-        asked = [one if asks else None for one in self._schemas]
+        lookups_in_use = [lookups if asks else None for lookups in self._schemas]
         self.work = self.learns = None
         self._loops: list[Loop] = []
         if corrects:
-            self.work = Work(settings, self.start, self.metrics, self.health, asked[0])
+            self.work = Work(settings, self.start, self.metrics, self.health, lookups_in_use[0])
             self.work.more_to_show = self._on_terminal
             self._loops.append(Loop(self.work, settings, self.health))
         if settings.learn or not corrects:
-            self.learns = Learns(settings, starts[1], self.metrics, asked[1])
+            self.learns = Learns(settings, starts[1], self.metrics, lookups_in_use[1])
             health = Health(settings.live_seconds) if corrects else self.health
             self._loops.append(Loop(self.learns, settings, health, takes_turns=True))
         self.doubts = 0
@@ -113,9 +113,9 @@ class Worker:
             for topic in self.settings.topics_of_labels:
                 self.learns.client.readers.newest(topic)
         check(self.settings, self.start.formats)
-        for found in self._found_in_topics():
-            log.log(logging.INFO if found.looks_right else logging.WARNING, "%s", found.says)
-            self.doubts += not found.looks_right
+        for finding in self._found_in_topics():
+            log.log(logging.INFO if finding.looks_right else logging.WARNING, "%s", finding.says)
+            self.doubts += not finding.looks_right
         if self.work is None:
             return 0
         if (state := self.work.follower.look()) is not None:
@@ -146,12 +146,13 @@ class Worker:
                 self.metrics.registry,
                 self.status_report.json,
             )
-        first, *others = self._loops
+        first, *further_loops = self._loops
         first.patience.until_answered(lambda: check(s, self.start.formats))
         if self._reset and self.learns is not None:
             first.patience.until_answered(self.learns.begin_anew)
         threads = [
-            threading.Thread(target=self._beside, args=(one,), daemon=True) for one in others
+            threading.Thread(target=self._beside, args=(loop,), daemon=True)
+            for loop in further_loops
         ]
         for thread in threads:
             thread.start()
@@ -204,16 +205,16 @@ class Worker:
 
     def _on_terminal(self) -> str:
         """Dead letters, and the effect so far where this process learns."""
-        dead = sum(one.counts["dead_letters"] for one in dict(self.metrics.partitions).values())
-        said = f", {dead} dead letters" if dead else ""
+        dead = sum(tally.counts["dead_letters"] for tally in dict(self.metrics.partitions).values())
+        text = f", {dead} dead letters" if dead else ""
         learning = None if self.learns is None else self.learns.learning
         if learning is not None:
             raw, sent = total(learning.learner.scores)
             if raw.n:
                 name = hit_rate(raw)
-                both = f"{getattr(raw, name):.1%} -> {getattr(sent, name):.1%}"
-                said += f", {name.replace('_', ' ')} {both} over {raw.n} labels"
-        return said
+                change = f"{getattr(raw, name):.1%} -> {getattr(sent, name):.1%}"
+                text += f", {name.replace('_', ' ')} {change} over {raw.n} labels"
+        return text
 
     def _known(self) -> CorrectorsInUse | None:
         state = None if self.work is None else self.work.follower.state
@@ -234,7 +235,7 @@ class Worker:
         if state is not None:
             return counted(state.known(of))
         live: dict[Name, tuple[DeclaredCorrector, str | None]] = {
-            name: (one.corrector, one.after) for name, one in learner.live.items()
+            name: (lane.corrector, lane.after) for name, lane in learner.live.items()
         }
         first = learning.start.corrector()
         return counted(known_of(of, learns.number, time.time(), live, first))
@@ -243,4 +244,4 @@ class Worker:
         learning = None if self.learns is None else self.learns.learning
         if learning is None:
             return {}
-        return {lane_name(name): one for name, one in learning.learner.episodes.items()}
+        return {lane_name(name): episode for name, episode in learning.learner.episodes.items()}

@@ -142,14 +142,14 @@ class BrokerService(Service):
         state, appender = self._state_and_appender()
         now = int(1000 * time.time())
         records = [Record(INPUT, 0, i, now, None, message) for i, message in enumerate(messages)]
-        groups, bad = self._correcting.read(records, state)
+        groups, bad = self._correcting.read_records(records, state)
         if bad:
             state.forget()
             if not self._tries:
                 self.tally.refused += state.refused
             state.refused = 0
             raise self._refuse(bad, len(messages), INPUT)
-        output = self._correcting.answer(records, groups, bad, state)
+        output = self._correcting.correct_read(records, groups, bad, state)
         if output.sent is not None:
             appender.rows(output.sent, state)
         self.tally.answered(len(messages), output.corrected)
@@ -197,7 +197,7 @@ class BrokerService(Service):
     def _read_requests(self) -> None:
         assert self._pending is not None
         try:
-            self._pending.read(self._stopping.is_set)
+            self._pending.follow(self._stopping.is_set)
         except ClientError as error:
             log.error("label requests are not shown: %s", error)
 

@@ -107,7 +107,7 @@ def delete_learned(chaos: Chaos) -> None:
     kind = rng.choice(["in", "labels", "sent", "begun"])
     chaos.counts[f"{'sent' if kind == 'begun' else kind} deleted, read"] += 1
     labels = memory.labels[app.given["labels"]]
-    read = {"in": committed, "labels": labels, "sent": memory.sent, "begun": memory.begun}
+    read = {"in": committed, "labels": labels, "sent": memory.sent, "begun": memory.play_starts}
     topic = f"{app.id}-{'sent' if kind == 'begun' else kind}"
     chaos.records.now[topic].delete(read[kind])
     if kind == "sent" and rng.random() < 0.7:

@@ -149,7 +149,7 @@ def play(
                 kept[p].append(sent[p][-1])
         try:
             played = learning.play(sent, {("labels", 0): labels})
-            seen["labels"] += len(played.found.outcomes)
+            seen["labels"] += len(played.corrected.outcomes)
             seen["bad labels"] += len(played.bad)
             for one in learning.learner.live.values():
                 rows = one.corrector.correct_many([[0.2, 0.3, 0.5]])
@@ -173,7 +173,7 @@ def restarted(
     memory = read_memory(learning.memory())
     stored = StoredState(0, read_index(data), memory, live, learning.begin_with)
     for p in kept:
-        kept[p] = [one for one in kept[p] if one.offset >= memory.begun.get(p, 0)]
+        kept[p] = [one for one in kept[p] if one.offset >= memory.play_starts.get(p, 0)]
     again = TopicLearner.restored(settings, start, stored, kept, {0: 0, 1: 0})
     assert again.learner.waiting == learning.learner.waiting
     assert again.memory() == learning.memory()

@@ -220,9 +220,8 @@ class Topics:
     def correct(self, records: list[Record], state: CurrentState) -> Any:
         """What a worker makes of records."""
         s = self.settings
-        return Correcting(s.fields, self.start.formats, self.start.segments, rows=s.rows).correct(
-            records, state
-        )
+        corrector = Correcting(s.fields, self.start.formats, self.start.segments, rows=s.rows)
+        return corrector.correct_records(records, state)
 
     def told(self, played: PlayedRecords) -> None:
         """The learner tells of the rows that it has corrected."""
@@ -236,7 +235,7 @@ class Topics:
     def restart(self) -> None:
         """Another learner goes on from the state."""
         stored, _ = self.state()
-        begun = stored.memory.begun
+        begun = stored.memory.play_starts
         kept = {
             p: [one for one in some if begun.get(p, 0) <= one.offset < self.learning.sent[p]
                 and not one.is_deferred]

@@ -348,7 +348,7 @@ def test_label_requests_are_answered_in_the_labels_format(broker: Served, regist
     caught_up(app, running)
     pending = PendingRequests(app.settings())
     stop = threading.Event()
-    reader = threading.Thread(target=pending.read, args=(stop.is_set,), daemon=True)
+    reader = threading.Thread(target=pending.follow, args=(stop.is_set,), daemon=True)
     reader.start()
 
     def asked():

@@ -156,12 +156,12 @@ def test_order_where_what_was_sent_is_deleted(
     recorder.until_end()
     recorder.delete(recorder.positions)
     fill(app, 300, seed=1, first=100)
-    goes_on, take = threading.Event(), Learns._take
+    goes_on, take = threading.Event(), Learns._records_to_play
 
     def waits(self: Learns, learning: TopicLearner) -> Any:
         return take(self, learning) if goes_on.is_set() else ({}, {}, math.inf)
 
-    monkeypatch.setattr(Learns, "_take", waits)
+    monkeypatch.setattr(Learns, "_records_to_play", waits)
     running = app.worker()
     try:
         work = running.worker.work
@@ -516,7 +516,7 @@ def test_wrong_clocks_cost_their_own_rows_alone(broker: Served) -> None:
 def test_a_queue_is_due_by_what_lies_behind() -> None:
     queue, record = Queue(), Record("", 0, 0, 0, None, None)
     for when in (1, 301, math.nan, 2, 302, *range(3, 12)):
-        queue.add(when, 0, record)
+        queue.append(when, 0, record)
     due = []
     while queue.waiting:
         due.append(queue.time)

@@ -113,7 +113,7 @@ class Serving:
         self.pending = PendingRequests(app.settings())
         self.server = LabellingServer(self.pending)
         self._stop = threading.Event()
-        self._reader = threading.Thread(target=self.pending.read, args=[self._stop.is_set])
+        self._reader = threading.Thread(target=self.pending.follow, args=[self._stop.is_set])
         self._reader.start()
 
     def close(self) -> None:
@@ -325,7 +325,7 @@ def test_nobody_else_gets_in(broker: Broker, serve: Any) -> None:
 def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
     app = App(broker.bootstrap_servers)
     with pytest.raises(DeniedError, match=f"{app.id}-label-requests' does not exist"):
-        PendingRequests(app.settings()).read(lambda: False)
+        PendingRequests(app.settings()).follow(lambda: False)
     with pytest.raises(DeniedError, match="labels: name the topic"):
         PendingRequests(app.settings(labels=None))
     done = subprocess.run(
@@ -383,7 +383,9 @@ class Unread(Serving):
         self.ask([Record(self._topic, 0, i, 0, r.key, r.value) for i, r in numbered])
 
     def ask(self, records: list[Record]) -> None:
-        self.pending._take({TopicPartition(r.topic, r.partition): records for r in records[:1]})
+        self.pending._accept_records(
+            {TopicPartition(r.topic, r.partition): records for r in records[:1]}
+        )
 
     def close(self) -> None:
         self.server.close()

@@ -189,7 +189,7 @@ def test_label_requests_are_answered_by_name(broker: Served, settings: dict[str,
     caught_up(app, running)
     pending = PendingRequests(app.settings())
     stopped: list[int] = []
-    reads = threading.Thread(target=pending.read, args=(lambda: bool(stopped),), daemon=True)
+    reads = threading.Thread(target=pending.follow, args=(lambda: bool(stopped),), daemon=True)
     reads.start()
     try:
         (one,) = wait("asked", lambda: pending.first(5)[1])

@@ -123,7 +123,7 @@ class Task:
                 self._label(record, result)
                 continue
             state = CurrentState(0, index, {ONLY: self.corrector}, {None: self.corrector})
-            made = self._correcting.correct([record], state)
+            made = self._correcting.correct_records([record], state)
             result.outputs += made.outputs
             result.dead_letters += made.dead_letters
             result.faults += made.faults
