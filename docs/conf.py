@@ -101,6 +101,7 @@ INCLUDED = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "reporting.md",
     "benchmarks/RESULTS.md": "results.md",
     "docker/README.md": "containers.md",
 }

@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from stream_can.errors import SnapshotMismatch
 from stream_can.version import __version__
 
+__all__ = ["Decoded", "decode", "encode", "read", "save"]
+
 MAGIC = b"strmcan\x00"
 VERSION = 3
 """The version written, and the only one read; raised when the content changes."""
