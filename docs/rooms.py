@@ -47,9 +47,10 @@ own room and from floors below. On the last floor ``errors`` and ``version`` ser
 
 KINDS = ("dense", "multilabel", "sparse")
 PARTS = {
-    "": "learner", "about": "app", "adapter": "learner", "doubts": "replay", "kind": "learner",
+    "": "learner", "about": "app", "adapter": "learner", "class_changes": "replay",
+    "doubts": "replay", "figures": "report", "kind": "learner", "lanes": "learner",
     "messages": "messages", "outcomes": "learner", "page": "report", "replay": "replay",
-    "result": "replay", "spark": "spark", "start": "app", "verdict": "replay",
+    "result": "replay", "run": "learner", "spark": "spark", "start": "app", "verdict": "replay",
 }  # fmt: skip
 """Parts of a kind of rows by the name of the module, and the room on whose floor they are."""
 

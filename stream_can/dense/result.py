@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,35 +14,23 @@ from stream_can.dense.doubts import doubts
 from stream_can.learner import Learner
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.episodes import milliseconds
-from stream_can.replay.result import Replay, differences, finite
+from stream_can.replay.moment import Moment, moment_sums
+from stream_can.replay.result import Replay, finite, with_change
 from stream_can.replay.steps import ModelColumns, Step
 from stream_can.replay.worst import WorstStretch
 from stream_can.scores import Scores
 
-__all__ = ["DenseReplay", "Moment", "paths_of"]
+__all__ = ["DenseMoment", "DenseReplay", "paths_of"]
 
 
 MOST_PAIRED = 1000
 """Classes up to which predicted classes and labels are counted in pairs."""
 
 
-class Moment(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DenseMoment(Moment):
     """The stream during one step, and the corrector after it."""
 
-    row: int
-    """Number of rows so far."""
-    time: Any
-    """Time of the step's last prediction; None where unknown."""
-    labelled: int
-    """Number of rows of the step with a known label."""
-    hits: tuple[float, float]
-    """Number of those that were right: raw, corrected."""
-    losses: tuple[float, float]
-    """Sums of their log losses: raw, corrected."""
-    squares: tuple[float, float]
-    """Sums of the squares of these, for standard errors."""
-    differences: tuple[float, float]
-    """Sums of the squared differences between before and after: of hits, of log losses."""
     squared: NDArray[np.float64]
     """Sums of their Brier scores: raw, corrected."""
     gaps: NDArray[np.float64]
@@ -101,7 +90,7 @@ class DenseReplay(Replay):
         P, y, corrected = step.rows, step.truth, step.corrected
         if not known.all():
             P, y, corrected = P[known], y[known], corrected[known]
-        sums = _calibration(self.raw, self.corrected)
+        brier_before, calibration_before = _calibration(self.raw, self.corrected)
         raw_scores = self.raw.add_checked(P, y)
         sent_scores = self.corrected.add_checked(corrected, y)
         self.raw_classes.add(raw_scores.best, y)
@@ -134,21 +123,13 @@ class DenseReplay(Replay):
             for scores, path in zip(self.paths.values(), paths, strict=True):
                 scores.add_checked(path if len(path) == len(y) else path[known], y)
         corrector = self.corrector
-        squared, gaps = (
-            now - was for now, was in zip(_calibration(self.raw, self.corrected), sums, strict=True)
-        )
+        brier, calibration = _calibration(self.raw, self.corrected)
+        squared, gaps = brier - brier_before, calibration - calibration_before
+        losses = raw_scores.losses, sent_scores.losses
+        sums = moment_sums(self.rows, step, losses, (was, now))
         self.moments.append(
-            Moment(
-                self.rows,
-                None if step.time is None else step.time[-1],
-                len(y),
-                (float(was.sum()), float(now.sum())),
-                (float(raw_scores.losses.sum()), float(sent_scores.losses.sum())),
-                (
-                    float(raw_scores.losses @ raw_scores.losses),
-                    float(sent_scores.losses @ sent_scores.losses),
-                ),
-                differences(raw_scores, sent_scores),
+            DenseMoment(
+                *sums,
                 squared,
                 gaps,
                 np.bincount(y, minlength=m),
@@ -204,21 +185,19 @@ class DenseReplay(Replay):
     def per_class(self) -> list[dict[str, Any]]:
         """Rows, recall and precision of each class, before ("raw") and after ("corrected")."""
         sides = {"raw": self.raw_classes, "corrected": self.corrected_classes}
-        recall = {side: _plain(scores.recall) for side, scores in sides.items()}
-        precision = {side: _plain(scores.precision) for side, scores in sides.items()}
+        shares = {
+            share: {side: _plain(getattr(scores, share)) for side, scores in sides.items()}
+            for share in ("recall", "precision")
+        }
         return [
-            {
-                "class": name,
-                "rows": int(self.raw_classes.rows[k]),
-                "recall": {side: values[k] for side, values in recall.items()},
-                "precision": {side: values[k] for side, values in precision.items()},
-            }
+            {"class": name, "rows": int(self.raw_classes.rows[k])}
+            | {s: {side: of[k] for side, of in by_side.items()} for s, by_side in shares.items()}
             for k, name in enumerate(self.classes)
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """The result without its course, as JSON."""
-        corrector = self.corrector
+        corrector, alone = self.corrector, self.fit_alone
         return super().to_dict() | {
             "classes": self.classes,
             "paths": {name: scores.summary() for name, scores in self.paths.items() if scores.n},
@@ -230,7 +209,11 @@ class DenseReplay(Replay):
             "per_class": self.per_class(),
             "worst": self.worst.to_dict(),
             "calibration_change": self._calibration_change(),
-            **({} if self.fit_alone is None else {"fit_alone": self._fit_alone()}),
+            **(
+                {}
+                if alone is None
+                else {"fit_alone": with_change(alone.corrected, alone.changes())}
+            ),
         }
 
     def _calibration_change(self) -> dict[str, float | None] | None:
@@ -240,15 +223,9 @@ class DenseReplay(Replay):
         brier, ece = changes
         return finite({"brier_error": brier.error, "ece_error": ece.error})
 
-    def _fit_alone(self) -> dict[str, Any]:
-        """Scores of what was fitted, without a label, and their change."""
-        changes = self.fit_alone.changes()
-        change = {} if changes is None else {"change": finite(changes.summary())}
-        return finite(self.fit_alone.corrected.summary()) | change
-
 
 def _calibration(raw: Scores, corrected: Scores) -> tuple[NDArray[np.float64], ...]:
-    """What Brier score and calibration error are sums of so far, see :class:`Moment`."""
+    """What Brier score and calibration error are sums of so far, see :class:`DenseMoment`."""
     sums = np.array([raw.brier_sum, corrected.brier_sum])
     return sums, np.stack([raw.gaps, corrected.gaps])
 

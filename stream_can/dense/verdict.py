@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream_can.change import change
+from stream_can.dense.class_changes import gains
 from stream_can.dense.result import DenseReplay
 from stream_can.replay.asking import asked_labels
 from stream_can.replay.effect import NATS, POINTS, Effects
@@ -30,14 +30,10 @@ FAIR = 0.99
 """Coverage above which labels may be a random sample, given enough of them."""
 NAMED = 3
 """Maximum number of classes named; otherwise their number is given."""
-LOSING = 8
-"""Maximum number of further classes named that lose."""
 NEARLY_ALL = 0.8
 """Share of the commonest class from which on a gain over it must be beyond chance."""
 FEWEST = 20
 """Rows of a class whose share found is said."""
-SIGMAS = 3
-"""Standard deviations of a fair coin by which changed rows must differ to count."""
 
 
 def judge(result: DenseReplay) -> Verdict:
@@ -243,40 +239,3 @@ def _mix_change(result: DenseReplay) -> tuple[float, float]:
         return 0.0, 0.0
     chance = np.sqrt((1 / n + 1 / N) * (first + last) / (n + N) / (2 * math.pi)).sum()
     return 0.5 * float(np.abs(last / N - first / n).sum()), float(chance)
-
-
-def losing(result: DenseReplay) -> NDArray[np.intp]:
-    """Indices of the classes of which more rows were made wrong than right, beyond chance."""
-    return _changed(result, -1)
-
-
-def _changed(result: DenseReplay, sign: int) -> NDArray[np.intp]:
-    right, wrong = result.made_right, result.made_wrong
-    return np.flatnonzero(sign * (right - wrong) > SIGMAS * np.sqrt(right + wrong))
-
-
-def gains(result: DenseReplay) -> str:
-    """One line: the class that gains most, and those that lose."""
-    sentences = []
-    right, wrong = result.made_right, result.made_wrong
-    change = right - wrong
-    up, down = _changed(result, 1), losing(result)
-    if not len(up) and not len(down):
-        return "No class gains or loses right predictions beyond chance."
-    for changed, verb, order in ((up, "gains", 1), (down, "loses", -1)):
-        if not len(changed):
-            sentences.append(f"No class {verb} right predictions beyond chance.")
-            continue
-        k = int(changed[np.argmax(order * change[changed])])
-        name = readable(result.classes[k], 40)
-        n_further = len(changed) - 1
-        suffix = f"; {n_further:,} more {verb if n_further == 1 else verb[:-1]}" * bool(n_further)
-        if n_further and order < 0:
-            losers = sorted(set(changed.tolist()) - {k}, key=lambda i: change[i])[:LOSING]
-            suffix += f": {', '.join(readable(result.classes[i], 40) for i in losers)}"
-            suffix += f" and {n_further - LOSING:,} others" if n_further > LOSING else ""
-        sentences.append(
-            f"Class {name} {verb} most: {right[k]:,} of its {result.raw_classes.rows[k]:,} rows"
-            f" made right, {wrong[k]:,} made wrong{suffix}."
-        )
-    return " ".join(sentences)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.dense.adapter import DeclaredClasses
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, News, Unscored
+from stream_can.learner.declared_classes import DeclaredClasses, DeclaredRows
+from stream_can.learner.kinds import JoinedLabel, Judged, Made, News, Unscored
 from stream_can.learner.sent import SentLane
 from stream_can.method.promise import names_in_sets
 from stream_can.method.receipts import require_probabilities, require_size
@@ -27,14 +27,6 @@ HALF = 0.5
 """From where on a label of a row that is sent as it came is in it."""
 BYTES_OF_LABEL = 500
 """Of its arrays, its name, and what the loop works in."""
-
-
-class MultiLabelRows(NamedTuple):
-    """Rows of a call."""
-
-    raw: Array
-    sent_blobs: NDArray[np.float32] | None = None
-    """What another corrector made, see :attr:`SentLane.rows`."""
 
 
 class MultiLabel(DeclaredClasses):
@@ -61,54 +53,20 @@ class MultiLabel(DeclaredClasses):
 
     # ---- rows
 
-    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> MultiLabelRows:
+    def rows(self, n: int, P: Any, segments: Mapping[str, Sequence[Any]] | None) -> DeclaredRows:
         """Check the n rows of a call; P may be None."""
         if segments:
             raise ValueError(f"segments: {next(iter(segments))!r} was not declared; declared: ()")
         if P is None:
-            return MultiLabelRows(np.empty((0, self.corrector.m)))
+            return DeclaredRows(np.empty((0, self.corrector.m)))
         raw = self.corrector._rows_of(P)
         if len(raw) != n:
             raise InvalidPrediction(f"{n} ids for {len(raw)} rows")
-        return MultiLabelRows(raw)
+        return DeclaredRows(raw)
 
     def row(self, p: Any) -> Array:
         """Check one row; return it like the rows of a call."""
         return self.corrector._row_of(p)
-
-    def made(self, rows: MultiLabelRows, blobs: NDArray[np.float32]) -> MultiLabelRows:
-        """Mark the rows of a call as corrected elsewhere."""
-        return rows._replace(sent_blobs=blobs)
-
-    def cut(self, rows: MultiLabelRows, numbers: Sequence[int]) -> MultiLabelRows:
-        """Select rows."""
-        sent_blobs = None if rows.sent_blobs is None else rows.sent_blobs[numbers]
-        return MultiLabelRows(rows.raw[numbers], sent_blobs)
-
-    def width_of(self, rows: MultiLabelRows, i: int) -> int:
-        """Bytes of a row's blob; the same for all rows."""
-        return self.width
-
-    def raw(self, rows: MultiLabelRows, i: int) -> bytes:
-        """The first part of a row's blob."""
-        row: Array = rows.raw[i]
-        return row.tobytes()
-
-    def raw_of(self, blob: bytes) -> bytes:
-        """Decode the row of a blob."""
-        return blob[: 8 * self.corrector.m]
-
-    def given(self, rows: MultiLabelRows, i: int) -> Given | None:
-        """Return None: no segments are declared."""
-        return None
-
-    def blank(self, n: int) -> Array:
-        """Allocate the output of n rows."""
-        return np.empty((n, self.corrector.m))
-
-    def put(self, room: Array, numbers: Sequence[int] | None, sent: Array) -> None:
-        """Write the output of some rows, or of all."""
-        room[slice(None) if numbers is None else numbers] = sent
 
     # ---- labels
 
@@ -119,9 +77,7 @@ class MultiLabel(DeclaredClasses):
             label = np.frombuffer(label, np.int8)
         try:
             if isinstance(label, Mapping):
-                row = corrector.row_of(
-                    [k for k, v in label.items() if v], [k for k, v in label.items() if not v]
-                )
+                row = corrector._row_of_known(label)
             elif isinstance(label, list | tuple | set | frozenset):
                 row = corrector.row_of(label)
             elif isinstance(label, np.ndarray):
@@ -163,42 +119,21 @@ class MultiLabel(DeclaredClasses):
         return sent, receipts, names_in_sets(yes, sent.astype(np.float32), self.classes)
 
     def run(
-        self, rows: MultiLabelRows, labels: Sequence[JoinedLabel], explain: object = None
+        self, rows: DeclaredRows, labels: Sequence[JoinedLabel], explain: object = None
     ) -> Made:
         """Correct rows and learn labels, in stream order; rows that were corrected elsewhere are
         observed. Explained are the decisions on each label, shape (n, m)."""
-        m, sent_blobs = self.corrector.m, rows.sent_blobs
-        earlier: list[bytes] = []
-        of = np.full(len(labels), -1, np.int64)
-        known = np.full((len(labels), 2 * m), np.nan, np.float32)
-        for i, label in enumerate(labels):
-            entry = label.entry
-            if label.row is not None:
-                of[i] = len(earlier)
-                earlier.append(label.row)
-            elif entry is not None and entry.at >= 0 and sent_blobs is None:
-                of[i] = -2 - entry.at  # one of the earlier rows
-            elif entry is not None:
-                blob = (
-                    entry.blob
-                    if sent_blobs is None or entry.at < 0
-                    else sent_blobs[entry.at].tobytes()
-                )
-                of[i] = len(earlier)
-                earlier.append(blob[: 8 * m])
-                known[i] = np.frombuffer(blob, np.float32, offset=16 * m)
-        first, P = len(earlier), rows.raw
-        if earlier:
-            P = np.concatenate([np.frombuffer(b"".join(earlier)).reshape(first, m), P])
-        ys = np.frombuffer(b"".join([label.y for label in labels]), np.int8)
+        sent_blobs = rows.sent_blobs
+        P, first, of, _, kept, _, receipts = self._place(labels, rows.raw, sent_blobs)
+        known = np.full((len(labels), 2 * self.corrector.m), np.nan, np.float32)
+        known[kept] = receipts
+        Y = np.frombuffer(b"".join([label.y for label in labels]), np.int8)
         due = np.array([label.due for label in labels], np.int64)
         played = self.corrector.play(
-            P, ys.reshape(-1, m), np.where(of < -1, first - 2 - of, of), due, first=first,
-            receipts=known,
-        )  # fmt: skip
+            P, Y.reshape(-1, self.corrector.m), of, due, first=first, receipts=known
+        )
         if sent_blobs is not None:
-            sent = np.ascontiguousarray(sent_blobs[:, 2 * m : 4 * m]).view(np.float64)
-            return Made(sent, (np.ascontiguousarray(sent_blobs),), None)
+            return Made(self._sent_of(sent_blobs), (np.ascontiguousarray(sent_blobs),), None)
         sent, yes = played.rows, played.decided
         if self.passes:
             sent, yes = rows.raw, rows.raw >= HALF
@@ -247,10 +182,8 @@ class MultiLabel(DeclaredClasses):
 
     def load_blobs(self, data: NDArray[Any], of: MultiLabel) -> list[bytes]:
         """Restore rows, sent rows and receipts, float32 of shape (n, 6 m)."""
-        n, m = len(data), self.corrector.m
-        _require_blobs(data, m)
-        every, width = data.astype("<f4").tobytes(), self.width
-        return [every[at : at + width] for at in range(0, n * width, width)]
+        _require_blobs(data, self.corrector.m)
+        return self._cut_blobs(data)
 
     def load_pending(self, unscored: Unscored) -> Unscored:
         """Check a labelled prediction of a snapshot."""

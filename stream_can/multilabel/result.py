@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,28 +11,17 @@ from numpy.typing import NDArray
 from stream_can.change import Changes
 from stream_can.learner import Learner
 from stream_can.multilabel.scores import BestThreshold, LabelScores
+from stream_can.replay.moment import Moment, moment_sums
 from stream_can.replay.result import Replay, finite
 from stream_can.replay.steps import ModelColumns, Step
 
 __all__ = ["LabelMoment", "MultiLabelReplay", "decided_of"]
 
 
-class LabelMoment(NamedTuple):
-    """The stream during one step."""
+@dataclass(frozen=True, slots=True)
+class LabelMoment(Moment):
+    """The stream during one step, and its decisions on labels."""
 
-    row: int
-    """Number of rows so far."""
-    time: Any
-    """Time of the step's last prediction; None where unknown."""
-    labelled: int
-    """Number of rows of the step with a known label."""
-    losses: tuple[float, float]
-    """Sums of their log losses over known labels: raw, corrected."""
-    squares: tuple[float, float]
-    """Sums of the squares of these."""
-    differences: tuple[float, float]
-    """Of hits, which are none here, and of log losses: the sum of the squared differences between
-    before and after."""
     positives: int
     """Number of true labels."""
     decided: tuple[int, ...]
@@ -75,15 +65,9 @@ class MultiLabelReplay(Replay):
         for scores, best, rows in zip(self.own, self.best, (P, corrected), strict=True):
             scores.add_checked(rows, Y, rows >= best.value)
             best.add(rows, Y)
-        gains = losses[1] - losses[0]
         self.moments.append(
             LabelMoment(
-                self.rows,
-                None if step.time is None else step.time[-1],
-                len(losses[0]),
-                (float(losses[0].sum()), float(losses[1].sum())),
-                (float(losses[0] @ losses[0]), float(losses[1] @ losses[1])),
-                (0.0, float(gains @ gains)),
+                *moment_sums(self.rows, step, losses),
                 int(is_true.sum()),
                 tuple(int(decision.sum()) for decision in decisions),
                 tuple(int((decision & is_true).sum()) for decision in decisions),

@@ -19,7 +19,7 @@ from stream_can.replay.sets import SetScores
 from stream_can.replay.steps import ModelColumns, Step
 from stream_can.trust.alarm import Alarm
 
-__all__ = ["Replay", "differences", "finite"]
+__all__ = ["Replay", "finite", "with_change"]
 
 
 class Replay:
@@ -196,11 +196,9 @@ class Replay:
     def _by_rate(self, rates: dict[float, Any], *, requested: bool) -> dict[str, Any]:
         """Scores at other rates of labels, with the changes where there are some."""
         return {
-            f"{rate:g}": finite(scores.summary())
-            | ({"change": finite(changes.summary())}
-               if (changes := self.rate_changes.get((rate, requested))) is not None else {})
+            f"{rate:g}": with_change(scores, self.rate_changes.get((rate, requested)))
             for rate, scores in rates.items()
-        }  # fmt: skip
+        }
 
     def _by_value(self) -> dict[str, Any]:
         """Scores by value of declared columns."""
@@ -210,11 +208,10 @@ class Replay:
         }
 
 
-def differences(raw: Any, sent: Any) -> tuple[float, float]:
-    """Sums over rows of the squared differences of hits, and of log losses, from the scores of each
-    row before and after."""
-    gains = sent.losses - raw.losses
-    return float(np.count_nonzero(raw.hits != sent.hits)), float(gains @ gains)
+def with_change(scores: Any, changes: Changes | None) -> dict[str, Any]:
+    """Scores by name, with their changes where these are known."""
+    change = {} if changes is None else {"change": finite(changes.summary())}
+    return finite(scores.summary()) | change
 
 
 def finite(values: dict[str, Any]) -> dict[str, Any]:

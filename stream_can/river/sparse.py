@@ -142,7 +142,9 @@ class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifi
     def _tails(self, texts: Sequence[str], listed: Sequence[str]) -> NDArray[np.float64]:
         """Shares of the rest by labels, which sum to 1."""
         corrector = self._corrector
-        ids = np.array(corrector._ids_of([*texts, *listed], "class", add=False), np.int32)
+        ids = np.array(
+            corrector._classes.numbers_of([*texts, *listed], "class", add=False), np.int32
+        )
         row = ids[len(texts) :]
         tails = np.array([corrector._model.tail_of(i, row) for i in ids[: len(texts)].tolist()])
         return tails / tails.sum()  # type: ignore[no-any-return]

@@ -1,6 +1,7 @@
-"""Correct rows that list the k likeliest of very many classes."""
+"""Correct sparse rows: of many classes they give the k likeliest."""
 
-from stream_can.sparse.corrector import SparseCorrector, SparseRow, SparseRows
+from stream_can.sparse.corrector import SparseCorrector
+from stream_can.sparse.rows import SparseRow, SparseRows
 from stream_can.sparse.scores import SparseScores
 
 __all__ = ["SparseCorrector", "SparseRow", "SparseRows", "SparseScores"]

@@ -13,8 +13,8 @@ from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.forms import Forms, ListedForms
 from stream_can.messages.messages import BadMessage, Messages, Numbering
 from stream_can.method.classes import is_missing
-from stream_can.sparse.corrector import shortened
 from stream_can.sparse.loop import MOST_LISTED
+from stream_can.sparse.rows import shortened
 
 __all__ = ["MESSAGES", "SparseMessages"]
 

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from stream_can.learner import Learner
 from stream_can.replay.episodes import milliseconds
-from stream_can.replay.result import Replay, differences
+from stream_can.replay.moment import Moment, moment_sums
+from stream_can.replay.result import Replay
 from stream_can.replay.steps import ModelColumns, Step
 from stream_can.sparse.scores import SparseScores
 
-__all__ = ["SparseMoment", "SparseReplay"]
-
-
-class SparseMoment(NamedTuple):
-    """The stream during one step."""
-
-    row: int
-    """Number of rows so far."""
-    time: Any
-    """Time of the step's last prediction; None where unknown."""
-    labelled: int
-    """Number of rows of the step with a known label."""
-    hits: tuple[float, float]
-    """Number of those that were right: raw, corrected."""
-    losses: tuple[float, float]
-    """Sums of their log losses: raw, corrected."""
-    squares: tuple[float, float]
-    """Sums of the squares of these."""
-    differences: tuple[float, float]
-    """Sums of the squared differences between before and after: of hits, of log losses."""
+__all__ = ["SparseReplay"]
 
 
 class SparseReplay(Replay):
@@ -63,20 +45,9 @@ class SparseReplay(Replay):
             known = [label is not None for label in step.truth]
             times = None if step.time is None else milliseconds(step.time[known])
             self.alarm.learn_scored(raw_scores, sent_scores, times)
-        self.moments.append(
-            SparseMoment(
-                self.rows,
-                None if step.time is None else step.time[-1],
-                len(ranked),
-                (float(raw_scores.hits.sum()), float(sent_scores.hits.sum())),
-                (float(raw_scores.losses.sum()), float(sent_scores.losses.sum())),
-                (
-                    float(raw_scores.losses @ raw_scores.losses),
-                    float(sent_scores.losses @ sent_scores.losses),
-                ),
-                differences(raw_scores, sent_scores),
-            )
-        )
+        losses = raw_scores.losses, sent_scores.losses
+        hits = raw_scores.hits, sent_scores.hits
+        self.moments.append(Moment(*moment_sums(self.rows, step, losses, hits)))
 
     def to_dict(self) -> dict[str, Any]:
         """The result without its course, as JSON."""

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -192,7 +193,7 @@ def test_the_verdict_begins_with_a_rival_that_does_better(files):
     raw = player.play(Corrector(4, paths=["raw"]))
     raw.corrected, raw.moments = (
         raw.raw,
-        [one._replace(hits=(one.hits[0],) * 2, losses=(one.losses[0],) * 2) for one in raw.moments],
+        [replace(one, hits=(one.hits[0],) * 2, losses=(one.losses[0],) * 2) for one in raw.moments],
     )
 
     def first(play):

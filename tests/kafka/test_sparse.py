@@ -20,7 +20,7 @@ from stream_can.learner import Learner, read_sent
 from stream_can.learner.lane import ONLY
 from stream_can.learner.sent import SentBatch
 from stream_can.sparse import SparseCorrector
-from stream_can.sparse.adapter import SparseBlob
+from stream_can.sparse.blob import SparseBlob
 from tests.kafka.broker.broker import Served
 from tests.kafka.judge import State, states_of
 from tests.kafka.server_chaos import learned, ready, server_of

@@ -1,6 +1,7 @@
 """The verdict is true: it weighs effect and error, and does not trust labels that look wrong."""
 
 import re
+from dataclasses import replace as with_fields
 
 import numpy as np
 import pytest
@@ -288,7 +289,7 @@ def test_it_says_where_asking_does_worse_than_random(hits, said):
     result = replay_of(from_arrays(P, y), Corrector(4), ask=0.1, label_delay=9)
     result.at_random = DenseReplay(learner_of(Corrector(4)))
     result.at_random.moments = [
-        one._replace(hits=(one.hits[0], one.hits[1] - hits * one.labelled / 64))
+        with_fields(one, hits=(one.hits[0], one.hits[1] - hits * one.labelled / 64))
         for one in result.moments
     ]
     assert f"Asking {said}" in verdict(result).replace("does neither better ", "")

@@ -13,7 +13,7 @@ from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
 from stream_can import Corrector
-from stream_can.dense.page import final_weights, reliability, temperature
+from stream_can.dense.figures import final_weights, reliability, temperature
 from stream_can.dense.result import DenseReplay
 from stream_can.replay import Recording, from_arrays, replay, steps
 from stream_can.replay.names import readable

@@ -1,0 +1,196 @@
+"""Figures on the page of a replay of dense rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from stream_can.dense.result import DenseReplay
+from stream_can.replay.names import readable
+from stream_can.report.course import Course
+from stream_can.report.curves import along, band, wide
+from stream_can.report.figures import CHANGE, LABEL_RATES, rolling_accuracy, rolling_log_loss
+from stream_can.report.reliability import diagram
+from stream_can.report.sets import kept_and_size
+from stream_can.report.svg import AFTER, BEFORE, MUTED, SERIES, Key, ShownPoints
+from stream_can.scores import Scores
+
+__all__ = ["FIGURES"]
+
+SHOWN = 6
+"""Maximum number of paths with colors of their own."""
+TOGETHER, PANELS = 4, (4, 3)
+"""Number of classes up to which one panel shows the class mix; rows and columns of panels, of a
+class each, above."""
+
+
+def class_mix(result: DenseReplay, figure: Figure) -> list[Key]:
+    course = Course(result)
+    counts = np.array([moment.counts for moment in result.moments])
+    seen = course.sums(counts)
+    n = np.maximum(seen.sum(axis=1, keepdims=True), 1)
+    truth = seen / n
+    error = np.sqrt(truth * (1 - truth) / n)
+    prior = np.array([moment.prior for moment in result.moments])
+    commonest = np.argsort(-counts.sum(axis=0), kind="stable")
+    if is_alone := len(commonest) > TOGETHER:
+        commonest = commonest[: PANELS[0] * PANELS[1]]
+        figure.set_figheight(4.4)
+    shape = PANELS if is_alone else (1, 1)
+    panels = figure.subplots(*shape, squeeze=False, sharex=True).ravel()
+    for axes in panels[len(commonest) :]:
+        axes.set_axis_off()
+    keys = []
+    for i, k in enumerate(commonest):
+        axes, color = (panels[i], AFTER) if is_alone else (panels[0], SERIES[i])
+        name = readable(result.classes[k])
+        band(axes, course, 100 * truth[:, k], 100 * error[:, k], color)
+        wide(axes, course, 100 * truth[:, k], color, name)
+        prior_shares = 100 * course.values(prior[:, k])
+        axes.plot(course.x, prior_shares, color=color, linewidth=1.4, label=f" {name}, taken for")
+        if is_alone:
+            axes.set_title(readable(name, 14), fontsize=9)
+        else:
+            keys.append(Key(name, color))
+    for axes in panels[: len(commonest)]:
+        axes.set_ylim(bottom=0)
+        along(axes, result, ticks=2 if is_alone else 5)
+        if is_alone:
+            axes.tick_params(labelsize=9)
+            axes.set_xlabel("")
+    figure.supylabel("share, %", fontsize=10.5, color=MUTED)
+    return keys
+
+
+def reliability(result: DenseReplay, figure: Figure) -> list[Key]:
+    pair: list[tuple[str, Scores, str]] = [
+        ("before", result.raw, BEFORE),
+        ("after", result.corrected, AFTER),
+    ]
+    for axes, (name, scores, color) in zip(figure.subplots(1, 2, sharey=True), pair, strict=True):
+        diagram(axes, scores.reliability, color, f"{name}: ECE {100 * scores.ece:.1f} %", 10.5)
+    figure.axes[0].set_ylabel("accuracy, %")
+    return []
+
+
+def path_weights(result: DenseReplay, figure: Figure) -> list[Key]:
+    names = list(result.paths)
+    share = shares(result, "weights")
+    shown = np.argsort(-share.max(axis=1), kind="stable")[:SHOWN]
+    shown = np.array([k for k in sorted(shown) if share[k].max() > 0.02])
+    parts = [*share[shown]]
+    keys = [Key(names[k], SERIES[i], "area") for i, k in enumerate(shown)]
+    other = 1 - share[shown].sum(axis=0)
+    if other.max() > 0.005:
+        parts.append(other)
+        keys.append(Key("others", MUTED, "area"))
+    return stacked(figure, result, np.array(parts), keys)
+
+
+def final_weights(result: DenseReplay, figure: Figure) -> list[Key]:
+    keys = [
+        Key(name, color, "area")
+        for name, color in zip(result.mean_final_weights, (MUTED, *SERIES), strict=False)
+    ]
+    return stacked(figure, result, shares(result, "final_weights"), keys)
+
+
+def shares(result: DenseReplay, attribute: str) -> NDArray[np.float64]:
+    """Weights of the moments, averaged over the window, shape (weights, points)."""
+    course = Course(result)
+    weights = np.array([getattr(moment, attribute) for moment in result.moments])
+    return course.sums(weights * course.lengths[:, None]).T / course.window
+
+
+def stacked(
+    figure: Figure, result: DenseReplay, share: NDArray[np.float64], keys: list[Key]
+) -> list[Key]:
+    """Draw stacked weights, which sum to one."""
+    axes = figure.subplots()
+    axes.stackplot(Course(result).x, 100 * share, colors=[key.color for key in keys])
+    axes.set(ylabel="weight, %", ylim=(0, 100))
+    axes.grid(False)
+    along(axes, result)
+    return keys
+
+
+def temperature(result: DenseReplay, figure: Figure) -> list[Key]:
+    axes = figure.subplots()
+    course = Course(result)
+    curves = [("of the mixture", [moment.last_temperature for moment in result.moments], AFTER)]
+    if "temperature" in result.paths:
+        of_path = [moment.temperature for moment in result.moments]
+        curves.insert(0, ("of the predictions", of_path, BEFORE))
+    axes.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
+    low = high = 1.0
+    for name, values, color in curves:
+        curve = course.values(values)
+        axes.plot(course.x, curve, color=color, label=f" {name}")
+        low, high = min(low, curve.min()), max(high, curve.max())
+    pad = max(0.1 * (high - low), 0.05)
+    axes.set_ylim(low - pad, high + pad)
+    axes.set_ylabel("temperature")
+    along(axes, result)
+    return [Key(name, color) for name, _, color in curves]
+
+
+FIGURES: list[ShownPoints[Any]] = [
+    ShownPoints(
+        "Accuracy",
+        "Share of right predictions among the labelled rows of a window of {window} rows that "
+        "slides over the stream. Bands: two standard errors of each curve; both curves are of the "
+        "same rows, so their difference is surer than the bands.",
+        rolling_accuracy,
+    ),
+    ShownPoints(
+        "Log loss",
+        "Mean over the labelled rows of a window of {window} rows; lower is better. Bands: two "
+        "standard errors of each curve.",
+        rolling_log_loss,
+    ),
+    CHANGE,
+    ShownPoints(
+        "Class mix",
+        "Wide: share of each class among the labels of a window of {window} rows, with two "
+        "standard errors. Thin: what the corrector took it for. Of more than four classes the "
+        "twelve commonest, each on a scale of its own.",
+        class_mix,
+    ),
+    ShownPoints(
+        "Reliability",
+        "Accuracy against confidence; the area of a point is its share of the rows, its stem its "
+        "distance from what the confidence promised.",
+        reliability,
+    ),
+    ShownPoints(
+        "Weight of each path",
+        "How much each path has to say in the mixture, on average over a window of {window} rows.",
+        path_weights,
+    ),
+    ShownPoints(
+        "What goes out",
+        "Weights, in the row that is sent, of the rows that it is mixed from, on average over a "
+        "window of {window} rows: each is judged by how well it did as it was sent.",
+        final_weights,
+        lambda result: len(result.paths) > 1,
+    ),
+    ShownPoints(
+        "Temperature",
+        "What the path of this name divides the logarithms of the predictions by, and the last "
+        "step those of the mixture: above 1 they were overconfident, below 1 underconfident.",
+        temperature,
+        lambda result: len(result.paths) > 1,
+    ),
+    ShownPoints(
+        "Prediction sets",
+        "Above: share of the rows with a known label that have it in their set, in a window of "
+        "{window} rows, with two standard errors; dashed: what was promised. Below: classes in a "
+        "set, on average.",
+        kept_and_size,
+        lambda result: result.sets is not None,
+    ),
+    LABEL_RATES,
+]
