@@ -224,7 +224,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             return found
         for name, default in keywords({}).items():
             if name != "half_life" and found[name] != default:
-                raise ValueError(f"{name}: not of rows of several labels; leave it out")
+                raise ValueError(f"{name}: not of multilabel rows; leave it out")
         return {"half_life": found["half_life"]}
 
     @property

@@ -171,11 +171,10 @@ def test_receipts_of_a_sent_batch(kind: str) -> None:
 # ---- snapshots
 
 OWNERS = {
-    "dense": "of a Corrector (rows of one label); read it with Corrector.from_bytes",
-    "multilabel": "of a MultiLabelCorrector (rows of several labels); read it with"
+    "dense": "of a Corrector (dense rows); read it with Corrector.from_bytes",
+    "multilabel": "of a MultiLabelCorrector (multilabel rows); read it with"
     " MultiLabelCorrector.from_bytes",
-    "sparse": "of a SparseCorrector (rows of very many classes); read it with"
-    " SparseCorrector.from_bytes",
+    "sparse": "of a SparseCorrector (sparse rows); read it with SparseCorrector.from_bytes",
     "learner": "of a Learner; read it with Learner.from_bytes",
     "pipe": "of a pipe; read it with stream-can pipe --state",
     "alarm": "of no corrector and no learner",

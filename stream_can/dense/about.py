@@ -1,4 +1,4 @@
-"""What a corrector of dense rows says of itself."""
+"""Description of a dense corrector, for the status page and `inspect`."""
 
 from __future__ import annotations
 

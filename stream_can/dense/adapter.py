@@ -50,7 +50,7 @@ class Dense(DeclaredClasses, ClassLabels):
     passes = False
     corrects_alone = True
 
-    described = "rows of one label"
+    described = "dense rows"
     has_models = True
 
     def __init__(self, corrector: Corrector) -> None:

@@ -136,8 +136,8 @@ def _one_of_several(result: Any, recording: Any) -> list[str]:
     names = result.classes
     return [
         f"labels are 0 and 1 alone, and were taken as numbers of {len(names)} classes:"
-        f" {readable(names[0], 40)} and {readable(names[1], 40)}. Do they say whether a row has one"
-        " class? Give a column that names the class of each row, --label COLUMN."
+        f" {readable(names[0], 40)} and {readable(names[1], 40)}. Do they say whether a row is of"
+        " one certain class? Give a column that names the class of each row: --label COLUMN."
     ]
 
 
@@ -171,18 +171,22 @@ def _exchanged(result: Any, recording: Any) -> list[str]:
     by_position = recording.labels_are_positions
     other = np.argsort(names_found.of) if by_position else names_found.of
     command = json.dumps([names[k] for k in other.tolist()], ensure_ascii=False)
-    options = f" --classes '{command}' says so." if len(names) <= 50 and "'" not in command else ""
+    options = (
+        f" --classes '{command}' gives this order."
+        if len(names) <= 50 and "'" not in command
+        else ""
+    )
     if recording.has_columns and not by_position:  # --classes would choose among these
         options = " Name the columns as they should be."
     if len(names_found.guessed):
         unsure = ", ".join(readable(names[i], 40) for i in names_found.guessed[:NAMED].tolist())
         ellipsis = ", ..." if len(names_found.guessed) > NAMED else ""
-        options += f" Of {unsure}{ellipsis} too few labels say which they are: look these up."
+        options += f" {unsure}{ellipsis} have too few labels to tell: look these up."
     return [
-        f"rows predicted as {', those as '.join(phrases)}{further}: with the classes named so"
-        f" {100 * names_found.right / n:.1f} % of the labels would be right, not"
-        f" {100 * result.raw.accuracy:.1f} %. Are the probabilities or the labels in another order"
-        f" of the classes?{options}"
+        f"rows predicted as {', rows predicted as '.join(phrases)}{further}: with the classes"
+        f" renamed so, {100 * names_found.right / n:.1f} % of the labels would agree, not"
+        f" {100 * result.raw.accuracy:.1f} %. Do the probabilities or the labels have the classes"
+        f" in another order?{options}"
     ]
 
 
@@ -200,8 +204,10 @@ def _sorted(result: Any) -> list[str]:
     if less < 0.1 or less < SIGMAS * np.sqrt(0.25 / n):
         return []
     return [
-        f"all {result.rows:,} rows {way}, as if each were sorted, and the {place} class is right in"
+        f"the probabilities of all {result.rows:,} rows {way}, as if sorted; the {place} class is"
+        " right in"
         f" {100 * scores.accuracy:.1f} % of them, not the {100 * scores.mean_confidence:.1f} % that"
-        " they say. Were the probabilities sorted without their names? Keep the names beside them:"
+        " they promise. Were they sorted without the names of their classes? Keep the names with"
+        " them:"
         ' {"cat": 0.9, "dog": 0.1}, or lists of label and score.'
     ]

@@ -50,7 +50,7 @@ def class_mix(result: DenseReplay, figure: Figure) -> list[Key]:
         band(axes, course, 100 * truth[:, k], 100 * error[:, k], color)
         wide(axes, course, 100 * truth[:, k], color, name)
         prior_shares = 100 * course.values(prior[:, k])
-        axes.plot(course.x, prior_shares, color=color, linewidth=1.4, label=f" {name}, taken for")
+        axes.plot(course.x, prior_shares, color=color, linewidth=1.4, label=f" {name}, estimate")
         if is_alone:
             axes.set_title(readable(name, 14), fontsize=9)
         else:
@@ -142,7 +142,7 @@ FIGURES: list[ShownPoints[Any]] = [
         "Accuracy",
         "Share of right predictions among the labelled rows of a window of {window} rows that "
         "slides over the stream. Bands: two standard errors of each curve; both curves are of the "
-        "same rows, so their difference is surer than the bands.",
+        "same rows, so their difference is more certain than the bands.",
         rolling_accuracy,
     ),
     ShownPoints(
@@ -155,40 +155,41 @@ FIGURES: list[ShownPoints[Any]] = [
     ShownPoints(
         "Class mix",
         "Wide: share of each class among the labels of a window of {window} rows, with two "
-        "standard errors. Thin: what the corrector took it for. Of more than four classes the "
-        "twelve commonest, each on a scale of its own.",
+        "standard errors. Thin: the corrector's estimate. With more than four classes, the twelve "
+        "commonest, each on its own scale.",
         class_mix,
     ),
     ShownPoints(
         "Reliability",
-        "Accuracy against confidence; the area of a point is its share of the rows, its stem its "
-        "distance from what the confidence promised.",
+        "Accuracy against confidence. The area of a point is its share of the rows; its stem is"
+        " the "
+        "difference between accuracy and confidence.",
         reliability,
     ),
     ShownPoints(
         "Weight of each path",
-        "How much each path has to say in the mixture, on average over a window of {window} rows.",
+        "Weight of each path in the mixture, on average over a window of {window} rows.",
         path_weights,
     ),
     ShownPoints(
-        "What goes out",
-        "Weights, in the row that is sent, of the rows that it is mixed from, on average over a "
-        "window of {window} rows: each is judged by how well it did as it was sent.",
+        "Final weights",
+        "Weights of the rows that the corrected row is mixed from, on average over a window of "
+        "{window} rows. A row's weight follows its past log loss.",
         final_weights,
         lambda result: len(result.paths) > 1,
     ),
     ShownPoints(
         "Temperature",
-        "What the path of this name divides the logarithms of the predictions by, and the last "
-        "step those of the mixture: above 1 they were overconfident, below 1 underconfident.",
+        "Divisor of the logarithms of the predictions, in the path of this name, and of the "
+        "mixture, in the last step: above 1 they were overconfident, below 1 underconfident.",
         temperature,
         lambda result: len(result.paths) > 1,
     ),
     ShownPoints(
         "Prediction sets",
-        "Above: share of the rows with a known label that have it in their set, in a window of "
-        "{window} rows, with two standard errors; dashed: what was promised. Below: classes in a "
-        "set, on average.",
+        "Above: share of the labelled rows whose set contains the label, in a window of {window} "
+        "rows, with two standard errors; dashed: the promised share. Below: mean number of classes "
+        "in a set.",
         kept_and_size,
         lambda result: result.sets is not None,
     ),

@@ -23,7 +23,7 @@ class DenseKind:
     """The `RowKind` of a `Corrector`."""
 
     name = "dense"
-    described = "rows of one label"
+    described = Dense.described
     corrector = Corrector
     snapshot_field = "paths"
     has: Mapping[str, frozenset[str]] = {

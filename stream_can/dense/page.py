@@ -58,8 +58,8 @@ def tiles(result: DenseReplay) -> str:
 def cards(result: DenseReplay) -> list[str]:
     """Tables of classes and paths."""
     lost = len(losing(result))
-    first = f"the {lost:,} that lose right predictions beyond chance first, then " * bool(lost)
-    note = f"{len(result.classes):,} classes, {first}the commonest first. {CLASSES_NOTE}"
+    first = f"first the {lost:,} that lose right predictions beyond chance, then " * bool(lost)
+    note = f"{len(result.classes):,} classes, {first}the most frequent first. {CLASSES_NOTE}"
     return [
         card("Each class", classes(result), note),
         card("Before, after, and each path alone", paths(result), PATHS_NOTE),

@@ -75,14 +75,14 @@ def _wrong_labels(result: DenseReplay) -> str:
     if len(rows) > 1 and rows.max() == result.raw.n:
         name = readable(result.classes[int(rows.argmax())])
         return (
-            f"all {result.raw.n:,} labels are of one class, {name}, and a corrector that learns to "
-            "say so whatever comes is always right. Is it the right column, and does it hold "
-            "everything that happened?"
+            f"all {result.raw.n:,} labels are of one class, {name}, so always predicting it would"
+            " be right every time. Is this the column of the labels, and does it hold every"
+            " outcome?"
         )
     if len(rows) > 1 and result.raw.accuracy == 1:
         return (
-            f"all {result.raw.n:,} labels equal the predicted class. Either nothing is left to "
-            "correct, or the column of labels was made from the predictions."
+            f"all {result.raw.n:,} labels equal the predicted class. Either there is nothing to"
+            " correct, or the labels were made from the predictions."
         )
     return ""
 
@@ -105,11 +105,9 @@ def _beside_commonest(result: DenseReplay) -> str:
     order = np.argsort(-rows, kind="stable").tolist()
     other_classes = [k for k in order if k != most and rows[k] >= FEWEST]
     for k in other_classes[:NAMED]:
-        recall = f"{100 * recall_before[k]:.0f} % before and {100 * recall_after[k]:.0f} % after"
-        recalls.append(f"class {readable(result.classes[k], 40)} {recall}")
-    of_others = (
-        f" Of the rows of other classes were found: {', '.join(recalls)}." if recalls else ""
-    )
+        recall = f"{100 * recall_before[k]:.0f} % before, {100 * recall_after[k]:.0f} % after"
+        recalls.append(f"{readable(result.classes[k], 40)} {recall}")
+    of_others = f" Recall of other classes: {'; '.join(recalls)}." if recalls else ""
     return first + of_others
 
 
@@ -119,20 +117,20 @@ def _one_sided_labels(result: DenseReplay) -> list[str]:
         names = ", ".join(readable(name, 40) for name in silent[:NAMED])
         further = f" and {len(silent) - NAMED:,} more" if len(silent) > NAMED else ""
         sentences.append(
-            f"No label of class {names} has come: it is left out of learning."
+            f"Class {names} has no label yet, so it is left out of learning."
             if len(silent) == 1
-            else f"No label of {len(silent):,} classes has come ({names}{further}): they are left"
-            " out of learning."
+            else f"{len(silent):,} classes have no label yet ({names}{further}), so they are left"
+            " out"
+            " of learning."
         )
     if result.corrector.coverage < FAIR:
         share = 100 * result.corrector.coverage
         sentences.append(
-            f"Labels are no fair sample: {share:.0f} % of the correction goes out by now."
+            f"The labels are no fair sample, so only {share:.0f} % of the correction is applied"
+            " now."
         )
     if sentences and result.raw.n < result.rows:
-        sentences.append(
-            "What is said here of accuracy and log loss is of the labelled rows alone."
-        )
+        sentences.append("Accuracy and log loss are those of the labelled rows alone.")
     return sentences
 
 
@@ -144,8 +142,8 @@ def _labels_of_few_values(result: DenseReplay) -> list[str]:
             names = ", ".join(readable(segment.value, 40) for segment in values)
             warnings.append(
                 f"Warning: {100 * of_labels:.0f} % of the labels are of {100 * of_rows:.0f} % of"
-                f" the rows, those with {readable(name, 40)} {names}. What they teach moves all"
-                " other rows too, and may be wrong for them: take labels from every value."
+                f" the rows, those with {readable(name, 40)} {names}. They also change how all"
+                " other rows are corrected, perhaps wrongly: label rows of every value."
             )
     return warnings
 
@@ -158,14 +156,13 @@ def _fit_alone(result: DenseReplay) -> tuple[str, str]:
     if changes is None:
         return "", ""
     effects, label_changes = Effects.of(changes), result.changes(alone)
-    numbers = (
-        f"`fit` alone, without a label: {changes.in_words()} against the predictions as they came"
-    )
+    numbers = f"`fit` alone, without labels, changes the predictions by {changes.in_words()}"
     if label_changes is not None and result.learned:
-        numbers += f"; the labels, against that: {label_changes.in_words()}"
+        numbers += f"; the labels add {label_changes.in_words()}"
     harm = (
-        f"The validation rows do harm here: `fit` alone changes it by {changes.in_words()}. They"
-        " are too few, or differ from the stream in more than the class mix. With them:"
+        f"The validation rows do harm here: `fit` alone changes the predictions by"
+        f" {changes.in_words()}. They are too few, or differ from the stream in more than the class"
+        " mix. With them:"
         if effects.worse and not effects.better
         else ""
     )
@@ -179,20 +176,21 @@ def _reasons(result: DenseReplay, *, good: bool, bad: bool) -> list[str]:
         change = 100 * (can.accuracy - result.raw.accuracy)
         if change < -0.5:
             reasons.append(
-                f"CAN alone would have cost {-change:.1f} points of accuracy: the mixture is what "
-                "keeps it from doing harm."
+                f"CAN alone would have cost {-change:.1f} points of accuracy; the mixture keeps it"
+                " from doing harm."
             )
     moved, chance = _mix_change(result)
     if moved > max(0.1, 2 * chance):
         reasons.append(
-            f"The class mix moves: {100 * moved:.0f} % of the labels are of other classes in the "
-            "last fifth of the stream than in the first."
+            f"The class mix drifts: {100 * moved:.0f} % of the labels are of other classes in the"
+            " last"
+            " fifth of the stream than in the first."
         )
     weights = result.mean_weights
     best = max(weights, key=weights.__getitem__)
     reasons.append(
-        f"Of the ways to correct, {best} had most weight:"
-        f" {100 * weights[best]:.0f} % over the whole stream."
+        f"The path with the most weight is {best}: {100 * weights[best]:.0f} % on average over the"
+        " stream."
     )
     if (follows := result.corrector.follows_mix) is not None:
         reasons.append(
@@ -209,13 +207,13 @@ def _reasons(result: DenseReplay, *, good: bool, bad: bool) -> list[str]:
         of_right = ""
         if right > POINTS / 100:
             share = max(0.0, few.accuracy - result.raw.accuracy) / right
-            of_right = f", {_percent(share)} of that in accuracy"
-        asking = f"; where these are asked for, {_percent(of_it / gain)} of the gain in log loss"
+            of_right = f" and {_percent(share)} of the gain in accuracy"
+        asking = f"; with requested labels, {_percent(of_it / gain)} of the gain in log loss"
         reasons.append(
             f"With one label in 20 it would keep {_percent(kept_gain / gain)} of the gain in log"
-            f" loss{of_right}" + (asking if of_it > 0 else "") + "."
+            f" loss{of_right}{asking * (of_it > 0)}."
             if kept_gain > 0
-            else "With one label in 20 nothing of the gain in log loss would be left."
+            else "With one label in 20 it would keep none of the gain in log loss."
         )
     return reasons
 

@@ -1,4 +1,4 @@
-"""Correct rows of several labels, each with a probability of its own."""
+"""Correct multilabel rows, each with a probability of its own."""
 
 from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.multilabel.scores import LabelScores

@@ -1,4 +1,4 @@
-"""What a corrector of several labels says of itself."""
+"""Description of a multilabel corrector, for the status page and `inspect`."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class MultiLabel(DeclaredClasses):
     passes = corrects_alone = False
     random_requests = 1.0
 
-    described = "rows of several labels"
+    described = "multilabel rows"
     has_models = True
 
     def __init__(self, corrector: MultiLabelCorrector) -> None:

@@ -53,7 +53,7 @@ class MultiLabelHead(msgspec.Struct):
 
 
 class MultiLabelCorrector(MultiLabelState):
-    """Corrects rows of several labels and learns from late labels; O(m) per row.
+    """Corrects multilabel rows and learns from late labels; O(m) per row.
 
     A row has m probabilities, one for each label; they need not sum to 1. The output mixes online
     temperature [2]_, Platt scaling of each label [3]_, shrunk towards what all labels share, and

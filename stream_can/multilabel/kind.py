@@ -1,4 +1,4 @@
-"""Rows of several labels, each with a score of its own."""
+"""Multilabel rows, each with a score of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MultiLabelKind:
     """The `RowKind` of a `MultiLabelCorrector`."""
 
     name = "multilabel"
-    described = "rows of several labels"
+    described = MultiLabel.described
     corrector = MultiLabelCorrector
     snapshot_field = "multilabel"
     has: Mapping[str, frozenset[str]] = {

@@ -1,4 +1,4 @@
-"""Messages of rows of several labels, each with a score of its own."""
+"""Messages of multilabel rows, each with a score of its own."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _shown(value: Any) -> str:
 
 
 def _bad_scores(P: NDArray[np.float64], labels: Sequence[Any]) -> dict[int, str]:
-    """Faults of rows with several labels: {row: reason}."""
+    """Faults of multilabel rows: {row: reason}."""
     with np.errstate(invalid="ignore"):
         outside = ~((P >= 0) & (P <= 1))
     columns = outside.argmax(axis=1)

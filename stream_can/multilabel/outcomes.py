@@ -1,4 +1,4 @@
-"""Outcomes of labelled predictions of several labels a row.
+"""Outcomes of labelled multilabel predictions.
 
 A hit is the share of known labels predicted correctly (more likely than not where true), and log
 loss is the row's.

@@ -1,4 +1,4 @@
-"""What the page of a replay of rows of several labels shows."""
+"""What the page of a replay of multilabel rows shows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stream_can.scores import Reliability
 
 __all__ = ["FIGURES", "NOTHING", "cards", "facts", "glossary", "sub", "tail", "tiles"]
 
-NOTHING = "report: of no row a label is known, so there is nothing to compare"
+NOTHING = "report: no row has a known label, so there is nothing to compare"
 
 
 def rolling_f1(result: MultiLabelReplay, figure: Figure) -> list[Key]:
@@ -32,15 +32,21 @@ def rolling_f1(result: MultiLabelReplay, figure: Figure) -> list[Key]:
     sums = course.sums([(*m.decided, *m.right, m.positives) for m in result.moments])
     all_of = sums[:, :3] + sums[:, 6:]
     f1 = 200 * sums[:, 3:6] / np.where(all_of > 0, all_of, np.nan)
-    wide(axes, course, f1[:, 1], BEFORE, "before, from its best threshold on")
-    axes.plot(course.x, f1[:, 2], color=AFTER, linewidth=1.5, label=" after, as decided")
-    axes.plot(course.x, f1[:, 0], color=MUTED, label=" before, from 0.5 on")
+    wide(axes, course, f1[:, 1], BEFORE, "before, from its best threshold")
+    axes.plot(
+        course.x,
+        f1[:, 2],
+        color=AFTER,
+        linewidth=1.5,
+        label=" after, from the corrector's threshold",
+    )
+    axes.plot(course.x, f1[:, 0], color=MUTED, label=" before, from 0.5")
     axes.set_ylabel("micro F1, %")
     along(axes, result)
     return [
-        Key("before, from its best threshold on", BEFORE, "wide"),
-        Key("after, as decided", AFTER),
-        Key("before, from 0.5 on", MUTED),
+        Key("before, from its best threshold", BEFORE, "wide"),
+        Key("after, from the corrector's threshold", AFTER),
+        Key("before, from 0.5", MUTED),
     ]
 
 
@@ -50,7 +56,7 @@ def reliability(result: MultiLabelReplay, figure: Figure) -> list[Key]:
         bins = Reliability(*scores.reliability)
         diagram(axes, bins, color, f"{name}: ECE {100 * scores.ece:.1f} %", 10.5)
         axes.set_xlabel("probability, %")
-    figure.axes[0].set_ylabel("labels that were there, %")
+    figure.axes[0].set_ylabel("true labels, %")
     return []
 
 
@@ -79,20 +85,19 @@ FIGURES: list[ShownPoints[Any]] = [
     ),
     ShownPoints(
         "Micro F1",
-        "F1 over all labels of a window of {window} rows: before, with a yes from the threshold on"
-        " that was best so far, and from 0.5 on; after, from the threshold on that the corrected"
-        " rows themselves say.",
+        "F1 over all labels of a window of {window} rows: before, predicted from the threshold that"
+        " was best so far, and from 0.5; after, predicted from the corrector's threshold.",
         rolling_f1,
     ),
     ShownPoints(
         "Reliability",
-        "How often labels of a probability are there; the area of a point is its share of the"
-        " labels, its stem its distance from what was promised.",
+        "Share of true labels against their probability. The area of a point is its share of the"
+        " labels; its stem is the difference between the two.",
         reliability,
     ),
     ShownPoints(
         "Change by label",
-        "Change of each label's log loss, by how many of the rows have it; below the line is"
+        "Change of each label's log loss, by the share of the rows that have it; below the line is"
         " better.",
         by_label,
     ),
@@ -100,28 +105,29 @@ FIGURES: list[ShownPoints[Any]] = [
     LABEL_RATES,
 ]
 LABELS_NOTE = (
-    "Over the rows of which the label is known; F1 in percent: before with a yes from 0.5 on and"
-    " from the threshold on that was best so far, and after as decided; a dash where the label was"
-    " neither there nor said. Log loss in nats."
+    "Over the rows with this label known. F1 in percent: before, predicted from 0.5 and from the"
+    " threshold that was best so far; after, predicted by the corrector; a dash where the label was"
+    " neither true nor predicted. Log loss in nats."
 )
 GLOSSARY = {
-    "log loss": "Of a row the sum, over its known labels, of the negative logarithm of the"
-    " probability of what is so; the mean over rows.",
-    "F1": "2 right / (said + there): of the labels that were said and of those that were there, how"
-    " many were both. Micro: all labels counted together. Macro: the mean over labels.",
-    "threshold": "From which probability on a yes serves micro F1: half of the F1 that is to be"
-    " had. The best threshold of a side is the one with the best micro F1 in the rows before.",
-    "ECE": "Expected calibration error: how far the share of labels that are there is from their"
+    "log loss": "Sum of the negative log probabilities of the known outcomes of a row; the mean"
+    " over rows.",
+    "F1": "2 right / (predicted + true), where right labels are both. Micro: all labels counted"
+    " together. Macro: the mean over labels.",
+    "threshold": "The probability from which a label is predicted, chosen for micro F1: half of the"
+    " highest F1 in reach. The best threshold is the one with the best micro F1 in the rows"
+    " before.",
+    "ECE": "Expected calibration error: distance of the share of true labels from their"
     " probability, over 15 bins.",
-    "before, after": "The scores as the classifier gave them, and as they went out.",
-    "known": "Somebody said whether the row has the label or not.",
+    "before, after": "The scores of the classifier, and the corrected scores.",
+    "known": "It is known whether the row has the label.",
 }
 
 
 def sub(result: MultiLabelReplay) -> str:
     """What was replayed."""
     return (
-        f"{result.rows:,} rows, of {result.raw.n:,} a label is known, {len(result.classes)} labels,"
+        f"{result.rows:,} rows, {result.raw.n:,} with a known label, {len(result.classes)} labels,"
         f" {result.delay}"
     )
 
@@ -136,7 +142,7 @@ def tiles(result: MultiLabelReplay) -> str:
         ("log loss", raw.log_loss, sent.log_loss, error, ".4f", ("", "nats")),
         ("micro F1, each at its best threshold", 100 * raw_at_best.micro_f1,
          100 * sent_at_best.micro_f1, None, ".2f", points),
-        ("macro F1 there", 100 * raw_at_best.macro_f1, 100 * sent_at_best.macro_f1, None, ".2f",
+        ("macro F1 at these", 100 * raw_at_best.macro_f1, 100 * sent_at_best.macro_f1, None, ".2f",
          points),
         ("ECE", 100 * raw.ece, 100 * sent.ece, None, ".2f", points),
     ])  # fmt: skip
@@ -155,7 +161,7 @@ def labels_table(result: MultiLabelReplay) -> str:
     )
     head = (
         "<tr><th></th><th></th><th></th><th colspan=3>F1</th><th colspan=2>log loss</th></tr>"
-        "<tr><th>label</th><th>known</th><th>there</th><th>before, 0.5</th>"
+        "<tr><th>label</th><th>known</th><th>true</th><th>before, 0.5</th>"
         "<th>before</th><th>after</th><th>before</th><th>after</th></tr>"
     )
     return f'<div class="scroll tall"><table><thead>{head}</thead>{body}</table></div>'

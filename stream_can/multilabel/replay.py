@@ -1,4 +1,4 @@
-"""What is shown of a replay of rows of several labels: verdict, table, notes."""
+"""What is shown of a replay of multilabel rows: verdict, table, notes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 Result = MultiLabelReplay
 
-NOTHING = "Of no row a label is known, so there is nothing to compare."
+NOTHING = "No row has a known label, so there is nothing to compare."
 
 
 def events(chunk: MultiLabelChunk) -> RecordedRows:
@@ -56,7 +56,7 @@ def events(chunk: MultiLabelChunk) -> RecordedRows:
 def head(result: MultiLabelReplay) -> str:
     """Rows and labels."""
     return (
-        f"{result.rows:,} rows, of {result.raw.n:,} a label is known, {len(result.classes)} labels;"
+        f"{result.rows:,} rows, {result.raw.n:,} with a known label, {len(result.classes)} labels;"
         f" labels {result.delay}, {result.learned:,} messages learned"
     )
 
@@ -66,11 +66,11 @@ def table(result: MultiLabelReplay, *, verbose: bool = False) -> ScoreTable:
     return ScoreTable(
         ("log loss", "ECE %", "micro F1 %", "macro F1 %"),
         [
-            Cells("before, yes from 0.5 on", _cells(result.raw)),
-            Cells("before, from its best threshold on", _cells(result.own[0])),
-            Cells("after, yes from 0.5 on", _cells(result.corrected), "bold"),
-            Cells("after, from its best threshold on", _cells(result.own[1]), "bold"),
-            Cells("after, as decided", _cells(result.decided), "bold"),
+            Cells("before, from 0.5", _cells(result.raw)),
+            Cells("before, from its best threshold", _cells(result.own[0])),
+            Cells("after, from 0.5", _cells(result.corrected), "bold"),
+            Cells("after, from its best threshold", _cells(result.own[1]), "bold"),
+            Cells("after, from the corrector's threshold", _cells(result.decided), "bold"),
         ],
     )
 
@@ -84,7 +84,7 @@ def _cells(scores: LabelScores) -> list[str]:
 
 def notes(result: MultiLabelReplay) -> Iterator[str]:
     """Notes under the table, and changes by label rate."""
-    yield "log loss in nats, of a row over its known labels; best threshold: for micro F1 so far"
+    yield "log loss in nats, summed over the known labels of a row; best threshold: for micro F1"
     for how, rates in (("", result.rates), (", asked for", result.asked_rates)):
         for rate, scores in rates.items():
             nats = scores.log_loss - result.raw.log_loss
@@ -98,12 +98,12 @@ def judge(result: MultiLabelReplay) -> Verdict:
     """Judge by the log loss of a row, see :func:`stream_can.replay.judge`."""
     raw, corrected = result.raw, result.corrected
     if (loss := loss_change(result)) is None:
-        return few_labels(f"of {raw.n:,} rows a label is known")
+        return few_labels(f"{raw.n:,} rows have a known one")
     known, positives = raw.of_labels[:2].sum(axis=1)
     if positives == known:
         only = (
-            "No verdict: all known labels are there, and nothing says which are not, so nothing is"
-            " corrected. Some negatives are needed: rows of which all labels are known, say."
+            "No verdict: all known labels are true, so nothing is corrected. Negatives are needed:"
+            " for example, rows whose labels are all known."
         )
         return Verdict(only, "", (), False)
     nats = Effect(loss, NATS)
@@ -138,11 +138,12 @@ def _decisions(result: MultiLabelReplay) -> str:
     )
     gain = f"{abs(correction):.2f} points {'more' if correction > 0 else 'less'}"
     text = (
-        f"Micro F1 is {100 * raw.micro_f1:.2f} % before with a yes from 0.5 on. A threshold alone"
+        f"Micro F1 before is {100 * raw.micro_f1:.2f} %, predicted from 0.5. A threshold alone"
         f" ({at:.3f} at the end) gives {threshold:+.2f} points, {100 * raw_at_best.micro_f1:.2f} %;"
         f" the correction, at a threshold found the same way, {gain},"
-        f" {100 * sent_at_best.micro_f1:.2f} %. What is decided here, from"
-        f" {result.corrector.threshold:.3f} on at the end, has {100 * decided.micro_f1:.2f} %."
+        f" {100 * sent_at_best.micro_f1:.2f} %. At the corrector's own"
+        f" threshold ({result.corrector.threshold:.3f} at the end) it is"
+        f" {100 * decided.micro_f1:.2f} %."
     )
     if decided.macro_f1 < raw_at_best.macro_f1 - 0.001:
         text += (
@@ -160,15 +161,13 @@ def _why(result: MultiLabelReplay) -> list[str]:
     if one_sided:
         noun = "label is" if one_sided == 1 else "labels are"
         sentences.append(
-            f"{one_sided:,} {noun} known where they are there alone; of such a label nothing is"
-            " corrected."
+            f"{one_sided:,} {noun} known only where true, and therefore not corrected."
         )
     if never := int((known == 0).sum()):
-        sentences.append(f"Of {never:,} label{'s' * (never > 1)} nobody said anything.")
+        sentences.append(f"{never:,} label{'s are' if never > 1 else ' is'} never known.")
     if result.changed:
         sentences.append(
-            f"{result.changed:,} messages say something else of a label than one before them; the"
-            " first counts."
+            f"{result.changed:,} messages contradict an earlier one on a label; the first counts."
         )
     few = result.rates.get(0.05)
     gain = result.raw.log_loss - result.corrected.log_loss

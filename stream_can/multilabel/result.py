@@ -1,4 +1,4 @@
-"""A replay of rows of several labels: scores and their course."""
+"""A replay of multilabel rows: scores and their course."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LabelMoment(Moment):
 
 
 class MultiLabelReplay(Replay):
-    """Result of a replay of rows of several labels."""
+    """Result of a replay of multilabel rows."""
 
     has_alarm = False
 
@@ -64,7 +64,7 @@ class MultiLabelReplay(Replay):
         decisions = [decision & known for decision in (P >= 0.5, self.best[0].value <= P, decided)]
         for scores, best, rows in zip(self.own, self.best, (P, corrected), strict=True):
             scores.add_checked(rows, Y, rows >= best.value)
-            best.add(rows, Y)
+            best.count(rows, Y)
         self.moments.append(
             LabelMoment(
                 *moment_sums(self.rows, step, losses),

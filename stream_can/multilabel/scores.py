@@ -1,4 +1,4 @@
-"""LabelScores: scores of rows with several labels, some of them known."""
+"""LabelScores: scores of multilabel rows, some of them known."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class LabelScores:
         size = 1 + scores.of_labels.size + scores.bins.size
         well_formed = sums.dtype == np.float64 and sums.shape == (size,)
         if not well_formed or not ((sums >= 0) & (sums < 2.0**53)).all():
-            raise ValueError("scores of several labels")
+            raise ValueError("multilabel scores")
         scores.n = int(sums[0])
         scores.of_labels = (
             sums[1 : 1 + scores.of_labels.size].reshape(scores.of_labels.shape).copy()
@@ -188,8 +188,8 @@ class BestThreshold:
         self._counts = np.zeros((2, FINE_BINS))
         """Known labels and those that were there, by probability."""
 
-    def add(self, P: Array, Y: NDArray[np.int8]) -> None:
-        """Add rows and their labels, shape (n, m), -1 where unknown."""
+    def count(self, P: Array, Y: NDArray[np.int8]) -> None:
+        """Count the known labels of rows, shape (n, m), -1 where unknown."""
         known = Y >= 0
         bins = np.minimum((P[known] * FINE_BINS).astype(np.intp), FINE_BINS - 1)
         self._counts += [

@@ -29,7 +29,7 @@ def require_arrays(arrays: dict[str, NDArray[Any]], m: int) -> None:
     for name, shape in shapes.items():
         array = arrays.get(name)
         if array is None or array.dtype != np.float64 or array.shape != shape:
-            raise SnapshotMismatch(f"snapshot: a corrector of several labels without its {name}")
+            raise SnapshotMismatch(f"snapshot: a multilabel corrector without its {name}")
         if not (np.abs(array) <= 1e18).all():  # also false for NaN
             raise SnapshotMismatch(f"snapshot: {name} out of range")
     of = numbers_by_name(arrays["numbers"])
@@ -52,6 +52,4 @@ def require_arrays(arrays: dict[str, NDArray[Any]], m: int) -> None:
     }  # fmt: skip
     for name, bad in wrong.items():
         if bad:
-            raise SnapshotMismatch(
-                f"snapshot: {name} of a corrector of several labels out of range"
-            )
+            raise SnapshotMismatch(f"snapshot: {name} of a multilabel corrector out of range")

@@ -1,4 +1,4 @@
-"""Rows of several labels in a DataFrame: arrays or vectors of scores, in the labels' order."""
+"""Multilabel rows in a DataFrame: arrays or vectors of scores, in the labels' order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Initial correctors of rows of several labels."""
+"""Initial correctors of multilabel rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def start(settings: ApplicationSettings, formats: Formats) -> MultiLabelStart:
 
 
 class MultiLabelStart(Start):
-    """Initial correctors of rows with several labels: a `MultiLabelCorrector`.
+    """Initial correctors of multilabel rows: a `MultiLabelCorrector`.
 
     Parameters
     ----------

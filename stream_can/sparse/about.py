@@ -1,4 +1,4 @@
-"""What a corrector of very many classes says of itself."""
+"""Description of a sparse corrector, for the status page and `inspect`."""
 
 from __future__ import annotations
 

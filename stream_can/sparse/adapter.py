@@ -38,7 +38,7 @@ class Sparse(SparseLanes, ClassLabels):
     width = both = 0
     """0: rows differ in length."""
 
-    described = "rows of very many classes"
+    described = "sparse rows"
     has_models = False
 
     nbytes = 0  # no models: there is one
@@ -178,9 +178,9 @@ class Sparse(SparseLanes, ClassLabels):
         """
         run = SparseRun(self.corrector, rows, explain, passes=self.passes)
         for label in labels:
-            run.correct(label.due)
+            run.correct_until(label.due)
             run.learn(label)
-        run.correct(len(rows.ks))
+        run.correct_until(len(rows.ks))
         ranks = None if explain is None else np.frombuffer(b"".join(run.ranks), "<f8")
         return Made(run.sent, run.blobs, None, None if ranks is None else ranks.reshape(-1, 4))
 
@@ -196,7 +196,7 @@ class Sparse(SparseLanes, ClassLabels):
 
     def successor(self) -> Sparse:
         """Raise: there are no versions."""
-        raise ValueError("a version of a classifier of very many classes")
+        raise ValueError("sparse rows have no versions")
 
     # ---- scores
 

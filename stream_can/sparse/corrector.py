@@ -49,7 +49,7 @@ class SparseHead(msgspec.Struct):
 
 
 class SparseCorrector(SparseState):
-    """Corrects the k likeliest of very many classes and learns from late labels; O(k) per row.
+    """Corrects the k likeliest of many classes and learns from late labels; O(k) per row.
 
     The method is that of :class:`~stream_can.Corrector` with the paths temperature, vector, matrix
     and matrix+can; the classes that a row does not list form one more entry, the rest.

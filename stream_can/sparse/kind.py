@@ -1,4 +1,4 @@
-"""Rows of the likeliest of very many classes."""
+"""Sparse rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SparseKind:
     """The `RowKind` of a `SparseCorrector`."""
 
     name = "sparse"
-    described = "rows of very many classes"
+    described = Sparse.described
     corrector = SparseCorrector
     snapshot_field = "sparse"
     has: Mapping[str, frozenset[str]] = {
@@ -50,7 +50,9 @@ class SparseKind:
     ) -> SparseCorrector:
         """The corrector of a snapshot; SnapshotMismatch where classes are named again."""
         if classes not in (None, "any"):
-            raise SnapshotMismatch("snapshot: of very many classes, which are not named again")
+            raise SnapshotMismatch(
+                "snapshot: of a SparseCorrector, which keeps its classes; leave classes out"
+            )
         return SparseCorrector.from_bytes(data, **settings)
 
     def n_classes(self, corrector: SparseCorrector) -> int:

@@ -14,13 +14,13 @@ from stream_can.learner.lane import Name
 from stream_can.learner.sent import SentLane
 from stream_can.sparse.blob import SparseBlob, checked_blobs, encoded
 from stream_can.sparse.corrector import SparseCorrector
-from stream_can.sparse.numbering import Lookup, NamedRow, Numbering
+from stream_can.sparse.numbering import ClassNumbering, Lookup, NamedRow
 from stream_can.sparse.rows import Rows, SparseRow
 
 __all__ = ["SparseLanes"]
 
 
-class SparseLanes(Numbering):
+class SparseLanes(ClassNumbering):
     """Part of an adapter: encodes corrected rows, and reads those that other processes sent."""
 
     def __init__(self, corrector: SparseCorrector) -> None:
@@ -47,7 +47,7 @@ class SparseLanes(Numbering):
         return 0 if self.numbered else self.corrector.n_classes
 
     def fits(self, lane: SentLane) -> bool:
-        """Whether rows are of very many classes; names that are new have numbers from now on."""
+        """Whether the rows of a sent batch are sparse; numbers its new names."""
         if lane.named and not self.numbered:
             self.corrector.ids_of(lane.named)
         return not lane.classes and not (lane.named and self.numbered)

@@ -1,4 +1,4 @@
-"""Messages of rows of the likeliest of very many classes."""
+"""Messages of sparse rows."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class SparseMessages(Messages):
         return index
 
     def _index_of(self, label: Any, text: Raw) -> Any:
-        """Parse one of very many classes; number a new one, unless it says that there is none."""
+        """Parse a class; number a new one, unless it is a text for a missing label."""
         where = self.fields.label
         if not isinstance(label, str | int) or isinstance(label, bool):
             type_name = "null" if label is None else type(label).__name__

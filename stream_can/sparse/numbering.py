@@ -1,4 +1,4 @@
-"""Numbering: checks the rows and labels of messages, and numbers the new classes among them."""
+"""ClassNumbering: checks rows and labels of messages, and numbers the new classes among them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stream_can.errors import UnknownClass
 from stream_can.sparse.corrector import SparseCorrector
 from stream_can.sparse.row_checks import checked_row, numbered_row
 
-__all__ = ["Lookup", "NamedRow", "Numbering"]
+__all__ = ["ClassNumbering", "Lookup", "NamedRow"]
 
 
 class NamedRow(NamedTuple):
@@ -22,7 +22,7 @@ class NamedRow(NamedTuple):
     P: NDArray[np.float64]
 
 
-class Numbering:
+class ClassNumbering:
     """Checks rows and labels by the classes of a corrector, and numbers new ones."""
 
     adds = True
@@ -61,11 +61,11 @@ class Numbering:
         return name
 
 
-class Lookup(Numbering):
+class Lookup(ClassNumbering):
     """Numbers no new classes: for a process that corrects by a state and does not learn."""
 
     adds = False
 
     def checked(self, row: Mapping[Any, float]) -> NamedRow:
-        """Check a row, see :meth:`Numbering.checked`."""
+        """Check a row, see :meth:`ClassNumbering.checked`."""
         return NamedRow([*row], checked_row(row, self._classes).P[0])

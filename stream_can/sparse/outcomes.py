@@ -1,4 +1,4 @@
-"""Outcomes of labelled predictions of very many classes, from the rank of their label."""
+"""Outcomes of labelled sparse predictions, from the rank of their label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of a replay of rows of very many classes shows."""
+"""What the page of a replay of sparse rows shows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NOTHING = "report: no row has a label, so there is nothing to compare"
 FIGURES: list[ShownPoints[Any]] = [
     ShownPoints(
         "Accuracy over time",
-        "Share of the rows with a label whose likeliest class it is, in a window of {window} rows;"
-        " with two standard errors.",
+        "Share of the labelled rows whose likeliest class is the label, in a window of {window}"
+        " rows, with two standard errors.",
         rolling_accuracy,
     ),
     ShownPoints(
@@ -30,12 +30,12 @@ FIGURES: list[ShownPoints[Any]] = [
     LABEL_RATES,
 ]
 GLOSSARY = {
-    "listed": "The row has the label among the classes that it lists.",
-    "top 5": "The label is among the five likeliest of them.",
-    "log loss": "The negative logarithm of the label's probability, in nats; of a label that is not"
-    " listed, of its share of the rest: before, all such classes have the same; after, the tail"
-    " says.",
-    "before, after": "The rows as the classifier gave them, and as they went out.",
+    "listed": "The label is among the classes of the row.",
+    "top 5": "The label is among the five likeliest classes of the row.",
+    "log loss": "The negative logarithm of the label's probability, in nats. A label that is not"
+    " among the classes of the row gets a share of the rest: before, an equal one; after, the"
+    " corrector's estimate.",
+    "before, after": "The rows of the classifier, and the corrected rows.",
 }
 
 

@@ -1,4 +1,4 @@
-"""What is shown of a replay of rows of very many classes: verdict, table, notes."""
+"""What is shown of a replay of sparse rows: verdict, table, notes."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def _cells(scores: SparseScores) -> list[str]:
 def notes(result: SparseReplay) -> Iterator[str]:
     """Notes under the table, and changes by label rate."""
     yield (
-        "log loss in nats; a label that a row does not list has its share of the rest, before alike"
-        " for all such classes, after as the tail has it"
+        "log loss in nats; a label that is not among the classes of a row has a share of the rest:"
+        " before, an equal one; after, the corrector's estimate"
     )
     yield from changes_by_rate(result)
 
@@ -96,9 +96,10 @@ def judge(result: SparseReplay) -> Verdict:
         f" loss {raw.log_loss:.4f} before and {sent.log_loss:.4f} after: {changes.in_words()}"
     )
     lists = (
-        f"The rows list the label in {100 * raw.listed:.1f} % as they came and in"
-        f" {100 * sent.listed:.1f} % as they were sent; among the first five it is in"
-        f" {100 * raw.top5:.1f} % and {100 * sent.top5:.1f} %."
+        f"The label is among the classes of a row in {100 * raw.listed:.1f} % of the rows before"
+        f" and {100 * sent.listed:.1f} % after; among the first five in {100 * raw.top5:.1f} %"
+        " before"
+        f" and {100 * sent.top5:.1f} % after."
     )
     deploys = effects.better
     why = [*asked_labels(result), *late_labels(result)]

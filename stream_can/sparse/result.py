@@ -1,4 +1,4 @@
-"""A replay of rows of very many classes: scores and their course."""
+"""A replay of sparse rows: scores and their course."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["SparseReplay"]
 
 
 class SparseReplay(Replay):
-    """Result of a replay of rows of very many classes."""
+    """Result of a replay of sparse rows."""
 
     def __init__(
         self, learner: Learner, models: ModelColumns | None = None, *, watch: bool = False

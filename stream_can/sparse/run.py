@@ -42,7 +42,7 @@ class SparseRun:
         self.ranks = list[bytes]()
         """Rank and probability of the label of each row that has one among ``labels``."""
 
-    def correct(self, end: int) -> None:
+    def correct_until(self, end: int) -> None:
         """Correct the rows before number ``end`` that have not been corrected yet."""
         first, rows = len(self.blobs), self._rows
         if first >= end:

@@ -1,4 +1,4 @@
-"""SparseScores: scores of rows that list the likeliest of very many classes."""
+"""SparseScores: scores of sparse rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of very many classes in a DataFrame: maps of the classes listed to their probabilities."""
+"""Sparse rows in a DataFrame: maps of the classes listed to their probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Initial correctors of very many classes."""
+"""Initial correctors of sparse rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start(settings: ApplicationSettings, formats: Formats) -> SparseStart:
 
 
 class SparseStart(Start):
-    """Initial correctors of very many classes: a `SparseCorrector`, without models.
+    """Initial correctors of sparse rows: a `SparseCorrector`, without models.
 
     Parameters
     ----------

@@ -43,9 +43,9 @@ def file(tmp_path, stream):
 
 def test_text_and_json(file):
     out, _ = stream_can("replay", file, *SEVERAL, "--label-delay", 20)
-    assert "1,000 rows, of 1,000 a label is known, 3 labels; labels 20 rows late" in out
+    assert "1,000 rows, 1,000 with a known label, 3 labels; labels 20 rows late" in out
     assert "Use it: the probabilities are closer to the truth" in out
-    assert "before, from its best threshold on" in out
+    assert "before, from its best threshold" in out
     out, _ = stream_can("replay", file, *SEVERAL, "--label-delay", 20, "--json")
     found = json.loads(out)
     assert found["labels"] == NAMES
@@ -147,4 +147,4 @@ def test_a_delay_is_asked_for(file):
     _, err = stream_can("replay", file, *SEVERAL, code=1)
     assert "say when labels arrive: --label-delay ROWS" in err
     _, err = stream_can("replay", file, "--train-rows", 5, "--label-delay", 1, code=1)
-    assert "--train-rows: not of rows of one label" in err
+    assert "--train-rows: not of dense rows" in err

@@ -71,7 +71,7 @@ def test_everything_without_a_file() -> None:
         (
             {"rows": "sparse"},
             {},
-            "classes: not of rows of very many classes; leave it out",
+            "classes: not of sparse rows; leave it out",
         ),
         ({}, {"STREAM_CAN_ROWS": "multilabel", "STREAM_CAN_SETS": "0.9"}, "sets: not of"),
         ({}, {"STREAM_CAN_OUTPT": "x"}, "STREAM_CAN_OUTPT: unknown setting 'outpt'.*mean output"),

@@ -140,9 +140,9 @@ def test_labels_are_asked_for_at_random(tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--sets", "0.9"], "sets: not of rows of several labels"),
-        (["--segments", "a"], "segments: not of rows of several labels"),
-        (["--label-noise", "0.1"], "label_noise: not of rows of several labels"),
+        (["--sets", "0.9"], "sets: not of multilabel rows"),
+        (["--segments", "a"], "segments: not of multilabel rows"),
+        (["--label-noise", "0.1"], "label_noise: not of multilabel rows"),
     ],
 )
 def test_what_several_labels_do_not_have_is_refused(options, says):

@@ -143,10 +143,10 @@ def test_labels_are_asked_for():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--rows", "sparse", "--sets", "0.9"], "sets: not of rows of very many classes"),
-        (["--rows", "sparse", "--model", "m"], "model: not of rows of very many classes"),
-        (["--rows", "sparse", "--format", "avro"], "format avro: not of rows of very many classes"),
-        (["--max-classes", "5"], "max_classes: not of rows of one label; leave it out"),
+        (["--rows", "sparse", "--sets", "0.9"], "sets: not of sparse rows"),
+        (["--rows", "sparse", "--model", "m"], "model: not of sparse rows"),
+        (["--rows", "sparse", "--format", "avro"], "format avro: not of sparse rows"),
+        (["--max-classes", "5"], "max_classes: not of dense rows; leave it out"),
         (
             ["--rows", "sparse", "--normalise", "always"],
             "normalise always: not of rows",

@@ -85,7 +85,7 @@ def test_numbers_of_words_beside_sorted_columns_are_questioned(tmp_path, n):
     assert said.startswith("No verdict"), said
     found = json.loads(said.split("--classes '")[1].split("'")[0])
     wrong = {a for a, b in zip(found, words, strict=True) if a != f"prob_{b}"}
-    assert all(name in said.split("Of ")[-1] for name in wrong), (wrong, said)
+    assert all(name in said.split("gives this order.")[-1] for name in wrong), (wrong, said)
 
 
 def test_columns_with_exchanged_names_have_no_option(tmp_path):

@@ -183,14 +183,14 @@ def test_what_it_says(tmp_path):
 
     assert said(P[:150], Y[:150]).use.startswith("Too few labels to say: of 150 rows")
     positives = said(P, np.where(Y == 1, Y, np.int8(-1)))
-    assert positives.use.startswith("No verdict: all known labels are there")
+    assert positives.use.startswith("No verdict: all known labels are true")
     assert not positives.deploy
     one_sided = Y.copy()
     one_sided[:, 2] = np.where(Y[:, 2] == 1, 1, -1)
     one_sided[:, 3] = -1
     why = said(P, one_sided).text
-    assert "1 label is known where they are there alone" in why
-    assert "Of 1 label nobody said anything." in why
+    assert "1 label is known only where true" in why
+    assert "1 label is never known." in why
     assert "labels come so late" in said(P, Y, label_delay=500).text
     right = 1 / (1 + np.exp(-(np.log(P / (1 - P)) / 2.5)))  # as the labels were drawn
     assert said(right[:300], Y[:300]).use.startswith("It ")

@@ -156,14 +156,14 @@ def test_the_command_line_says_whether_it_helps_and_goes_on_in_the_pipe(tmp_path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--rows", "sparse", "--against", "ops"], "--against: not of rows of very many classes"),
-        (["--rows", "sparse", "--sets", "0.9"], "--sets: not of rows of very many classes"),
+        (["--rows", "sparse", "--against", "ops"], "--against: not of sparse rows"),
+        (["--rows", "sparse", "--sets", "0.9"], "--sets: not of sparse rows"),
         (
             ["--rows", "spare"],
             "rows: 'spare', expected dense, multilabel, sparse",
         ),
         (["--rows", "sparse", "--probs", "rows"], "no column 'rows'"),
-        (["--max-classes", "60"], "--max-classes: not of rows of one label; leave it out"),
+        (["--max-classes", "60"], "--max-classes: not of dense rows; leave it out"),
         (["--rows", "sparse", "--max-classes", "20"], "max_classes"),
     ],
 )

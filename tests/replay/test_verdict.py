@@ -71,7 +71,7 @@ def test_what_always_saying_the_commonest_class_gives_as_well_is_no_gain():
     text = verdict(result)
     assert text.startswith("Use it: the probabilities are closer to the truth, log loss 0.31")
     assert "Always saying 0 is right in 96.24 %, so accuracy is no measure here: log loss" in text
-    assert "Of the rows of other classes were found: class 1 68 % before and 13 % after." in text
+    assert "Recall of other classes: 1 68 % before, 13 % after." in text
     assert "more predictions are right" not in text
 
 
@@ -149,12 +149,12 @@ def test_it_says_what_few_labels_buy_only_where_there_is_a_gain():
 def test_it_sees_a_moving_class_mix():
     P, y = stream(3000)
     order = np.argsort(y, kind="stable")
-    assert "The class mix moves: 100 %" in verdict(replayed(P[order], y[order], rates=False))
+    assert "The class mix drifts: 100 %" in verdict(replayed(P[order], y[order], rates=False))
 
 
 def test_many_classes_that_stand_still_do_not_move():
     P, y = stream(4000, m=300)
-    assert "class mix moves" not in verdict(replayed(P, y, rates=False))
+    assert "class mix drifts" not in verdict(replayed(P, y, rates=False))
 
 
 @pytest.mark.parametrize("name", ["cat", *ODD_NAMES])
@@ -186,17 +186,17 @@ def one_sided(come, seed=0, n=4000, **options):
 def test_a_class_of_which_no_label_comes_is_named():
     result = one_sided(lambda P, y: y != 1)
     text = verdict(result)
-    assert "No label of class b has come: it is left out of learning." in text
+    assert "Class b has no label yet, so it is left out of learning." in text
     assert "of the labelled rows alone" in text
     assert result.to_dict()["silent_classes"] == ["b"] == list(result.moments[-1].silent)
     text = verdict(one_sided(lambda P, y: y > 1))
-    assert "No label of 2 classes has come (a, b): they are left out of learning." in text
+    assert "2 classes have no label yet (a, b), so they are left out of learning." in text
 
 
 def test_many_silent_classes_are_counted():
     P, y = stream(6000, m=12)
     text = verdict(replayed(P, np.where(y < 6, y, -1), rates=False))
-    assert "No label of 6 classes has come (6, 7, 8 and 3 more)" in text
+    assert "6 classes have no label yet (6, 7, 8 and 3 more)" in text
 
 
 def test_a_class_whose_labels_come_late_was_left_out_until_then():
@@ -214,7 +214,7 @@ def test_labels_that_are_no_fair_sample_are_said_to_be_none(come):
     result = one_sided(come)
     share = result.corrector.coverage
     assert share < 0.9
-    said = f"Labels are no fair sample: {100 * share:.0f} % of the correction goes out by now."
+    said = f"The labels are no fair sample, so only {100 * share:.0f} % of the correction is"
     assert said in verdict(result)
     assert result.to_dict()["mean_coverage"] == result.mean_coverage < 0.95
 
@@ -323,7 +323,7 @@ def test_what_fit_alone_gives_or_costs_stands_beside_the_whole(tmp_path):
     assert fair.fit_alone.corrected.summary() == expected.corrected.summary()
     assert expected.fit_alone is None  # it is the replay itself
     said = judge(fair)
-    assert [one for one in said.why if one.startswith("`fit` alone, without a label: ")]
+    assert [one for one in said.why if one.startswith("`fit` alone, without labels, changes ")]
     assert "do harm" not in said.use
     assert "fit alone" in [row.name for row in shown(fair).table(fair).rows]
     assert fair.to_dict()["fit_alone"]["change"]["nats"] < -0.01
@@ -331,7 +331,9 @@ def test_what_fit_alone_gives_or_costs_stands_beside_the_whole(tmp_path):
     flat = P[:1000] ** 0.2 / (P[:1000] ** 0.2).sum(1, keepdims=True)
     harmed = fitted_to(flat, y[:1000], cool(P[1000:], 0), y[1000:], tmp_path)
     found = judge(harmed)
-    assert found.use.startswith("The validation rows do harm here: `fit` alone changes it by +0.")
+    assert found.use.startswith(
+        "The validation rows do harm here: `fit` alone changes the predictions by +0."
+    )
     assert not found.deploy
     assert found.instead.startswith("replay without --validation")
 

@@ -251,7 +251,7 @@ def test_the_pointer_finds_the_values_of_a_curve():
     assert accuracy[-1][1:] == [
         f"before {before.get_ydata()[-1]:.4g}", f"after {after.get_ydata()[-1]:.4g}"
     ]  # fmt: skip
-    assert any("\n_a 2" in title and "\nb&lt;, taken for" in title for title in titles)
+    assert any("\n_a 2" in title and "\nb&lt;, estimate" in title for title in titles)
     days = np.datetime64("2013-03-01T00:00") + np.arange(4000) * np.timedelta64(2, "h")
     assert "<title>2013-" in report(replayed(P, y, time=days), "dates")
 
@@ -282,7 +282,7 @@ def test_what_goes_out_and_both_temperatures_are_drawn():
     _, only = drawn(temperature, replayed(P, y, paths=["raw", "can"])).axes[0].lines
     assert only.get_ydata()[-1] != 1
     page = report(result, "both")
-    assert "What goes out" in page
+    assert "Final weights" in page
     alone = Page(report(replayed(P, y, paths=["vector"]), "one path is what goes out"))
     assert alone.tags.count("svg") == 7
 
@@ -316,7 +316,7 @@ def test_random_and_asked_labels_stand_side_by_side():
 def test_the_page_says_that_labels_are_one_sided():
     P, y = stream(3000)
     text = report(replayed(P, np.where(y == 1, -1, y), ["a", "<b>", "c", "d"]), "one-sided")
-    assert "No label of class &lt;b&gt; has come" in text
+    assert "Class &lt;b&gt; has no label yet" in text
 
 
 @pytest.mark.fast

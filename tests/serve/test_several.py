@@ -106,10 +106,10 @@ def test_a_bad_message_is_refused(tmp_path, path, message, said):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"segments": ["tenant"]}, "segments: not of rows of several labels"),
-        ({"label_noise": 0.1}, "label_noise: not of rows of several labels"),
-        ({"normalise": "always"}, "normalise always: not of rows of several labels"),
-        ({"rows": "dense"}, "train_rows: not of rows of one label"),
+        ({"segments": ["tenant"]}, "segments: not of multilabel rows"),
+        ({"label_noise": 0.1}, "label_noise: not of multilabel rows"),
+        ({"normalise": "always"}, "normalise always: not of multilabel rows"),
+        ({"rows": "dense"}, "train_rows: not of dense rows"),
     ],
 )
 def test_what_there_is_not_is_refused(tmp_path, more, said):

@@ -105,11 +105,11 @@ def test_a_bad_message_is_refused(tmp_path, path, message, status, said):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"classes": ["a", "b"]}, "classes: not of rows of very many classes"),
-        ({"sets": 0.9}, "sets: not of rows of very many classes"),
-        ({"label_noise": 0.1}, "label_noise: not of rows of very many classes"),
+        ({"classes": ["a", "b"]}, "classes: not of sparse rows"),
+        ({"sets": 0.9}, "sets: not of sparse rows"),
+        ({"label_noise": 0.1}, "label_noise: not of sparse rows"),
         ({"n_classes": 5}, "max_classes: of named classes, n_classes of numbered"),
-        ({"rows": "dense", "classes": ["a", "b"]}, "max_classes: not of rows of one label"),
+        ({"rows": "dense", "classes": ["a", "b"]}, "max_classes: not of dense rows"),
         ({"memory_mb": 0.001, "max_classes": 10**6}, "max_classes: 1,000,000 may take"),
     ],
 )

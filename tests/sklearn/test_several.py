@@ -178,8 +178,8 @@ def test_refused(yeast):
     trained = logistic().fit(X, Y)
     one = LogisticRegression(max_iter=500).fit(X, Y[:, 0])
     for settings, why in [
-        ({"uncertainty": 0.1}, "uncertainty: not of rows of several labels"),
-        ({"sets": 0.9}, "sets: not of rows of several labels"),
+        ({"uncertainty": 0.1}, "uncertainty: not of multilabel rows"),
+        ({"sets": 0.9}, "sets: not of multilabel rows"),
         ({"segments": {"c": ["a", "b"]}}, "X has no column 'c'"),
         ({"train_counts": [1, 2, 3]}, "train_counts and train_rows: give both"),
         ({"train_rows": 5}, "train_counts and train_rows: give both"),
