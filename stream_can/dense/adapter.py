@@ -213,13 +213,15 @@ class Dense(DeclaredClasses, ClassLabels):
         n_sent, sets = self.corrector.n_sent, self.sets is not None
         y = np.array([label.y for label in labels], np.int64)
         due = np.array([label.due for label in labels], np.int64)
-        P, first, of, with_row, kept, entries, receipts = self._place(labels, rows.raw, sent_blobs)
+        P, first, of, with_row, with_entry, entries, receipts = self._place(
+            labels, rows.raw, sent_blobs
+        )
         known = none_known(len(labels), n_sent, sets=sets)
-        if kept:
-            known_of_kept = gave_all(receipts, y[kept], n_sent, sets=sets)
+        if with_entry:
+            known_of_kept = gave_all(receipts, y[with_entry], n_sent, sets=sets)
             if sets:
                 known_of_kept[[not entry.fair for entry in entries], OF_ROW] = NOT_FAIR
-            known[kept] = known_of_kept
+            known[with_entry] = known_of_kept
         segments = None
         if names := self.segments:
             values = [labels[i].given for i in with_row] + [entry.columns for entry in entries]

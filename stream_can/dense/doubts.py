@@ -144,11 +144,11 @@ def _one_of_several(result: Any, recording: Any) -> list[str]:
 def _shifted(result: Any) -> list[str]:
     """Labels that agree with the prediction before or after their own."""
     for side, right in zip(("after", "before"), result.right_beside.tolist(), strict=True):
-        n, here = result.beside, result.right_there
-        if right - here > max(LEAST_GAIN * n, SHIFTED_SIGMAS * np.sqrt(max(right + here, 1))):
+        n, in_row = result.beside, result.right_there
+        if right - in_row > max(LEAST_GAIN * n, SHIFTED_SIGMAS * np.sqrt(max(right + in_row, 1))):
             return [
                 f"{100 * right / n:.1f} % of the labels agree with the prediction of the row"
-                f" {side} their own, and {100 * here / n:.1f} % with their own. Is one of the two"
+                f" {side} their own, and {100 * in_row / n:.1f} % with their own. Is one of the two"
                 " columns shifted by a row?"
             ]
     return []

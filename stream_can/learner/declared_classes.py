@@ -39,7 +39,7 @@ class PlacedLabels(NamedTuple):
     """Row of each label in ``P``, -1 where it is gone."""
     with_row: list[int]
     """Which labels came with a row."""
-    kept: list[int]
+    with_entry: list[int]
     """Which labels have a kept prediction, which is in ``entries``."""
     entries: list[Recent]
     receipts: NDArray[np.float32]
@@ -150,7 +150,7 @@ class DeclaredClasses:
     ) -> PlacedLabels:
         """Find the row of each label: it came with the label, is one of this run, or was kept."""
         m = len(self.classes)
-        with_row, from_run, kept = list[int](), list[int](), list[int]()
+        with_row, from_run, with_entry = list[int](), list[int](), list[int]()
         places, blobs, entries = list[int](), list[bytes](), list[Recent]()
         for i, label in enumerate(labels):
             entry = label.entry
@@ -162,18 +162,18 @@ class DeclaredClasses:
                 from_run.append(i)
                 places.append(at)
             else:
-                kept.append(i)
+                with_entry.append(i)
                 entries.append(entry)
                 blobs.append(
                     entry.blob if sent_blobs is None or at < 0 else sent_blobs[at].tobytes()
                 )
-        first = len(with_row) + len(kept)
+        first = len(with_row) + len(with_entry)
         of = np.full(len(labels), -1, np.int64)
-        of[with_row + kept] = np.arange(first)
+        of[with_row + with_entry] = np.arange(first)
         of[from_run] = first + np.array(places, np.int64)
-        data = np.frombuffer(b"".join(blobs), np.float32).reshape(len(kept), self.width // 4)
+        data = np.frombuffer(b"".join(blobs), np.float32).reshape(len(with_entry), self.width // 4)
         if first:
             rows = np.frombuffer(b"".join([labels[i].row or b"" for i in with_row]))
             of_kept = np.ascontiguousarray(data[:, : 2 * m]).view(np.float64)
             raw = np.concatenate([rows.reshape(len(with_row), m), of_kept, raw])
-        return PlacedLabels(raw, first, of, with_row, kept, entries, data[:, 4 * m :])
+        return PlacedLabels(raw, first, of, with_row, with_entry, entries, data[:, 4 * m :])

@@ -124,9 +124,9 @@ class MultiLabel(DeclaredClasses):
         """Correct rows and learn labels, in stream order; rows that were corrected elsewhere are
         observed. Explained are the decisions on each label, shape (n, m)."""
         sent_blobs = rows.sent_blobs
-        P, first, of, _, kept, _, receipts = self._place(labels, rows.raw, sent_blobs)
+        P, first, of, _, with_entry, _, receipts = self._place(labels, rows.raw, sent_blobs)
         known = np.full((len(labels), 2 * self.corrector.m), np.nan, np.float32)
-        known[kept] = receipts
+        known[with_entry] = receipts
         Y = np.frombuffer(b"".join([label.y for label in labels]), np.int8)
         due = np.array([label.due for label in labels], np.int64)
         played = self.corrector.play(

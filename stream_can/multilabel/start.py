@@ -71,10 +71,10 @@ class MultiLabelStart(Start):
     def train(self, classes: tuple[Any, ...]) -> None:
         """Return None: missing scores are not filled in."""
 
-    def changed(self, begun: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    def changed(self, in_use: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """Settings that differ from those of correctors in use."""
         changed: dict[str, Any] = {}
-        for _, corrector in begun:
+        for _, corrector in in_use:
             have = {"half_life": corrector.half_life}
             changed |= {
                 name: setting for name, setting in self._options.items() if have[name] != setting

@@ -98,7 +98,7 @@ class SparseStart(Start):
     def train(self, classes: tuple[Any, ...]) -> None:
         """Return None: missing scores are not filled in."""
 
-    def changed(self, begun: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    def changed(self, in_use: Iterable[tuple[str, Any]]) -> dict[str, Any]:
         """Return nothing: settings that differ are refused."""
         return {}
 

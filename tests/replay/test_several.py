@@ -181,7 +181,7 @@ def test_what_it_says(tmp_path):
         corrector = MultiLabelCorrector(recording.classes)
         return judge(replay(recording, corrector, **{"label_delay": 5} | options))
 
-    assert said(P[:150], Y[:150]).use.startswith("Too few labels to say: of 150 rows")
+    assert said(P[:150], Y[:150]).use.startswith("Too few labels to say: 150 rows have a known")
     positives = said(P, np.where(Y == 1, Y, np.int8(-1)))
     assert positives.use.startswith("No verdict: all known labels are true")
     assert not positives.deploy
