@@ -140,7 +140,7 @@ def test_it_says_what_few_labels_buy_only_where_there_is_a_gain():
     assert "With one label in 20 it would keep 100 % of the gain" in verdict(result)
     worse = result_of(lambda P, y: P**4 / (P**4).sum(1, keepdims=True)).corrected
     result.rates = {0.05: worse}
-    assert "nothing of the gain in log loss would be left" in verdict(result)
+    assert "it would keep none of the gain in log loss" in verdict(result)
     harmed = result_of(lambda P, y: mix(P, y, 0.6, (y + 1) % 4))
     harmed.rates = {0.05: harmed.raw}
     assert "one label in 20" not in verdict(harmed)
@@ -249,9 +249,7 @@ def test_it_says_what_asking_keeps_of_the_gain():
     assert re.search(r"keep \d+ % of the gain in log loss\.", verdict(result))
     result.asked_rates[0.05] = result.corrected
     text = verdict(result)
-    assert re.search(
-        r"keep \d+ % of the gain in log loss; where these are asked for, 100 % of", text
-    )
+    assert re.search(r"keep \d+ % of the gain in log loss; with requested labels, 100 % of", text)
 
 
 # ---- labels that are asked for
