@@ -325,6 +325,14 @@ def test_what_is_far_below_the_limit_is_not_measured_and_never_above_it():
     assert far_below(messages, None) == float("inf")
 
 
+@pytest.mark.parametrize(("key", "headers"), [(b"k" * 5000, ()), (None, [("h", b"v" * 5000)])])
+def test_a_small_message_with_a_large_key_or_header_is_measured(key, headers):
+    predictions = OpenedPredictions(Messages(["a", "b"]), max_bytes=5000)
+    predictions.add(Line(b'{"probs":[0.25,0.75]}', key, headers))
+    (refused,), _, _ = predictions.checked()
+    assert isinstance(refused, BadMessage)
+
+
 def test_a_record_without_key_and_value_is_refused():
     predictions = OpenedPredictions(Messages(["a", "b"]))
     predictions.add(Line(None))
