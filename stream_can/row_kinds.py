@@ -13,7 +13,7 @@ from stream_can.errors import SnapshotMismatch
 
 __all__ = [
     "KINDS", "AnyCorrector", "RowKind", "kind_of", "kind_of_snapshot", "part", "read_snapshot",
-    "refuse_others", "row_kind",
+    "refuse_few_classes", "refuse_others", "row_kind",
 ]  # fmt: skip
 
 KINDS = {
@@ -106,6 +106,26 @@ def row_kind(name: str) -> RowKind:
         raise ValueError(f"rows: {name!r}, expected {', '.join(KINDS)}")
     found: RowKind = part(name, "kind").KIND
     return found
+
+
+def refuse_few_classes(
+    kind: RowKind, names: Any, *, name: str = "classes", ways: str = "cat,dog,eel"
+) -> None:
+    """Raise ValueError for fewer class names than such rows have: two, or one label of several.
+
+    Parameters
+    ----------
+    names
+        The names that were given; None, or where classes are not declared anything, passes.
+    name
+        The setting.
+    ways
+        How to write it.
+    """
+    least = 1 if kind.several_labels else 2
+    if kind.declares_classes and names is not None and len(names) < least:
+        count = f"only {names[0]!r}" if names else "no name"
+        raise ValueError(f"{name}: {count}; name at least {least}: {ways}")
 
 
 def refuse_others(

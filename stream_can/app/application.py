@@ -16,7 +16,7 @@ from stream_can.method.promise import miss_of
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
 from stream_can.method.settings import LOOP, SETTINGS, check_settings, given_settings
-from stream_can.row_kinds import KINDS, refuse_others, row_kind
+from stream_can.row_kinds import KINDS, refuse_few_classes, refuse_others, row_kind
 
 __all__ = [
     "SEGMENTS_MB",
@@ -150,6 +150,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         sources_of_classes = self.classes is not None, self.classes_from_file is not None
         if all(sources_of_classes) or (not any(sources_of_classes) and self.needs_classes):
             raise ValueError("give either classes or classes_from_file")
+        refuse_few_classes(row_kind(self.rows), self.classes)
         if self.model is None and (self.models or self.only_listed_models):
             setting = "models" if self.models else "only_listed_models"
             raise ValueError(f"{setting}: needs model, the field that names the model")
@@ -157,6 +158,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
             raise ValueError("train_counts: needs classes")
         for name, model_settings in self.models.items():
             try:
+                refuse_few_classes(row_kind(self.rows), model_settings.classes)
                 check_settings(self._given(LOOP) | model_settings.corrector)
             except ValueError as error:
                 raise ValueError(f"models.{name}: {error}") from None

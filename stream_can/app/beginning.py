@@ -11,7 +11,7 @@ from stream_can.app.application import ApplicationSettings
 from stream_can.app.model_settings import Counts
 from stream_can.app.settings import SettingsError
 from stream_can.errors import SnapshotMismatch
-from stream_can.row_kinds import kind_of_snapshot, row_kind
+from stream_can.row_kinds import kind_of_snapshot, refuse_few_classes, row_kind
 from stream_can.snapshot import MAGIC, read
 
 __all__ = ["Beginning", "beginning_of"]
@@ -68,4 +68,6 @@ def beginning_of(settings: ApplicationSettings) -> Beginning:
         content = msgspec.json.decode(data, type=ClassesFile)
     except (OSError, msgspec.DecodeError) as error:
         raise SettingsError(f"classes_from_file: {path}: {error}") from None
+    kind, name = row_kind(settings.rows), f"classes_from_file: {path}: classes"
+    refuse_few_classes(kind, content.classes, name=name, ways='["cat", "dog", "eel"]')
     return Beginning(list(content.classes), counts or content.train_counts, None)

@@ -10,9 +10,9 @@ from cyclopts import Parameter
 from stream_can.cli.arguments import Whole, argument_errors
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
 from stream_can.method.rows import Normalise
-from stream_can.recording.names import classes_of
+from stream_can.recording.names import WAYS, classes_of
 from stream_can.recording.recording import Recording
-from stream_can.row_kinds import row_kind
+from stream_can.row_kinds import refuse_few_classes, row_kind
 
 __all__ = ["pipe_command"]
 
@@ -112,6 +112,7 @@ def pipe_command(
     with argument_errors():
         kind = row_kind(rows)
         names: Any = classes_of(classes, declared=kind.declares_classes)
+        refuse_few_classes(kind, names, ways=WAYS)
         of_rows = {"train_rows": train_rows, "max_classes": max_classes, "memory_mb": memory_mb}
         settings = corrector.settings() | {k: v for k, v in of_rows.items() if v is not None}
         fields = fields_of(

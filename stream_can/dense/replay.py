@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 
 from stream_can.corrector import Corrector
+from stream_can.dense.kind import KIND
 from stream_can.dense.result import DenseReplay
 from stream_can.dense.verdict import judge
-from stream_can.recording.names import names_of
+from stream_can.recording.names import WAYS, names_of
 from stream_can.recording.output import CorrectedFile
 from stream_can.recording.recording import Chunk, Recording
 from stream_can.replay.deployed import Deployed, written_names
 from stream_can.replay.labels import RecordedRows
 from stream_can.replay.shown import Cells, ScoreTable, changes_by_rate, with_errors
 from stream_can.replay.verdict import errors
+from stream_can.row_kinds import refuse_few_classes
 from stream_can.scores import FLOOR, Scores
 
 __all__ = [
@@ -130,8 +132,10 @@ def open_recording(
     form
         ``normalise``, ``segments``, and columns of times.
     """
+    names = names_of(classes)
+    refuse_few_classes(KIND, names, ways=WAYS)
     options: dict[str, Any] = {**places, **form}
-    return Recording(file, classes=names_of(classes), **options)
+    return Recording(file, classes=names, **options)
 
 
 def new_corrector(recording: Recording, classes: str | None, settings: dict[str, Any]) -> Corrector:

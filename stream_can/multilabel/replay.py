@@ -10,9 +10,10 @@ import numpy as np
 
 from stream_can.change import Change, change
 from stream_can.multilabel.corrector import MultiLabelCorrector
+from stream_can.multilabel.kind import KIND
 from stream_can.multilabel.result import MultiLabelReplay
 from stream_can.multilabel.scores import LabelScores
-from stream_can.recording.names import names_of
+from stream_can.recording.names import WAYS, names_of
 from stream_can.recording.output import CorrectedFile
 from stream_can.recording.several import MultiLabelChunk, MultiLabelRecording
 from stream_can.replay.asking import asked_labels
@@ -21,6 +22,7 @@ from stream_can.replay.effect import NATS, Effect
 from stream_can.replay.labels import RecordedRows
 from stream_can.replay.shown import Cells, ScoreTable
 from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, late_labels
+from stream_can.row_kinds import refuse_few_classes
 
 __all__ = [
     "NOTHING",
@@ -187,9 +189,11 @@ def open_recording(
     file: Path, classes: str | None, places: Mapping[str, str], form: Mapping[str, Any]
 ) -> MultiLabelRecording:
     """Open a file, see :func:`stream_can.dense.replay.open_recording`."""
+    names = names_of(classes)
+    refuse_few_classes(KIND, names, ways=WAYS)
     options: dict[str, Any] = {**places, **form}
     del options["normalise"]
-    return MultiLabelRecording(file, classes=names_of(classes), **options)
+    return MultiLabelRecording(file, classes=names, **options)
 
 
 def new_corrector(

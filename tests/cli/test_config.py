@@ -1,5 +1,9 @@
 """Options of pipe and replay from a TOML file and the environment."""
 
+import io
+import sys
+from pathlib import Path
+
 import pytest
 
 from stream_can.app.loading import counts_of
@@ -7,6 +11,7 @@ from stream_can.app.settings import SettingsError
 from stream_can.app.start import Start
 from stream_can.cli.commands import app
 from stream_can.cli.config import with_settings
+from stream_can.cli.main import main
 from stream_can.serve import load
 from tests.cli.command import stream_can
 
@@ -92,3 +97,45 @@ def test_a_command_takes_its_file(file, tmp_path):
     file.write_text('label = "truth"\nlabel_delay = 0\nstate = "state.bin"\n')
     stream_can("replay", tmp_path / "a.csv", "--config", file)
     assert (tmp_path / "state.bin").exists()
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("classes", ["2", '["a"]', "names.txt", ""])
+@pytest.mark.parametrize("command", ["pipe", "replay recorded.csv --label-delay 0"])
+def test_one_class_is_refused_before_a_row_is_read(classes, command, tmp_path, monkeypatch, capsys):
+    """A number of classes, or a file that is not there, was one class of this name, and every
+    line a bad one, with exit code 0."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"probs": [0.2, 0.8]}\n')))
+    Path("recorded.csv").write_text("p_a,p_b,label\n.2,.8,0\n")
+    assert main([*command.split(), f"--classes={classes}"]) == 1
+    said = capsys.readouterr()
+    assert not said.out
+    assert "stream-can: classes: " in said.err
+    assert "name at least 2: cat,dog,eel, a JSON array, or a file of names" in said.err
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"classes": "2"},
+        {"classes": []},
+        {"classes": ["a", "b"], "model": "m", "models": {"x": {"classes": ["a"]}}},
+    ],
+)
+def test_one_class_is_no_setting_of_an_application(settings):
+    with pytest.raises(SettingsError, match=r"classes: .*name at least 2: cat,dog,eel"):
+        load(None, settings, {})
+    several = settings | {"rows": "multilabel", "classes": ["urgent"]}
+    for name in ("model", "models"):
+        several.pop(name, None)
+    assert load(None, several, {}).classes == ["urgent"]
+
+
+@pytest.mark.fast
+def test_one_class_in_a_file_of_classes_is_refused(tmp_path):
+    file = tmp_path / "classes.json"
+    file.write_text('{"classes": ["a"]}')
+    with pytest.raises(ValueError, match=f"{file}: classes: only 'a'; name at least 2"):
+        Start(load(None, {"classes_from_file": str(file)}, {}))
