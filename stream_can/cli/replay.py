@@ -34,7 +34,8 @@ from stream_can.replay.run import is_fitted, number_of_replays, replay
 from stream_can.replay.segment_variants import segments_table
 from stream_can.replay.segment_variants import try_segments as play_tries
 from stream_can.replay.shown import verdict
-from stream_can.replay.steps import Step, check_arrival, check_labels
+from stream_can.replay.step import Step
+from stream_can.replay.steps import check_arrival, check_labels
 from stream_can.replay.variant_table import VariantTable
 from stream_can.row_kinds import part, refuse_others, row_kind
 

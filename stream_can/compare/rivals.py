@@ -15,17 +15,17 @@ from stream_can.calibration.method import Calibration
 from stream_can.calibration.regression import IsotonicCalibration, PlattScaling
 from stream_can.calibration.scaling import MatrixScaling, TemperatureScaling, VectorScaling
 from stream_can.calibration.structured import StructuredMatrixScaling, StructuredVectorScaling
-from stream_can.compare.kalman import MOST_CLASSES, kalman
-from stream_can.compare.online import BLOCK, online_platt
-from stream_can.compare.stream import RECENT, Stream, known_before
-from stream_can.compare.usual import (
+from stream_can.compare.adwin import refitted_by_adwin
+from stream_can.compare.baselines import (
     MOST_REGRESSED,
     label_shift,
     logistic,
     online_logistic,
 )
+from stream_can.compare.kalman import MOST_CLASSES, kalman
+from stream_can.compare.online import BLOCK, online_platt
+from stream_can.compare.stream import Stream, known_before
 from stream_can.corrector import Corrector
-from stream_can.errors import StreamCANError
 from stream_can.method.batch import batch_can
 from stream_can.method.prior import laplace
 from stream_can.replay.steps import steps
@@ -34,9 +34,6 @@ __all__ = ["BOTH", "OURS", "RAW", "Rival", "key_of", "rivals"]
 
 OURS = "stream_can"
 RAW, BOTH = "raw", f"{OURS}: fit, labels"
-LOOK, FEW = 50, 500
-"""Rows between two checks of ADWIN; as long as labels are fewer, fits include the validation
-rows."""
 MORE = (
     "structured vector", "structured matrix", "matrix, refitted", "OPS", "OPS, tracking",
     "vector, refitted by ADWIN", "Kalman", "Kalman, fitted", "river, logistic",
@@ -130,7 +127,7 @@ def rivals(
         Rival("logistic, refitted", "labels, refits", logistic(refit_every), MOST_REGRESSED),
         Rival("label shift by EM", "the mix before", label_shift(refit_every)),
         Rival("river, logistic", "labels, river", online_logistic),
-        Rival("vector, refitted by ADWIN", "validation rows, labels, river", _by_adwin),
+        Rival("vector, refitted by ADWIN", "validation rows, labels, river", refitted_by_adwin),
         Rival("OPS", "labels", online_platt(tracks=False)),
         Rival("OPS, tracking", "labels", online_platt(tracks=True)),
         Rival("Kalman", "labels", kalman(fits=False), MOST_CLASSES),
@@ -197,40 +194,6 @@ def _again(method: Callable[[], Calibration], every: int) -> Callable[[Stream], 
             yield calibration.transform(stream.P[first : first + every])
 
     return play
-
-
-def _by_adwin(stream: Stream) -> Iterator[Array]:
-    """Vector scaling, refitted where ADWIN detects a change of its errors, and whenever the labels
-    since then have doubled: to these labels, with the validation rows while they are few."""
-    try:
-        from river.drift import ADWIN
-    except ImportError:
-        raise StreamCANError(
-            "vector-refitted-by-adwin uses river: pip install 'stream_can[river]'"
-        ) from None
-    adwin: Any = ADWIN()  # type: ignore[no-untyped-call]
-    calibration = VectorScaling().fit(*stream.validation)
-    labelled_rows, due = stream.arrivals
-    wrong = np.zeros(len(stream.P), np.bool_)
-    at, since, next_fit = 0, 0, len(labelled_rows) + 1
-    for first in range(0, len(stream.P), LOOK):
-        while at < len(labelled_rows) and due[at] <= first:
-            adwin.update(int(wrong[labelled_rows[at]]))
-            at += 1
-            if adwin.drift_detected:
-                since = next_fit = at - int(adwin.width)
-        if at >= next_fit:
-            recent = labelled_rows[max(since, at - RECENT) : at]
-            P, y = stream.P[recent], stream.y[recent]
-            if len(recent) < FEW:
-                P, y = (
-                    np.concatenate(pair) for pair in zip(stream.validation, (P, y), strict=True)
-                )
-            calibration = VectorScaling().fit(P, y)
-            next_fit = since + 2 * max(at - since, LOOK)
-        rows = calibration.transform(stream.P[first : first + LOOK])
-        wrong[first : first + LOOK] = rows.argmax(axis=1) != stream.y[first : first + LOOK]
-        yield rows
 
 
 def _batch_can(stream: Stream) -> Iterator[Array]:

@@ -14,9 +14,10 @@ from stream_can.dense.doubts import doubts
 from stream_can.learner import Learner
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.episodes import milliseconds
+from stream_can.replay.model_columns import ModelColumns
 from stream_can.replay.moment import Moment, moment_sums
 from stream_can.replay.result import Replay, finite, with_change
-from stream_can.replay.steps import ModelColumns, Step
+from stream_can.replay.step import Step
 from stream_can.replay.worst import WorstStretch
 from stream_can.scores import Scores
 

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from stream_can.change import Changes
 from stream_can.learner import Learner
 from stream_can.multilabel.scores import BestThreshold, LabelScores
+from stream_can.replay.model_columns import ModelColumns
 from stream_can.replay.moment import Moment, moment_sums
 from stream_can.replay.result import Replay, finite
-from stream_can.replay.steps import ModelColumns, Step
+from stream_can.replay.step import Step
 
 __all__ = ["LabelMoment", "MultiLabelReplay", "decided_of"]
 

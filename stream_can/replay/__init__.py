@@ -10,7 +10,8 @@ from stream_can.replay.result import Replay
 from stream_can.replay.run import replay
 from stream_can.replay.sets import SetMoment, SetScores
 from stream_can.replay.shown import judge, verdict
-from stream_can.replay.steps import Arrivals, Step, steps
+from stream_can.replay.step import Arrivals, Step
+from stream_can.replay.steps import steps
 from stream_can.replay.verdict import Verdict
 
 __all__ = [

@@ -12,7 +12,7 @@ from stream_can.change import Change, change
 from stream_can.corrector import Corrector
 from stream_can.replay.effect import NATS, Effect
 from stream_can.replay.player import Player
-from stream_can.replay.steps import Step
+from stream_can.replay.step import Step
 from stream_can.replay.variant_table import VariantTable
 from stream_can.replay.verdict import FEW
 from stream_can.scores import log_losses

@@ -9,8 +9,10 @@ from typing import Any
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.recording.doubts import doubts_of_recording
 from stream_can.recording.table import InvalidRecording
+from stream_can.replay.model_columns import ModelColumns
 from stream_can.replay.result import Replay
-from stream_can.replay.steps import ModelColumns, Step, learner_of, steps
+from stream_can.replay.step import Step
+from stream_can.replay.steps import learner_of, steps
 from stream_can.row_kinds import AnyCorrector, part
 
 __all__ = ["Player"]

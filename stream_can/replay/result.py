@@ -15,8 +15,9 @@ from stream_can.learner import Learner
 from stream_can.learner.lane import ONLY
 from stream_can.replay.delays import Delays
 from stream_can.replay.episodes import episodes_as_json
+from stream_can.replay.model_columns import ModelColumns
 from stream_can.replay.sets import SetScores
-from stream_can.replay.steps import ModelColumns, Step
+from stream_can.replay.step import Step
 from stream_can.trust.alarm import Alarm
 
 __all__ = ["Replay", "finite", "with_change"]

@@ -7,7 +7,8 @@ from typing import Any
 
 from stream_can.replay.player import Player
 from stream_can.replay.result import Replay
-from stream_can.replay.steps import Step, check_arrival
+from stream_can.replay.step import Step
+from stream_can.replay.steps import check_arrival
 from stream_can.row_kinds import AnyCorrector, kind_of
 
 __all__ = ["is_fitted", "number_of_replays", "replay"]

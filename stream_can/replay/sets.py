@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_can.change import change
-from stream_can.replay.steps import Step
+from stream_can.replay.step import Step
 
 __all__ = ["WINDOW", "SetMoment", "SetScores", "sets_in_words"]
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from stream_can.learner import Learner
 from stream_can.replay.episodes import milliseconds
+from stream_can.replay.model_columns import ModelColumns
 from stream_can.replay.moment import Moment, moment_sums
 from stream_can.replay.result import Replay
-from stream_can.replay.steps import ModelColumns, Step
+from stream_can.replay.step import Step
 from stream_can.sparse.scores import SparseScores
 
 __all__ = ["SparseReplay"]

@@ -1,5 +1,4 @@
-"""What an engineer would build first: logistic regression fitted again and again, label shift by
-EM, and river's logistic regression."""
+"""Baselines that an engineer would build first: refitted or online logistic regression, EM."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 
 from stream_can.calibration import MatrixScaling, VectorScaling
 from stream_can.compare import rivals
-from stream_can.compare.usual import PENALTIES, best_penalty, shifted_mix
+from stream_can.compare.baselines import PENALTIES, best_penalty, shifted_mix
 from stream_can.scores import log_loss
 from tests.compare.streams import drifting, stream_of
 

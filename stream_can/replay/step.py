@@ -1,0 +1,73 @@
+"""Step: consecutive rows that went through a learner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.learner.lane import ONLY, Explained, Name
+from stream_can.recording.recording import Segments
+
+__all__ = ["Arrivals", "Step"]
+
+
+class Arrivals(NamedTuple):
+    """Labels in flight, for one step."""
+
+    coming: int
+    """Number of messages about rows of the step that will arrive, possibly after the last row."""
+    possible: int
+    """The same if every label that the recording has were requested."""
+    row: NDArray[np.int64]
+    """For each label learned in the step, the number of its row."""
+    due: NDArray[np.int64]
+    """For each label learned in the step, the row before which it was."""
+    time: NDArray[Any] | None
+    """Time between prediction and label, where labels have their own times."""
+    fair: NDArray[np.bool_]
+    """Rows of the step whose label will arrive, and not because of the row's content."""
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """For each label learned in the step, the number of rows since its own."""
+        delays: NDArray[np.int64] = self.due - self.row - 1
+        return delays
+
+
+NO_ARRIVALS = Arrivals(
+    0, 0, np.zeros(0, np.int64), np.zeros(0, np.int64), None, np.zeros(0, np.bool_)
+)
+
+
+class Step(NamedTuple):
+    """Consecutive rows that went through the learner."""
+
+    first: int
+    """Number of the first row, from 0."""
+    rows: Any
+    """The n predictions, as the recording has them."""
+    truth: Any
+    """Their known labels, in the terms of their kind."""
+    corrected: Any
+    """Sent rows."""
+    explained: Sequence[Explained] = ()
+    """What explains the rows, see :meth:`Learner.play`."""
+    sets: list[list[Any]] | None = None
+    """Names in the prediction set of each row, if the corrector makes sets."""
+    asked: Sequence[Any] = ()
+    """Why the label of each row was requested; None where it was not."""
+    time: NDArray[Any] | None = None
+    """Time of each prediction, where known."""
+    arrivals: Arrivals = NO_ARRIVALS
+    """Labels that set out and that arrived."""
+    segments: Segments | None = None
+    """Column values of each row, and its model, if the recording has them."""
+    learned: list[tuple[str | None, ...]] | None = None
+    """Column values, and model, of the predictions whose labels arrived."""
+    lane: Name = ONLY
+    """Model and version of the last row."""
+    changed: int = 0
+    """Number of messages that contradict an earlier one."""
