@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.replay.steps import Step
+from stream_can.replay.step import Step
 
 __all__ = ["Moment", "moment_sums"]
 
