@@ -9,7 +9,6 @@ import asyncio
 import logging
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from stream_can.app.counts import Handled
 from stream_can.app.health import Health
 from stream_can.app.label_reader import LabelReader
 from stream_can.app.labelling.request_message import RequestMessage
-from stream_can.app.labelling.requests import Chosen, NotOpen, OpenRequests, Pending, label_of
+from stream_can.app.labelling.requests import Chosen, NotOpen, OpenRequests, label_of
 from stream_can.app.learner_models import LearnerModels
 from stream_can.app.metrics import Metrics
 from stream_can.app.model_messages import ModelMessages
@@ -28,27 +27,24 @@ from stream_can.app.prediction_reader import PredictionReader, ReadPredictions
 from stream_can.app.start import start_of
 from stream_can.app.status_report import StatusReport
 from stream_can.app.tally import Tally, lane_name
-from stream_can.errors import SnapshotMismatch, UnknownClass
-from stream_can.learner import Corrected, State
+from stream_can.errors import UnknownClass
+from stream_can.learner import Corrected
 from stream_can.learner.lane import ONLY
-from stream_can.learner.learner import Learner
-from stream_can.learner.saved import corrector as corrector_of
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LaneName
 from stream_can.messages.records import Line
-from stream_can.serve.asking import Requests
 from stream_can.serve.commits import Commits
-from stream_can.serve.database import CannotWrite, StateError
+from stream_can.serve.requests_for_page import RequestsForPage
+from stream_can.serve.restored_learner import restored_learner
 from stream_can.serve.service import Answers, Service, Status, Unavailable
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.serve.store import Store
+from stream_can.serve.unanswered_requests import UnansweredRequests
 
 __all__ = ["LocalService"]
 
 log = logging.getLogger(__name__)
 
-MOST_REQUESTS = 10_000
-"""Maximum number of open label requests; beyond it the oldest are dropped."""
 IDENTITY = "application_id", "probs", "raw", "label", "id", "model", "version"
 """Settings fixed when a file is created."""
 
@@ -78,10 +74,8 @@ class LocalService(Service):
         self._identity = {name: getattr(settings, name) for name in IDENTITY}
         self._identity["segments"] = list(self.start.segments)
         self.store = Store(settings.state)
-        self.requests: OrderedDict[int, Pending] = OrderedDict()
-        """Open label requests, by the number of their prediction."""
         try:
-            self._restore()
+            self.learner, notes = restored_learner(self.store, self.start, settings, self._identity)
         except BaseException:
             self.close()
             raise
@@ -110,7 +104,7 @@ class LocalService(Service):
             sets=settings.sets is not None,
             rows=settings.rows,
         )
-        self._count_requests()
+        self.requests = UnansweredRequests(self.learner, self.tally, notes)
         self.metrics = Metrics(self._known, episodes=self._episodes)
         self.metrics.restored({0: self.tally}, 0.0)
         self.status_report = StatusReport(
@@ -129,89 +123,8 @@ class LocalService(Service):
             tally=self.tally,
             metrics=self.metrics,
             health=self.health,
-            open_notes=lambda: [
-                (number, msgspec.json.encode(pending.says))
-                for number, pending in self.requests.items()
-            ],
+            open_notes=self.requests.notes,
         )
-
-    # -- the file --------------------------------------------------------------------------------
-
-    def _restore(self) -> None:
-        """Load the file, or start a new one."""
-        start, settings, stored = self.start, self.settings, self.store.load()
-        if stored is None:
-            self.learner = Learner(
-                start.with_settings(start.snapshot),
-                recent_mb=settings.recent_mb,
-                ask=settings.ask,
-                max_lanes=settings.max_lanes,
-            )
-            self._write_state(self.learner.state())
-            self.learner.keep_events()
-            return
-        self._require_ours(stored.identity, stored.state)
-        with self.store.explained():
-            learner = stored.learner()
-        changed = self._changed_settings(learner, stored.state.start)
-        if changed:
-            log.info("settings of the corrector change: %s", changed)
-        limits = settings.recent_mb, settings.ask, settings.max_lanes
-        if changed or limits != (learner.recent_mb, learner.ask, learner.max_lanes):
-            learner = Learner.from_state(
-                learner.state(), [learner.keep_events()],
-                recent_mb=settings.recent_mb, ask=settings.ask, max_lanes=settings.max_lanes,
-                under=lambda name, corrector: start.with_settings(
-                    corrector.to_bytes(), name[0] or ""
-                ),
-            )  # fmt: skip
-        self.learner = learner
-        self._write_state(self.learner.state())
-        self.learner.keep_events()
-        self._restore_requests(stored.notes)
-
-    def _write_state(self, state: State) -> None:
-        try:
-            self.store.write_state(state, self.learner.oldest, self._identity)
-        except CannotWrite as error:
-            raise StateError(str(error)) from None
-
-    def _require_ours(self, identity: dict[str, Any], state: State) -> None:
-        """Raise StateError where the file belongs to another application."""
-        with self.store.explained():
-            begins = corrector_of(state.start)
-            live = [
-                (name, corrector_of(data)) for name, data in state.correctors.items()
-                if self.start.has_table(name)
-            ]  # fmt: skip
-        differences = [
-            f"{name} is {identity.get(name)!r} in the file and {setting!r} here"
-            for name, setting in self._identity.items()
-            if identity.get(name) != setting
-        ]
-        try:
-            self.start.require_fits(begins, live)
-        except SnapshotMismatch as error:
-            differences.append(str(error))
-        if differences:
-            raise StateError(
-                f"state {self.settings.state}: of other settings: {'; '.join(differences)}; set"
-                " these back, or name another file, which starts over"
-            )
-
-    def _changed_settings(self, learner: Learner, start: bytes) -> dict[str, Any]:
-        """Settings that differ from those of the stored correctors or initial corrector."""
-        live = [(name[0] or "", model.corrector) for name, model in learner.live.items()]
-        return self.start.changed([("", corrector_of(start)), *live])
-
-    def _restore_requests(self, notes: Sequence[tuple[int, bytes]]) -> None:
-        """Restore the open label requests."""
-        if self.settings.ask is None:
-            return
-        requested = self.learner.requested
-        for number, data in notes:
-            if number in requested:
-                self._add_request(number, msgspec.json.decode(data, type=RequestMessage))
 
     def _labels_so_far(self) -> int:
         correctors = [model.corrector for model in self.learner.live.values()]
@@ -256,8 +169,8 @@ class LocalService(Service):
                 msgspec.Raw(out[i]), classes,
             )  # fmt: skip
             self.commits.note(first + i, msgspec.json.encode(request))
-            self._add_request(first + i, request)
-        self._count_requests()
+            self.requests.append(first + i, request)
+        self.requests.count()
         self.metrics.handled(
             Handled(n, group.off, len(group.faults), requested=[reason for _, reason in requests])
         )
@@ -295,12 +208,12 @@ class LocalService(Service):
         for joined in corrected.taught:
             if not math.isnan(predicted_at := joined.prediction.time):
                 delays.append(int(1000 * (now - predicted_at)))
-            answered += self.requests.pop(joined.prediction.number, None) is not None
+            answered += self.requests.close(joined.prediction.number)
         self._learned += self._count_learned(corrected)
         if labels:
             self._newest = now
         self.tally.labelled(statuses, corrected.taught)
-        self._count_requests()
+        self.requests.count()
         self.metrics.handled(Handled(delays=delays, answered=answered))
         names = [joined.name for joined in corrected.taught]
         names += [(label.model, label.version) for label in labels if label.row is not None]
@@ -338,21 +251,6 @@ class LocalService(Service):
 
     # -- label requests --------------------------------------------------------------------------
 
-    def _add_request(self, number: int, message: RequestMessage) -> None:
-        self.requests[number] = Pending(0, number, None, message)
-        while len(self.requests) > MOST_REQUESTS:
-            self.requests.popitem(last=False)
-
-    def _count_requests(self) -> None:
-        """Drop requests whose prediction is no longer kept, and count the rest."""
-        if self.settings.ask is None:
-            return
-        requests, oldest = self.requests, self.learner.oldest
-        while requests and (first := next(iter(requests))) < oldest:
-            del requests[first]
-        since = next(iter(requests.values())).says.time if requests else None
-        self.tally.requests = len(requests), since
-
     async def learn_answer(self, number: int, chosen: Chosen) -> None:
         """Learn the label of an open request, durably.
 
@@ -365,7 +263,7 @@ class LocalService(Service):
         Unavailable
             See :meth:`labels`.
         """
-        self._count_requests()
+        self.requests.count()
         pending = self.requests.get(number)
         if pending is None:
             raise NotOpen("this request was answered already, or is too old")
@@ -379,11 +277,11 @@ class LocalService(Service):
         put(message, self.messages.first.label_path, label)
         put(message, self.settings.id.split("."), pending.says.id)
         await self.labels([msgspec.json.encode(message)])
-        self.requests.pop(number, None)
+        self.requests.close(number)
 
     def requests_for(self, loop: asyncio.AbstractEventLoop) -> OpenRequests:
         """The open requests."""
-        return Requests(
+        return RequestsForPage(
             loop, self.requests, self.learn_answer, self._knows_class, self.settings.rows,
             self.start.classes, self.messages.first,
         )  # fmt: skip

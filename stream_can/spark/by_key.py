@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -14,19 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DateType,
-    DoubleType,
-    IntegralType,
-    NumericType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, DoubleType, StringType, StructType
 
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
@@ -36,6 +22,7 @@ from stream_can.spark.columns import (
     arrays,
     check_columns,
     check_segments,
+    check_types,
     lists,
     map_in_arrow,
     matrix,
@@ -44,20 +31,14 @@ from stream_can.spark.columns import (
 )
 from stream_can.spark.fixed import Errors
 from stream_can.spark.in_turn import InTurn
+from stream_can.spark.key_states import KeyStates
+from stream_can.spark.packing import pack_rows, rows_of, stream_of, unpack_rows
 
 __all__ = ["correct_by_key"]
-
-_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(dict[str, bytes])
-
-KEYS = (StringType, IntegralType, BooleanType, DateType)
-TIMES = (StringType, NumericType, DateType, TimestampType, TimestampNTZType)
-LABELS = (*TIMES, BooleanType)
 
 GROUPS = 256
 """Number of groups of keys by their hash: what Spark does for each key of a state takes it 1.3 ms,
 so a state is a group's. A checkpoint belongs to this number."""
-PAGE = 32
-"""Number of keys above which the pages of a group double."""
 ROWS = 10_000
 """Most rows of a group that become one value."""
 
@@ -115,14 +96,7 @@ def correct_by_key(
     text, group = f"{into} key", f"{into} group"
     check_columns(df, key, probs, label, order, new=[*new_columns, text, group])
     check_segments(df, start.segments)
-    for name, kinds, described in (
-        (key, KEYS, "text, integers, booleans or dates"),
-        (order, TIMES, "times, numbers or text"),
-        (label, LABELS, "names of classes"),
-    ):
-        kind: DataType = df.schema[name].dataType
-        if not isinstance(kind, kinds):
-            raise TypeError(f"column {name} is {kind.simpleString()}, expected {described}")
+    check_types(df, key, order, label)
     df = df.withColumn(probs, arrays(df, probs))
     schema = StructType([field for field in df.schema.fields if field.name != label])
     schema.add(into, ArrayType(DoubleType(), containsNull=False))
@@ -131,10 +105,10 @@ def correct_by_key(
     keys = quoted(key)
     df = df.withColumns({text: keys.cast("string"), group: F.pmod(F.xxhash64(keys), F.lit(GROUPS))})
     names = _Names(df.columns[:-2], key, probs, label, order, into, set_into)
-    processor = _OfGroup(start, names, errors)
-    packed = map_in_arrow(df, _pack, "group long, rows binary").groupBy("group")
-    corrected = packed.transformWithStateInPandas(processor, "rows binary", "append", "none")
-    return corrected.mapInArrow(_unpack, schema)
+    processor = _GroupProcessor(start, names, errors)
+    groups = map_in_arrow(df, pack_rows, "group long, rows binary").groupBy("group")
+    corrected = groups.transformWithStateInPandas(processor, "rows binary", "append", "none")
+    return corrected.mapInArrow(unpack_rows, schema)
 
 
 class _Names(NamedTuple):
@@ -149,97 +123,7 @@ class _Names(NamedTuple):
     set_into: str
 
 
-def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Make the rows of each group one value: an Arrow stream."""
-    for batch in batches:
-        groups = batch.column(batch.num_columns - 1).to_numpy()
-        places = np.argsort(groups, kind="stable")
-        group_ids, starts = np.unique(groups[places], return_index=True)
-        batch = batch.take(pa.array(places))
-        parts = [
-            _stream(batch.slice(start, end - start))
-            for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays([pa.array(group_ids), pa.array(parts)], ["group", "rows"])
-
-
-def _unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Read the rows of values."""
-    for batch in batches:
-        if batch.num_rows:
-            yield _rows(batch.column(0).to_pylist())
-
-
-def _stream(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
-
-
-def _rows(values: Iterable[bytes]) -> pa.RecordBatch:
-    tables = [pa.ipc.open_stream(value).read_all() for value in values]
-    return pa.concat_tables(tables).combine_chunks().to_batches()[0]
-
-
-class _Store:
-    """States of a group's keys in Spark's state store: a hash table of pages.
-
-    A page is one value, which costs a round trip of .25 ms however many keys it has; what a batch
-    does not touch is neither read nor written.
-    """
-
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._n, self._n_keys = 1, 0
-        self._read: dict[int, dict[str, bytes]] = {}
-        self._size = handle.getValueState("size", "pages int, keys int")
-        self._pages = handle.getMapState("pages", "page int", "states binary")
-
-    def states_of(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """The states of keys of the current group; those of new keys are missing."""
-        self._n, self._n_keys = self._size.get() or (1, 0)
-        self._read = {}
-        states = {}
-        for key in keys:
-            page = self._page(self._place(key))
-            if key in page:
-                states[key] = page[key]
-        return states
-
-    def write(self, states: dict[str, bytes]) -> None:
-        """Replace the states of the keys that were read."""
-        n_before = sum(map(len, self._read.values()))
-        for key, state in states.items():
-            self._page(self._place(key))[key] = state
-        if new := sum(map(len, self._read.values())) - n_before:
-            self._grow(self._n_keys + new)
-        for place, page in self._read.items():
-            self._pages.updateValue((place,), (_ENCODER.encode(page),))
-
-    def _grow(self, n_keys: int) -> None:
-        """Double the pages until a page has few keys."""
-        n = self._n
-        while n_keys > PAGE * n:
-            n *= 2
-        if n > self._n:
-            pages = [self._page(place) for place in range(self._n)]
-            self._n, self._read = n, {place: {} for place in range(n)}
-            for page in pages:
-                for key, state in page.items():
-                    self._read[self._place(key)][key] = state
-        self._size.update((n, n_keys))
-
-    def _place(self, key: str) -> int:
-        return zlib.crc32(key.encode()) % self._n
-
-    def _page(self, place: int) -> dict[str, bytes]:
-        if place not in self._read:
-            encoded = self._pages.getValue((place,))
-            self._read[place] = {} if encoded is None else _DECODER.decode(bytes(encoded[0]))
-        return self._read[place]
-
-
-class _OfGroup(StatefulProcessor):  # type: ignore[misc]
+class _GroupProcessor(StatefulProcessor):  # type: ignore[misc]
     """The processor that Spark calls with the rows of each group."""
 
     def __init__(self, start: Corrector, names: _Names, errors: Errors) -> None:
@@ -248,16 +132,16 @@ class _OfGroup(StatefulProcessor):  # type: ignore[misc]
         self._names, self._errors = names, errors
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._store = _Store(handle)
+        self._store = KeyStates(handle)
         self._in_turn = InTurn(sets=self._sets)
 
     def handleInputRows(  # noqa: N802, Spark's name
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """Process the rows of a group's keys in one micro-batch."""
-        corrected = self._process(_rows(value for frame in rows for value in frame.iloc[:, 1]))
+        corrected = self._process(rows_of(value for frame in rows for value in frame.iloc[:, 1]))
         for start in range(0, corrected.num_rows, ROWS):
-            yield pd.DataFrame({"rows": [_stream(corrected.slice(start, ROWS))]})
+            yield pd.DataFrame({"rows": [stream_of(corrected.slice(start, ROWS))]})
 
     def _process(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The predictions, corrected, in order within each key.

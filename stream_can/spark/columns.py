@@ -17,22 +17,28 @@ from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     DataType,
+    DateType,
     IntegralType,
     NumericType,
     StringType,
+    TimestampNTZType,
+    TimestampType,
 )
 
 from stream_can.errors import InvalidPrediction
 from stream_can.method.checks import bad_rows
 
 __all__ = [
-    "NAMES", "arrays", "check_columns", "check_segments", "is_vector", "lists", "map_in_arrow",
-    "matrix", "numbers", "quoted", "refuse", "require_numbers", "segments_of",
+    "NAMES", "arrays", "check_columns", "check_segments", "check_types", "is_vector", "lists",
+    "map_in_arrow", "matrix", "numbers", "quoted", "refuse", "require_numbers", "segments_of",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
 NAMES = pa.list_(pa.field("element", pa.string(), nullable=False))
 """Arrow's type of a column of sets."""
+KEYS = (StringType, IntegralType, BooleanType, DateType)
+TIMES = (StringType, NumericType, DateType, TimestampType, TimestampNTZType)
+LABELS = (*TIMES, BooleanType)
 
 
 def is_vector(df: DataFrame, name: str) -> bool:
@@ -68,6 +74,18 @@ def check_columns(df: DataFrame, *names: str | None, new: Sequence[str | None] =
     for name in new:
         if name in df.columns:
             raise ValueError(f"there is a column {name} already; give the new one another name")
+
+
+def check_types(df: DataFrame, key: str, order: str, label: str) -> None:
+    """Raise TypeError where a column of keys, times or labels has another type."""
+    for name, types, described in (
+        (key, KEYS, "text, integers, booleans or dates"),
+        (order, TIMES, "times, numbers or text"),
+        (label, LABELS, "names of classes"),
+    ):
+        column_type: DataType = df.schema[name].dataType
+        if not isinstance(column_type, types):
+            raise TypeError(f"column {name} is {column_type.simpleString()}, expected {described}")
 
 
 def quoted(name: str) -> Column:

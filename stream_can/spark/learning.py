@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -99,10 +100,13 @@ class Learning:
         if most_labels < 1:
             raise ValueError(f"most_labels: {most_labels}, expected at least 1")
         self._states = StateFolder(Path(folder), start)
-        self._probs, self._label, self._order, self._into = probs, label, order, into
-        self._receipt, self._key, self._errors = receipt, key, errors
+        self._probs, self._label, self._order = probs, label, order
+        self._receipt, self._errors = receipt, errors
         self._share, self._most = learn_share, most_labels
-        self._set_into = set_into
+        self._correct = partial(
+            correct, probs=probs, into=into, receipt=receipt, set_into=set_into, key=key,
+            errors=errors,
+        )  # fmt: skip
 
     def then(self, output: Callable[[DataFrame, int], object]) -> Callable[[DataFrame, int], None]:
         """Return the function for ``foreachBatch``.
@@ -127,7 +131,8 @@ class Learning:
             try:
                 is_label = F.col(self._label).isNotNull()
                 predictions = df.filter(~is_label)
-                output(self._corrected(predictions, state), n)
+                sendable = predictions if self._receipt is None else predictions.drop(self._receipt)
+                output(self._correct(sendable, state), n)
                 if newest < n:
                     labels = self._labels(df.filter(is_label), state.segments)
                     alarm = self._states.alarm(n - 1)
@@ -153,18 +158,6 @@ class Learning:
         return self._states.last_alarm()
 
     # ---- batches
-
-    def _corrected(self, predictions: DataFrame, state: Corrector) -> DataFrame:
-        return correct(
-            predictions if self._receipt is None else predictions.drop(self._receipt),
-            state,
-            probs=self._probs,
-            into=self._into,
-            receipt=self._receipt,
-            set_into=self._set_into,
-            key=self._key,
-            errors=self._errors,
-        )
 
     def _sums(self, predictions: DataFrame, state: Corrector) -> NDArray[np.float64]:
         """Sums of the valid predictions; each partition contributes one row."""
@@ -209,12 +202,7 @@ class Learning:
         return chosen.sortWithinPartitions(*keys).drop("hash").toArrow()
 
     def _learn(
-        self,
-        state: Corrector,
-        alarm: Alarm,
-        sums: NDArray[np.float64],
-        labels: pa.Table,
-        n: int,
+        self, state: Corrector, alarm: Alarm, sums: NDArray[np.float64], labels: pa.Table, n: int
     ) -> None:
         """Update state n - 1 by batch n: sums of its predictions, then its labels."""
         if missing := labels["order"].null_count:

@@ -1,22 +1,23 @@
-"""Open label requests of a server, for the labelling page, which runs in other threads."""
+"""RequestsForPage: label requests of a server for the labelling page, which has other threads."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Container, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from stream_can.app.labelling.requests import Chosen, NotWritten, Pending
 from stream_can.messages.messages import Messages
 from stream_can.serve.service import Unavailable
+from stream_can.serve.unanswered_requests import UnansweredRequests
 
-__all__ = ["Requests"]
+__all__ = ["RequestsForPage"]
 
 SECONDS = 20.0
 T = TypeVar("T")
 
 
-class Requests:
+class RequestsForPage:
     """Source of the labelling page; labels are learned in the service's thread.
 
     Parameters
@@ -24,7 +25,7 @@ class Requests:
     loop
         Event loop of that thread.
     requests
-        Open requests, by number.
+        The unanswered requests.
     answer
         Learns a label, given the request's number and the answer.
     knows
@@ -36,7 +37,7 @@ class Requests:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        requests: Mapping[int, Pending],
+        requests: UnansweredRequests,
         answer: Callable[[int, Chosen], Coroutine[Any, Any, None]],
         knows: Callable[[str], bool],
         rows: str,
@@ -70,7 +71,7 @@ class Requests:
         """Return the number of open requests, and the n newest or the n oldest."""
 
         def read() -> tuple[int, list[Pending]]:
-            requests = [*self._requests.values()]
+            requests = [*self._requests]
             shown = [each for each in requests if (each.partition, each.offset) not in without]
             return len(requests), (shown if oldest else shown[::-1])[:n]
 
@@ -78,7 +79,11 @@ class Requests:
 
     def still_open(self, places: Container[tuple[int, int]]) -> list[tuple[int, int]]:
         """Which of these partitions and offsets are open requests."""
-        return self._read_in_loop(lambda: [(0, n) for n in self._requests if (0, n) in places])
+        return self._read_in_loop(
+            lambda: [
+                place for request in self._requests if (place := (0, request.offset)) in places
+            ]
+        )
 
     def knows(self, name: str) -> bool:
         """Whether there is a class of this name."""
