@@ -99,7 +99,7 @@ def label_rates(result: Replay, figure: Figure) -> list[Key]:
 
 
 CHANGE: ShownPoints[Replay] = ShownPoints(
-    "What it changes",
+    "Change over time",
     "After minus before, of the same labelled rows of a window of {window} rows; of log loss, below"
     " 0 is better. Bands: two standard errors of the change.",
     change_over_time,

@@ -6,7 +6,7 @@ __all__ = ["GLOSSARY", "OF_SETS", "OF_VALUES"]
 
 GLOSSARY = {
     "before": "The predictions as the classifier made them. The path raw is the same.",
-    "after": "What the corrector made of them, as it was sent when each row came by.",
+    "after": "The corrected predictions, as they were sent when each row came.",
     "row": "One prediction: a probability for each class.",
     "accuracy": "Share of the labelled rows whose likeliest class is the label. A point is 1 %.",
     "log loss": (
@@ -22,8 +22,8 @@ GLOSSARY = {
     "recall": "Share of the rows of a class that are predicted as it.",
     "precision": "Share of the rows predicted as a class that are of it.",
     "path": (
-        "One way of correcting: the row as it is (raw) or recalibrated (temperature, vector, "
-        "matrix; fitted, where there were validation rows), each also with CAN."
+        "A correction: the row as it is (raw) or recalibrated (temperature, vector, matrix; "
+        "fitted, with validation rows), each also with CAN."
     ),
     "CAN": (
         "Classification with Alternating Normalization: it moves uncertain predictions towards "
@@ -31,7 +31,7 @@ GLOSSARY = {
     ),
     "mixture": "The average of the paths by their weights.",
     "tempered": "The mixture at a temperature of its own: averages of sure rows are unsure.",
-    "anchor": "The path that is trusted before any label has come.",
+    "anchor": "The path used before the first label.",
     "moving": "The anchor at the class mix of the last rows, estimated without labels.",
     "calibrated": (
         "The others, mixed, with a probability of the predicted class that says how often such "
@@ -46,21 +46,19 @@ GLOSSARY = {
         "corrections or only confirmations come back, rows that no label speaks for go out as "
         "they came."
     ),
-    "left out of learning": (
-        "A class that is predicted while others get labels, and of which no label has ever come."
-    ),
+    "left out of learning": ("A predicted class without any label while other classes get labels."),
     "weight": "How much a path counts in the mixture; it follows how well it did on the labels.",
     "temperature": (
-        "What the logarithms of the probabilities are divided by: above 1 they are softened, "
-        "because the classifier is surer than it is right."
+        "Divisor of the logarithms of the probabilities: above 1 it softens the predictions of "
+        "a classifier that is too sure."
     ),
-    "class mix": "How often each class occurs in the stream, now.",
-    "label delay": "How long after its prediction a label is known and learned.",
-    "standard error": "How far chance alone moves a number, typically.",
+    "class mix": "Current share of each class in the stream.",
+    "label delay": "Time from a prediction to its label.",
+    "standard error": "Typical size of a change by chance alone.",
 }
 
 OF_VALUES = {
-    "value": "What rows give of a column, such as AA of the column carrier.",
+    "value": "A value of a segment column, such as AA of the column carrier.",
     "labels": "Labels that were learned with a prediction of this value.",
     "calibration": (
         "How far accuracy is from the mean confidence, over the rows of a value. 0 is calibrated."
@@ -69,7 +67,7 @@ OF_VALUES = {
 """Where columns are declared."""
 
 OF_SETS = {
-    "prediction set": "The classes that a row can be, as certain as was promised.",
+    "prediction set": "Classes of which one is the label with the promised coverage.",
     "promised": "The share of the labelled rows whose set holds the label, in the long run.",
     "kept": "The share of the rows with a known label whose set, as it was sent, holds it.",
 }
@@ -77,8 +75,8 @@ OF_SETS = {
 
 OF_WORSE = {
     "worse": (
-        "The labels prove that more rows were wrong, or the log loss higher, than before: by "
-        "chance in one of a hundred streams that do not change. Shaded from when it began."
+        "The labels show more errors, or a higher log loss, than before; in a stream without "
+        "change this happens with a chance of 1 %. Shaded from its beginning."
     ),
 }
 """Where the classifier itself, or what was sent, was worse for a while."""

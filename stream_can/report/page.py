@@ -32,12 +32,12 @@ DEPLOYED = {
     "python": "Python",
 }
 GAINS = (
-    "Change of the log loss of each value's rows, after minus before, by how many labelled rows it "
-    "has; below the line is better. The heaviest, and those that gain and lose most, are named."
+    "Change of each value's log loss, after minus before, by its number of labelled rows; below "
+    "the line is better. Named are the most frequent values and those that gain or lose most."
 )
 VALUES_NOTE = (
-    "Accuracy and calibration in percent, log loss in nats, over the labelled rows of each value; "
-    "a dash where it has none."
+    "Accuracy and calibration in percent, log loss in nats, over each value's labelled rows; a "
+    "dash if it has none."
 )
 
 

@@ -50,14 +50,14 @@ class Access:
         host = headers.get(b"host", b"").decode("latin-1")
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").partition("://")[2] != host:
-            raise HttpProblem(403, "a page of another origin may not ask here")
+            raise HttpProblem(403, "requests from pages of another origin are refused")
         if self._token is None:
             # A DNS name that points here makes a browser treat it as the same origin.
             name = host.lower()
             hostname, _, port = name.rpartition(":")
             is_own = name in self._names or (hostname in self._names and port.isdecimal())
             if name and not is_own:
-                raise HttpProblem(403, f"Host {host[:100]!r}: expected this machine's own name")
+                raise HttpProblem(403, f"Host {host[:100]!r}: expected a name of this machine")
         elif path not in OPEN and not hmac.compare_digest(_secret(headers), self._token):
             raise HttpProblem(
                 401,

@@ -90,7 +90,9 @@ class App:
             if self._open > MOST_REQUESTS:
                 raise HttpProblem(503, "too many requests at once", (b"retry-after", b"1"))
             if BoundedConnection.unread > MOST_UNREAD and scope["path"] not in OPEN:
-                raise HttpProblem(503, "too many answers are not read", (b"retry-after", b"1"))
+                raise HttpProblem(
+                    503, "too many answers have not been read", (b"retry-after", b"1")
+                )
             answer = await self._answer(scope, receive)
         except HttpProblem as problem:
             answer = problem.answer
@@ -99,12 +101,12 @@ class App:
         except Unavailable as error:
             answer = HttpProblem(503, str(error), (b"retry-after", b"1")).answer
         except asyncio.CancelledError:  # the server stops and waits no longer
-            answer = HttpProblem(503, "the server ends", (b"connection", b"close")).answer
+            answer = HttpProblem(503, "the server stops", (b"connection", b"close")).answer
         except ConnectionError:
             return
         except Exception:
             log.exception("%s %a: this is a bug", scope["method"], scope["path"])
-            answer = HttpProblem(500, "a fault of the server; its log has more").answer
+            answer = HttpProblem(500, "an error of the server; see its log").answer
         finally:
             self._open -= 1
         body = answer.body
@@ -143,7 +145,7 @@ class App:
             return HttpAnswer(200, self._description)
         page = self._pages.get(path)
         if page is None:
-            raise HttpProblem(404, f"there is no {path[:100]!r}; /openapi.json says what there is")
+            raise HttpProblem(404, f"there is no {path[:100]!r}; /openapi.json lists the paths")
         self._require_get(method)
         accept = headers.get(b"accept", b"").decode("latin-1")
         loop = asyncio.get_running_loop()
@@ -175,9 +177,7 @@ class App:
                     version, rest = rest[1], rest[2:]
                 if rest == ["infer"]:
                     if b"inference-header-content-length" in headers:
-                        raise HttpProblem(
-                            415, "binary tensors are not read here, send them as JSON"
-                        )
+                        raise HttpProblem(415, "binary tensors are not supported, send JSON")
                     body = await self._body(method, headers, receive)
                     inference = Inference(body, settings, model, version)
                     outputs, header = await self._corrected(inference.messages)
@@ -192,7 +192,7 @@ class App:
                         return self._readiness()
                     m = len(service.start.classes)
                     return HttpAnswer(200, metadata(settings, model, version or None, m))
-        raise HttpProblem(404, f"there is no {path[:100]!r}; /openapi.json says what there is")
+        raise HttpProblem(404, f"there is no {path[:100]!r}; /openapi.json lists the paths")
 
     async def _corrected(self, messages: Sequence[bytes]) -> Answers:
         service = self.service
@@ -213,14 +213,14 @@ class App:
     @staticmethod
     def _require_get(method: str) -> None:
         if method not in ("GET", "HEAD"):
-            raise HttpProblem(405, f"{method} is not answered here", (b"allow", b"GET, HEAD"))
+            raise HttpProblem(405, f"{method} is not allowed here", (b"allow", b"GET, HEAD"))
 
     async def _body(self, method: str, headers: Headers, receive: Receive) -> bytes:
         """Receive the body of a POST."""
         if method != "POST":
-            raise HttpProblem(405, f"{method} is not answered here", (b"allow", b"POST"))
+            raise HttpProblem(405, f"{method} is not allowed here", (b"allow", b"POST"))
         if headers.get(b"content-encoding", b"identity") != b"identity":
-            raise HttpProblem(415, "a body that is encoded is not read here")
+            raise HttpProblem(415, "encoded bodies are not accepted")
         # httptools has read the number: other texts are answered with 400.
         if int(headers.get(b"content-length", 0)) > LARGEST_BODY:
             raise too_large()

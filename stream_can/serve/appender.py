@@ -185,19 +185,19 @@ class Appender:
                 dropped += sum(len(request.batch) for request in rows)
         else:
             if self._error is not None:
-                log.warning("what is sent and labels are appended again")
+                log.warning("the brokers accept records again")
             self._error = None
             for future in futures:
                 future.set_result(None)
         self._began = None
         if dropped:
-            log.warning("%d predictions that were answered are not learned from", dropped)
+            log.warning("%d corrected predictions are not learned from", dropped)
         self._appended(time.monotonic() - begin, written, dropped)
 
     def _fail(self, error: ClientError, futures: list[Future[None]]) -> None:
         if self._error is None:
             log.error("%s; trying again until it can be appended", error)
-        self._error = f"the brokers do not take it: {error}"
+        self._error = f"the brokers do not accept records: {error}"
         with self._lock:
             later = [future for future in self._futures if future.set_running_or_notify_cancel()]
             futures = futures + later

@@ -161,7 +161,7 @@ class BrokerService(Service):
         """See :meth:`Service.labels`; the learner learns them."""
         topic = self._application.labels
         if topic is None:
-            raise Unavailable("there is no topic of labels: set labels")
+            raise Unavailable("labels: not set; name the topic of labels")
         state, appender = self._state_and_appender()
         lines, reader = [*map(Line, messages)], self._labels.labels_of(state)
         if bad := reader.parse(lines).bad:
@@ -179,8 +179,8 @@ class BrokerService(Service):
             await asyncio.wait_for(future, LABEL_SECONDS)
         except TimeoutError:
             raise Unavailable(
-                f"the brokers have not answered within {LABEL_SECONDS:g} s; send it again: of a"
-                " label that comes twice one counts"
+                f"the brokers have not answered within {LABEL_SECONDS:g} s; send the label"
+                " again: it counts once"
             ) from None
 
     async def written(self) -> None:
@@ -271,7 +271,9 @@ class BrokerService(Service):
             self._stopping.set()
             appends.join(END_SECONDS)
             if appends.is_alive():
-                log.warning("the brokers do not answer: what was answered last is not learned from")
+                log.warning(
+                    "the brokers do not answer: the last corrected predictions are not learned from"
+                )
 
     def _show_soon(self, seconds: float, size: int, dropped: int) -> None:
         assert self._loop is not None

@@ -109,7 +109,7 @@ class Commits:
             It cannot be written now. It is kept in memory, and written once possible.
         """
         if self.trouble is not None:
-            raise Unavailable(f"{self.trouble}; it is written once that can be")
+            raise Unavailable(f"{self.trouble}; it is kept in memory and written later")
         if not self._changed and self._idle.is_set():
             return
         future = asyncio.get_running_loop().create_future()
@@ -164,17 +164,19 @@ class Commits:
                 break
             except CannotWrite as error:
                 if self.trouble is None:
-                    log.error("%s; trying again until it can be written", error)
+                    log.error("%s; trying again", error)
                 self.trouble = self._health.waits_for = str(error)
                 for future in waiting + self._waiting:
                     if not future.done():
                         future.set_exception(
-                            Unavailable(f"{error}; it is learned once that can be written")
+                            Unavailable(f"{error}; it is learned once the file can be written")
                         )
                 waiting = self._waiting = []
                 self._health.beat()
                 if self._ends:
-                    log.error("what came since is not kept; no label of it was acknowledged")
+                    log.error(
+                        "predictions and labels since then are lost; no lost label was acknowledged"
+                    )
                     return
                 await asyncio.sleep(again)
                 again = AGAIN_SECONDS

@@ -193,7 +193,7 @@ class LocalService(Service):
             The file cannot be written.
         """
         if (trouble := self.commits.trouble) is not None:
-            raise Unavailable(f"{trouble}; nothing was learned, send it again")
+            raise Unavailable(f"{trouble}; nothing was learned; send it again")
         labels, places, bad, *_ = self.label_reader.parse([*map(Line, messages)], self.require_few)
         if bad:
             raise self._refuse(bad, len(messages), LABELS)

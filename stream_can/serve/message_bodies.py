@@ -42,7 +42,7 @@ def messages_in(body: bytes, kind: bytes) -> tuple[Sequence[bytes], str]:
     else:
         messages, form = [text], "one"
     if not text or not messages:
-        raise HttpProblem(400, "there is no message in it")
+        raise HttpProblem(400, "the body has no message")
     require_few(len(messages))
     return messages, form
 

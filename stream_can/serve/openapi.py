@@ -20,15 +20,15 @@ NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "stri
 VERSION = {**NAME, "name": "version"}
 WHY = {
     400: "it is not JSON, or empty",
-    401: "the token is missing or another one",
-    403: "from a page of another origin, or under another name of this host",
+    401: "the token is missing or wrong",
+    403: "the request comes from a page of another origin, or by another name of this host",
     404: "there is no such model or page",
-    408: "the body came too slowly",
+    408: "the body was not received in time",
     413: "the body is too large",
     415: "the body is encoded",
-    422: "a message cannot be read; nothing of the request was taken",
+    422: "a message cannot be read; the whole request was rejected",
     431: "the head of the request is too large",
-    503: "too much at once, or what is taken cannot be kept now; ask again",
+    503: "too many requests, or nothing can be stored now; try again",
 }
 
 
@@ -53,7 +53,9 @@ def description(service: Service) -> dict[str, Any]:
             "basic": {"type": "http", "scheme": "basic"},
         }
     infer = _post("Correct a tensor of probabilities", "Inference", "Inference", [404], single=True)
-    model = _get("What there is", {"application/json": {"schema": {"type": "object"}}}, [404])
+    model = _get(
+        "Metadata of the model", {"application/json": {"schema": {"type": "object"}}}, [404]
+    )
     return {
         "openapi": "3.1.0",
         "info": {"title": s.application_id, "version": __version__},
@@ -71,15 +73,15 @@ def description(service: Service) -> dict[str, Any]:
                 "parameters": [NAME, VERSION], "get": model,
             },
             "/v2/models/{name}/ready": {"parameters": [NAME], "get": model},
-            "/v2": {"get": _get("Which server this is")},
-            "/v2/health/live": {"get": _get("Whether it is alive", probe=True)},
-            "/v2/health/ready": {"get": _get("Whether it answers", probe=True)},
-            "/livez": {"get": _get("Whether it is alive", TEXT, probe=True)},
-            "/readyz": {"get": _get("Whether it answers", TEXT, probe=True)},
-            "/metrics": {"get": _get("For Prometheus", TEXT)},
-            "/status.json": {"get": _get("What it does and knows")},
-            "/": {"get": _get("A page to look at", {"text/html": {"schema": {"type": "string"}}})},
-            "/openapi.json": {"get": _get("This")},
+            "/v2": {"get": _get("Metadata of the server")},
+            "/v2/health/live": {"get": _get("Liveness", probe=True)},
+            "/v2/health/ready": {"get": _get("Readiness", probe=True)},
+            "/livez": {"get": _get("Liveness", TEXT, probe=True)},
+            "/readyz": {"get": _get("Readiness", TEXT, probe=True)},
+            "/metrics": {"get": _get("Metrics for Prometheus", TEXT)},
+            "/status.json": {"get": _get("Status")},
+            "/": {"get": _get("Status page", {"text/html": {"schema": {"type": "string"}}})},
+            "/openapi.json": {"get": _get("This description")},
         },
     }  # fmt: skip
 
@@ -207,8 +209,8 @@ def _get(
     probe: bool = False,
 ) -> dict[str, Any]:
     content = content or _json({"type": "object"})
-    responses: dict[str, Any] = {"200": {"description": "it", "content": content}}
+    responses: dict[str, Any] = {"200": {"description": "done", "content": content}}
     responses |= _problems(*((403,) if probe else (401, 403)), *problems)
     if probe:
-        responses["503"] = {"description": "no", "content": content}
+        responses["503"] = {"description": "not now", "content": content}
     return {"summary": summary, "responses": responses, **({"security": []} if probe else {})}

@@ -82,7 +82,7 @@ def serve(settings: ServeSettings) -> int:
     except StreamCANError as error:
         return _fail(4 if isinstance(error, NoBrokers) else 3, error)
     except Exception:
-        log.exception("this is a bug; nothing is lost that was acknowledged: start again")
+        log.exception("this is a bug; acknowledged labels are stored: start again")
         return 1
 
 

@@ -145,7 +145,9 @@ class Service(ABC):
     def require_few(self, rows: int) -> None:
         """Raise TooMany where so many rows are not processed together."""
         if rows > FEW_ROWS and rows > self.most:
-            raise TooMany(f"{rows} messages, and of so many classes {self.most} are read at once")
+            raise TooMany(
+                f"{rows} messages; with this many classes a request has {self.most} at most"
+            )
 
     async def correct_together(self, messages: Sequence[bytes]) -> Answers:
         """:meth:`correct`, batched with requests of the same turn of the loop."""

@@ -27,12 +27,15 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
     files: ClassVar[tuple[str, ...]] = ("classes_from_file", "state")
 
     application_id: Annotated[
-        str, Meta(description="its name, which /v2/models has too", min_length=1)
+        str,
+        Meta(
+            description="name of the application, also in the paths under /v2/models", min_length=1
+        ),
     ] = "stream_can"
     state: Annotated[
         str,
         Meta(
-            description="SQLite file of all that is kept (stream_can.sqlite); not with brokers",
+            description="SQLite file of the state (stream_can.sqlite); not with brokers",
             min_length=1,
         ),
     ] = "stream_can.sqlite"
@@ -41,23 +44,23 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
         float, Meta(description="memory for predictions waiting for their label (512)", gt=0)
     ] = 512
     http_port: Annotated[int, Meta(description="port to serve on (8000)")] = 8000
-    http_host: Annotated[str, Meta(description="address to serve on (this machine alone)")] = (
-        "127.0.0.1"
-    )
+    http_host: Annotated[str, Meta(description="address to serve on (127.0.0.1)")] = "127.0.0.1"
     token: Annotated[
         str | None,
-        Meta(description="secret that requests have to bring, on other addresses than 127.0.0.1"),
+        Meta(
+            description="token that requests must carry; required unless http_host is this machine"
+        ),
     ] = None
     durable: Annotated[
         Literal["labels", "predictions"],
-        Meta(description="what is answered once it is on the disk: labels, or predictions too"),
+        Meta(description="store labels, or predictions too, on the disk before answering"),
     ] = "labels"
     commit_interval_ms: Annotated[
-        int, Meta(description="write at least so often (20)", ge=1, le=10_000)
+        int, Meta(description="milliseconds between two commits to the disk (20)", ge=1, le=10_000)
     ] = 20
     label_port: Annotated[
         Annotated[int, Meta(ge=0, le=65535)] | None,
-        Meta(description="port on 127.0.0.1 of a page to give the labels that are asked for"),
+        Meta(description="port on 127.0.0.1 of the labelling page"),
     ] = None
 
     def __post_init__(self) -> None:
@@ -68,9 +71,11 @@ class ServeSettings(ApplicationSettings, kw_only=True, forbid_unknown_fields=Tru
             if (getattr(self, name) or "").startswith(HEADER):
                 raise ValueError(f"{name}: {getattr(self, name)!r}, expected a field")
         if any(name.startswith(HEADER) for name in self.segments or ()):
-            raise ValueError("segments: expected fields of the messages, and no headers")
+            raise ValueError("segments: expected fields of the messages, not headers")
         if self.label_port is not None and self.ask is None:
-            raise ValueError("label_port: needs ask, the share of labels to ask for")
+            raise ValueError(
+                "label_port: needs ask, the share of predictions whose label is requested"
+            )
         if self.token is not None and (len(self.token) < 16 or not self.token.isascii()):
             raise ValueError("token: expected at least 16 characters of ASCII")
         if self.token is None and not self.local:
@@ -142,13 +147,19 @@ def load(
 
 
 OF_BROKERS = (
-    ("bootstrap_servers", "brokers to ask first, host:port,...: several servers, without a file"),
+    (
+        "bootstrap_servers",
+        "brokers to connect to first, host:port,...; for several servers, without a file",
+    ),
     ("labels", "with brokers, the topic of labels"),
     ("state_topic", "with brokers, the topic of states (application_id-state)"),
-    ("sent_topic", "with brokers, the topic of what was sent (application_id-sent)"),
+    ("sent_topic", "with brokers, the topic of sent batches (application_id-sent)"),
     ("instance", "with brokers, the name of this server (the host's name)"),
-    ("compression", "with brokers, codec of what is written"),
-    ("connect_seconds", "give up where no broker answers for so long at the start (300)"),
+    ("compression", "with brokers, compression of the written records"),
+    (
+        "connect_seconds",
+        "with brokers, exit if none answers within this many seconds at the start (300)",
+    ),
 )
 """Settings of ``run`` that are also options of a server with brokers; a file may have all."""
 

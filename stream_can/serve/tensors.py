@@ -66,7 +66,7 @@ def matrix_of(probs: Tensor) -> NDArray[np.float64]:
     if rows > (most := min(MOST_MESSAGES, rows_at_once(columns))):
         raise BadRequest(f"{name}.shape: {probs.shape}, expected {most:,} rows at most")
     if "binary_data_size" in probs.parameters:
-        raise BadRequest(f"{name}: binary data is not read here, send it as JSON")
+        raise BadRequest(f"{name}: binary data is not supported, send JSON")
     _require(probs, rows * columns)
     nested = NESTED.match(probs.data) is not None
     n = bytes(probs.data).count(b",") + 1  # at any depth, before any is read

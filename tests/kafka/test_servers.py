@@ -175,7 +175,7 @@ def test_brokers_that_are_away(own_broker: Broker, tmp_path: Path) -> None:
         broker.kill()
         traffic.correct(50)
         assert server.stop() == 0  # as soon as a supervisor waits for
-        assert "what was answered last is not learned from" in server.log.read_text()
+        assert "the last corrected predictions are not learned from" in server.log.read_text()
     broker.start()
 
 
@@ -216,7 +216,7 @@ def test_there_may_be_no_labels(broker: Served, tmp_path: Path) -> None:
         answer = server.client.post("/labels", json={"id": "1", "label": "a"})
         assert (answer.status_code, answer.json()) == (
             503,
-            {"error": "there is no topic of labels: set labels"},
+            {"error": "labels: not set; name the topic of labels"},
         )
         traffic = Traffic(server)
         traffic.correct(10)

@@ -229,13 +229,13 @@ def test_a_batch_of_many_classes_takes_bounded_memory(tmp_path, monkeypatch):
         one = {"probs": {"c5": 0.6, "c7": 0.4}}
         status, said = server.post("/correct", json.dumps([one] * 1500))
         assert status == 413, said
-        assert "of so many classes 167 are read at once" in said["error"]
+        assert "with this many classes a request has 167 at most" in said["error"]
         status, said = server.post("/correct", json.dumps([one] * 100))
         assert status == 200, said
         # Labels that carry their rows are such messages, too.
         label = {"id": 1, "label": "c5", "probs_raw": {"c5": 0.5, "c7": 0.5}}
         status, said = server.post("/labels", json.dumps([label] * 3000))
         assert status == 413, said
-        assert "of so many classes 167 are read at once" in said["error"]
+        assert "with this many classes a request has 167 at most" in said["error"]
         del label["probs_raw"]
         assert server.post("/labels", json.dumps([label] * 3000))[0] == 200
