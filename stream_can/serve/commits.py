@@ -174,9 +174,7 @@ class Commits:
                 waiting = self._waiting = []
                 self._health.beat()
                 if self._ends:
-                    log.error(
-                        "predictions and labels since then are lost; no lost label was acknowledged"
-                    )
+                    log.error("what came since then is lost; no lost label was acknowledged")
                     return
                 await asyncio.sleep(again)
                 again = AGAIN_SECONDS
