@@ -14,7 +14,7 @@ __all__ = ["app"]
 
 app = App(
     name="stream-can",
-    help="Correct a deployed classifier's probabilities as they stream by, from late labels.",
+    help="Correct the probabilities of a deployed classifier and learn from its late labels.",
     version=__version__,
 )
 app.command(sample_command, name="sample")
@@ -25,25 +25,25 @@ app.command(inspect_command, name="inspect")
 app.command(
     "stream_can.cli.kafka:run",
     name="run",
-    help="Work between Kafka topics: predictions in, corrected predictions out, exactly once.",
+    help="Read predictions from a Kafka topic and write corrected ones to another, exactly once.",
 )
 app.command(
     "stream_can.cli.kafka:learn",
     name="learn",
-    help="Learn for the workers of an application, from what they sent and the labels.",
+    help="Learn for all workers (run) of an application, from what they sent and the labels.",
 )
 app.command(
     "stream_can.cli.kafka:backfill",
     name="backfill",
-    help="Learn from what Kafka topics hold, offline, so that a deployment starts warm.",
+    help="Learn from the records in Kafka topics before a deployment starts, and judge the gain.",
 )
 app.command(
     "stream_can.cli.serve:serve_command",
     name="serve",
-    help="Answer HTTP: predictions in, corrected predictions out; labels by id; state in one file.",
+    help="Serve HTTP: correct predictions, learn labels by id, keep the state in one file.",
 )
 app.command(
     "stream_can.cli.label:label",
     name="label",
-    help="Serve a page on 127.0.0.1 to give the labels that a worker asks for.",
+    help="Serve a page on 127.0.0.1 where people give the labels that a worker asks for.",
 )

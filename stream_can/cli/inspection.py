@@ -36,30 +36,30 @@ def inspect_command(
     segments: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Show what a corrector has learned: one in a file, or those of a state topic.
+    """Show what correctors have learned, from a file or from the state topic of run.
 
     Parameters
     ----------
     snapshot
-        A file that replay --state or pipe --state wrote, that of a server that was stopped, or what
-        to_bytes() of a corrector or Learner returned.
+        File written by replay --state, pipe --state, a server that has stopped, or from to_bytes()
+        of a corrector or Learner.
     topic
-        The state topic of run: the correctors of its newest state.
+        State topic of run; its newest state is shown.
     bootstrap_servers
-        The brokers that have it, host:port,...
+        Brokers with that topic: host:port,...
     config
-        The settings of run, which name both.
+        TOML file of the settings of run, in place of --topic and --bootstrap-servers.
     key
-        Only the one of this name, where a topic has several.
+        Only the corrector of this model and version, as named in the output without --key.
     save
-        Keep it in a file, for classes_from_file or Corrector.from_bytes.
+        Save the corrector to this file, for classes_from_file or Corrector.from_bytes.
     segments
-        Columns whose values to show: carrier,origin; those whose odds are furthest from 0.
+        Segments to show: carrier,origin; the odds furthest from 0 come first.
     as_json
-        Print it as JSON.
+        Print JSON.
     """
     if (snapshot is None) == (topic is None and config is None):
-        raise StreamCANError("give either the file of a snapshot, or --topic or --config")
+        raise StreamCANError("give one place to read from: a file, or --topic or --config")
     correctors: dict[str, Any]
     if snapshot is not None:
         correctors = read_snapshot(snapshot)
@@ -69,11 +69,11 @@ def inspect_command(
         correctors = newest_states(topic, bootstrap_servers, config)
     if key is not None:
         if key not in correctors:
-            raise StreamCANError(f"key {key!r} is none of {', '.join(correctors)}")
+            raise StreamCANError(f"--key: no corrector {key!r}; there are {', '.join(correctors)}")
         correctors = {key: correctors[key]}
     if save is not None:
         if len(correctors) > 1:
-            raise StreamCANError(f"say which to save: --key, one of {', '.join(correctors)}")
+            raise StreamCANError(f"--save: choose one with --key: {', '.join(correctors)}")
         [(corrector, _)] = correctors.values()
         write(corrector.to_bytes(), save)
     columns = [] if segments is None else listed(segments)

@@ -32,10 +32,10 @@ TypedSettings = Annotated[TypedOptions, Parameter(name="*")]
 
 
 def run(config: Config = None, *, typed: TypedSettings = NOTHING) -> int:
-    """Work between Kafka topics: predictions in, corrected predictions out, exactly once.
+    """Read predictions from a Kafka topic and write corrected ones to another, exactly once.
 
     Each option is also a key of the TOML file and an environment variable (STREAM_CAN_ and its name
-    in capitals). An option wins over the variable, and that one over the file.
+    in capitals). An option overrides the variable, and the variable the file.
     """
     try:
         settings = kafka.load(config, vars(typed), os.environ)
@@ -49,14 +49,17 @@ def learn(
     config: Config = None,
     *,
     reset: Annotated[
-        bool, Parameter(help="forget what was learned, and begin at the topics' ends", negative="")
+        bool,
+        Parameter(
+            help="forget everything learned, and begin at the ends of the topics", negative=""
+        ),
     ] = False,
     typed: TypedSettings = NOTHING,
 ) -> int:
-    """Learn for the workers of an application, and do nothing else.
+    """Learn for all workers of an application, and correct nothing.
 
-    Settings are those of `run`, and come from the same places. Of all that may learn one does; the
-    others wait until it ends.
+    Takes the settings of `run`, from the same places. Of all processes that may learn, one does;
+    the others stand by.
     """
     try:
         settings = kafka.load(config, vars(typed), os.environ)
@@ -69,20 +72,25 @@ def learn(
 def backfill(
     config: Config = None,
     *,
-    snapshot: Annotated[Path | None, Parameter(help="keep what was learned in this file")] = None,
+    snapshot: Annotated[Path | None, Parameter(help="file to save the corrector in")] = None,
     start_group: Annotated[
-        bool, Parameter(help="let run go on exactly where the history ended", negative="")
+        bool,
+        Parameter(
+            help="write the first state of the application, so that run goes on where this ended",
+            negative="",
+        ),
     ] = False,
     typed: TypedSettings = NOTHING,
 ) -> int:
-    """Learn from what the topics hold now, offline, so that a deployment starts warm.
+    """Learn from the records in the topics before a deployment starts, and judge the gain.
 
-    Prints a verdict, counts, and accuracy and log loss before and after over that history, as JSON.
-    Start the deployment with --classes-from-file SNAPSHOT, or make its first state here with
-    --start-group.
+    Prints a verdict, counts, and accuracy and log loss before and after, as JSON. Then start the
+    deployment with --classes-from-file SNAPSHOT, or write its first state with --start-group.
     """
     if snapshot is None and not start_group:
-        raise StreamCANError("say where to keep what was learned: --snapshot FILE or --start-group")
+        raise StreamCANError(
+            "nothing would keep what was learned: give --snapshot FILE or --start-group"
+        )
     settings = kafka.load(config, vars(typed), os.environ)
     if snapshot is not None and settings.has_lanes:
         raise StreamCANError(
@@ -114,7 +122,9 @@ def newest_states(
         text = bootstrap_servers or os.environ.get("STREAM_CAN_BOOTSTRAP_SERVERS", "")
         servers = [server.strip() for server in text.split(",") if server.strip()]
     if topic is None or not servers:
-        raise StreamCANError("say where: --topic TOPIC --bootstrap-servers HOST:PORT, or --config")
+        raise StreamCANError(
+            "no topic or no brokers: give --topic TOPIC --bootstrap-servers HOST:PORT, or --config"
+        )
     readers = Readers(Options(servers, options))
     try:
         stored_state = newest_state(readers, topic)

@@ -22,17 +22,19 @@ __all__ = ["label"]
 def label(
     config: Annotated[Path, Parameter(help="TOML file of the worker's settings")],
     *,
-    port: Annotated[Whole, Parameter(help="port on 127.0.0.1 (a free one)")] = 0,
+    port: Annotated[Whole, Parameter(help="port on 127.0.0.1; 0 for any free port")] = 0,
     percentages: Annotated[
         bool,
-        Parameter(help="show the classifier's percentages before they are asked for", negative=""),
+        Parameter(
+            help="show the percentages of the classifier at once, not on request", negative=""
+        ),
     ] = False,
 ) -> int:
     """Serve a page on 127.0.0.1 that shows open label requests and writes the answers.
 
-    Prints the address, which holds a secret: whoever has it can read the messages and give labels.
-    Keys 1 to 9 answer; an answer is written after 10 s, and u takes it back until then. Ctrl-C ends
-    it.
+    Prints the address of the page. It holds a secret: whoever has it can read the messages and give
+    labels. Keys 1 to 9 choose a class. An answer is written after 10 s; until then, u undoes it.
+    Ctrl-C stops the server.
     """
     settings = kafka.load(config, {}, os.environ)
     set_up_logging(settings.log_format, settings.log_level)

@@ -18,7 +18,9 @@ __all__ = ["NO_OPTIONS", "CorrectorOptions", "typed_options"]
 
 # Options are text, which `load` converts, except switches and repeatable ones.
 KINDS: dict[type, Any] = {bool: bool | None, dict: list[str] | None}
-CORRECTOR = Group("Corrector", help="Every default is good; see docs/method.md for what each does.")
+CORRECTOR = Group(
+    "Corrector", help="Start with the defaults; docs/method.md explains each setting."
+)
 
 
 def _option(name: str) -> Any:

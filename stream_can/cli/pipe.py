@@ -47,64 +47,64 @@ def pipe_command(
 ) -> int:
     """Correct JSON lines from standard input to standard output, as they come.
 
-    A line with probabilities comes out corrected; a line with a label and no probabilities is
-    learned. tail -f predictions.jsonl | stream-can pipe --classes cat,dog --state state.bin
+    A line with probabilities comes out corrected. A line with a label and no probabilities is
+    learned. Example: tail -f predictions.jsonl | stream-can pipe --classes cat,dog --state s.bin
 
     Parameters
     ----------
     classes
         Names of the classes in the order of the probabilities: cat,dog,eel, a JSON array, or a file
-        of names. Not needed where the state file exists.
+        of names. Not needed if the state file exists.
     probs
-        The field of the probabilities, probs if not given; dots reach inside.
+        Field of the probabilities (probs); outer.inner for a nested field.
     raw
-        The field that keeps the original, probs_raw; empty keeps none.
+        Field to keep the original probabilities in (probs_raw); empty to drop them.
     label
-        The field of the label, label.
+        Field of the label (label).
     id
-        The field that joins labels to predictions.
+        Field of the id that joins a label to its prediction.
     model
-        The field of the model, where lines are of several: each has a corrector of its own.
+        Field that names the model, if there are several; each has its own corrector.
     version
-        The field of its version.
+        Field that names the version of the model; each has its own corrector.
     digits
-        Round the output to so many digits.
+        Number of digits to round the output to.
     normalise
-        Divide by their sum rows that rounding explains, or always, as for scores.
+        Which rows to divide by their sum: those off by rounding, or all (always), as for scores.
     labelled
-        Each line carries both: it is corrected first, then its label is learned.
+        Lines carry probabilities and label together; each is corrected before its label is learned.
     state
-        Keep what was learned here and go on from it at the next start.
+        File to keep the state in; the next start goes on from it.
     save_every
-        Lines between two saves of the state.
+        Most lines between two saves of the state.
     skip
-        The input begins at its first line again: pass over the lines that the state covers.
+        Skip the lines that the state has already seen; use it if the input starts at line 1 again.
     dead_letters
-        Append lines that cannot be read to this file (standard error).
+        File to append unreadable lines to (standard error).
     errors
-        What to do with a line that cannot be read.
+        On an unreadable line: write a dead letter, or fail.
     recent_mb
-        Memory for predictions that wait for their label.
+        Memory for predictions that wait for their label, in MiB.
     ask
-        Ask for the labels of about this share of the predictions, more at first: these lines say
-        "ask": "random" or "ask": "margin".
+        Share of the predictions whose labels to request, such as 0.05; more at first. Their lines
+        get "ask": "random" or "ask": "margin".
     format
-        JSON lines, or an Avro object container file in and one out.
+        Format of input and output: JSON lines, or one Avro object container file.
     validation
-        A file as replay takes it, with validation rows to fit; only for a new state.
+        Recording (see replay) of validation rows to fit first; only for a new state.
     rows
-        Kind of rows: dense, a probability for each class; multilabel, a score for each of several
-        labels; or sparse, the likeliest of very many classes.
+        Kind of rows: dense, a probability per class; multilabel, a score per label, where a row may
+        have several; sparse, only the likeliest of very many classes.
     train_rows
-        With --rows multilabel, how many training rows there were, for --train-counts.
+        With --rows multilabel: number of training rows behind --train-counts.
     max_classes
-        With --rows sparse, how many classes there may be; 1,000,000 if not given. --classes is any,
-        so where not given, or their number.
+        With --rows sparse: most classes to keep, by name (1,000,000). If classes are numbers, give
+        their count as --classes instead.
     memory_mb
-        With --rows sparse, the most that classes may take, in MiB; 1024 if not given.
+        With --rows sparse: most memory for classes, in MiB (1024).
     config
-        TOML file of these options: classes = ["cat", "dog"]; those that are typed win, then the
-        environment (STREAM_CAN_CLASSES).
+        TOML file of these options: classes = ["cat", "dog"]. The command line overrides environment
+        variables (STREAM_CAN_CLASSES), and these override the file.
     """
     from stream_can.messages.fields import fields_of
     from stream_can.pipe.run import pipe

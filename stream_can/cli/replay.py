@@ -79,84 +79,84 @@ def replay_command(
     verbose: Annotated[bool, Parameter(negative="")] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> int:
-    """Would it help my stream? Replay recorded predictions and late labels, before and after.
+    """Would it help my stream? Replay recorded predictions and labels, and compare the scores.
 
-    Labels arrive --label-delay rows after their prediction, or at their own time (--time and
-    --label-time). A label that is empty never arrives.
+    Labels arrive --label-delay rows after their prediction, or at their own times (--time and
+    --label-time). Rows with an empty label never get one.
 
     Parameters
     ----------
     file
-        Recorded predictions in the order they were made: .csv, .tsv, .jsonl, .json, .parquet,
-        .feather, .avro, .npz or .npy, also packed (.gz); - for standard input.
+        Recorded predictions, in the order they were made: .csv, .tsv, .jsonl, .json, .parquet,
+        .feather, .avro, .npz or .npy, also compressed (.gz); - for standard input.
     probs
-        The column of the probabilities (a list in the order of the classes, an object {class:
-        probability}, a list of label and score, one number for two classes), or the beginning of
-        the names of one column per class: probs_cat, probs_dog; a star stands for the class: P(*).
-        By default probs; of several labels a row scores.
+        Column of the probabilities (probs; scores for multilabel): a list in the order of the
+        classes, an object {class: probability}, a list of label and score, or one number for two
+        classes. For one column per class, give what their names begin with: probs for probs_cat and
+        probs_dog; or a pattern, where a star stands for the class: P(*).
     label
-        The column of the labels; for npy their file. By default label; of several labels a row
-        labels, or columns that begin so.
+        Column of the labels (label; labels for multilabel, or the columns whose names begin so).
+        For .npy, the file of the labels.
     label_delay
-        How many rows late labels arrive.
+        Number of rows between a prediction and the arrival of its label.
     time
-        The column that says when a row was predicted: numbers, or dates (ISO 8601).
+        Column of the time of each prediction: numbers, or ISO 8601 dates.
     label_time
-        The column that says when its label was known.
+        Column of the time at which each label arrived.
     label_rate
-        Share of the labels that arrive at all.
+        Share of the labels that ever arrive.
     ask
-        Ask for the labels of about this share of all rows, more at first: half of them at random,
-        half where the corrected row is torn between two classes; no other label arrives. Only rows
-        with a label can be answered; where few have one, a larger share of these is asked for.
+        Share of the rows whose labels to request, such as 0.05; more at first. Half are drawn at
+        random, half where the two likeliest classes are close. No other label arrives. Only rows
+        with a label can answer; if few have one, a larger share of these is requested.
     seed
-        Which labels arrive at a label rate below 1, or are asked for.
+        Seed of the draw of labels that arrive (--label-rate) or are requested (--ask).
     id
-        In JSON lines: what joins labels on lines of their own to their predictions.
+        In JSON lines, field of the id that joins a label on its own line to its prediction.
     model
-        The column of the model, where there are several: each has a corrector of its own.
+        Column that names the model, if there are several; each has its own corrector.
     version
-        The column of its version; a new one begins as its predecessor's successor.
+        Column that names the version of the model; a new version begins with the corrector
+        of the version before, without its fit.
     classes
-        Names of the classes in the order of a list: cat,dog,eel, a JSON array, or a file of names.
+        Names of the classes in the order of the probabilities: cat,dog,eel, a JSON array, or a file
+        of names.
     normalise
-        Divide by their sum rows that rounding explains, or always, as for scores.
+        Which rows to divide by their sum: those off by rounding, or all (always), as for scores.
     validation
-        A file like FILE with validation rows to fit before the stream starts.
+        Recording of validation rows, in the form of FILE; they are fitted before the replay.
     rows
-        Kind of rows: dense, a probability for each class; multilabel, a score for each of several
-        labels; or sparse, the likeliest of very many classes.
+        Kind of rows: dense, a probability per class; multilabel, a score per label, where a row may
+        have several; sparse, only the likeliest of very many classes.
     train_rows
-        With --rows multilabel, how many training rows there were, for --train-counts.
+        With --rows multilabel: number of training rows behind --train-counts.
     max_classes
-        With --rows sparse, how many classes there may be; 1,000,000 if not given. --classes is any,
-        so where not given, or their number.
+        With --rows sparse: most classes to keep, by name (1,000,000). If classes are numbers, give
+        their count as --classes instead.
     memory_mb
-        With --rows sparse, the most that classes may take, in MiB; 1024 if not given.
+        With --rows sparse: most memory for classes, in MiB (1024).
     config
-        TOML file of these options: classes = ["cat", "dog"]; those that are typed win, then the
-        environment (STREAM_CAN_CLASSES).
+        TOML file of these options: classes = ["cat", "dog"]. The command line overrides environment
+        variables (STREAM_CAN_CLASSES), and these override the file.
     try_segments
-        Columns to try: carrier,origin. Each is played alone, then all together, against the same
-        without, to say whether it is worth declaring (--segments).
+        Segments to try: carrier,origin. Replays with each alone, with all, and with none, to show
+        which are worth declaring (--segments).
     try_label_noise
-        Shares of wrong labels to try: 0.05,0.2. Each is played as --label-noise, and shown beside
-        the replay's own.
+        Shares of wrong labels to try: 0.05,0.2. Replays with each as --label-noise, for comparison.
     against
-        Is it better than what else one could do? Rivals to play on the same rows with the same
-        labels: default; all, the slow ones too; or some by their names: temperature,isotonic,ops.
-        Most are fitted to the rows of --validation; without it default and all leave these out.
-        Ctrl-C shows what is ready.
+        Other methods to replay on the same rows and labels, for comparison: default; all, with the
+        slow ones; or names: temperature,isotonic,ops. Most are fitted to --validation; without it,
+        default and all leave them out. Ctrl-C shows those that are ready.
     state
-        Keep what was learned here, for a deployment to start from.
+        File to save the state in, for a deployment to start from.
     output
-        Write the corrected rows here, one for each row of FILE: .csv, .tsv, .jsonl or .npy.
+        File to write the corrected rows to, one per row of FILE: .csv, .tsv, .jsonl or .npy.
     report
-        Write an HTML page of figures here.
+        File to write a page of figures to (HTML).
     verbose
-        Show each path alone too, and how to deploy it with Kafka or Python.
+        Also show the scores of each path alone, and commands for Kafka, HTTP and Python.
     as_json
-        Print the result as JSON.
+        Print JSON.
     """
     refuse_to_overwrite(
         [file, validation], {"--state": state, "--output": output, "--report": report}

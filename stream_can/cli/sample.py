@@ -18,22 +18,24 @@ __all__ = ["sample_command"]
 def sample_command(
     folder: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path(),
 ) -> int:
-    """Write a small real recording, to try every command on: 10,178 flights that left New York.
+    """Write a small real recording to try the commands on: 10,178 flights from New York.
 
-    recorded.csv has predictions, labels and times, validation.csv rows to fit before them, and
-    lines.jsonl the same predictions and labels as messages, in the order in which they came.
+    Writes three files. recorded.csv: predictions, labels and their times. validation.csv: earlier
+    rows, for replay --validation. lines.jsonl: the predictions and labels of recorded.csv as
+    messages for pipe, in order of time.
 
     Parameters
     ----------
     folder
-        Where to write them, the current folder if not given. A file that is there already and holds
-        something else is not replaced.
+        Folder to write to. Existing files with other content are not overwritten.
     """
     files = make_sample()
     for name, content in files.items():
         path = folder / name
         if path.exists() and (not path.is_file() or path.read_bytes() != content):
-            raise StreamCANError(f"{path}: there already; move it away, or name another folder")
+            raise StreamCANError(
+                f"{path}: exists with other content; move it, or name another folder"
+            )
     folder.mkdir(parents=True, exist_ok=True)
     console = text_console()
     for name, content in files.items():

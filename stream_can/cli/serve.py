@@ -25,10 +25,10 @@ Config = Annotated[Path | None, Parameter(help="TOML file of settings")]
 def serve_command(
     config: Config = None, *, typed: Annotated[TypedOptions, Parameter(name="*")] = NOTHING
 ) -> int:
-    """Answer HTTP: predictions in, corrected predictions out; labels by id; state in one file.
+    """Serve HTTP: correct predictions, learn labels by id, keep the state in one file.
 
     Each option is also a key of the TOML file and an environment variable (STREAM_CAN_ and its name
-    in capitals). An option wins over the variable, and that one over the file.
+    in capitals). An option overrides the variable, and the variable the file.
     """
     try:
         settings = load(config, vars(typed), os.environ)

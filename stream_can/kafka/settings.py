@@ -76,114 +76,127 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
         "classes_from_file", "schema_registry_ca", "avro_schema", "protobuf_descriptor",
     )  # fmt: skip
 
-    bootstrap_servers: Annotated[list[str], _is("brokers to ask first, host:port,...")]
+    bootstrap_servers: Annotated[list[str], _is("brokers to connect to first: host:port,...")]
     application_id: Annotated[
-        str, _is("consumer group and first part of the transactional id", min_length=1)
+        str,
+        _is(
+            "name of the application: consumer group, prefix of transactional ids and topics",
+            min_length=1,
+        ),
     ]
-    input: Annotated[str, _is("topic of predictions (none: servers alone correct)")] = ""
+    input: Annotated[str, _is("topic of predictions (none: only servers correct)")] = ""
     output: Annotated[str, _is("topic of corrected predictions")] = ""
     labels: Annotated[str | None, _is("topic of labels, if any")] = None
     label_topics: Annotated[
         dict[str, LabelTopic],
-        _is("[label_topics.TOPIC]: a further topic of labels, and what differs there"),
+        _is("[label_topics.TOPIC]: another topic of labels, with settings of its own"),
     ] = {}  # noqa: RUF012
     label_id: Annotated[
         str | None,
-        _is("field, header:NAME, or key: for the key, that joins a label to its prediction (id)"),
+        _is("id in a label, joins it to a prediction: field, header:NAME, or key: (as id)"),
     ] = None
     label_map: Annotated[
         dict[str, Name],
-        _is("class of what labels say otherwise, TEXT=CLASS; TEXT= for what is no label"),
+        _is("class for a label written otherwise: TEXT=CLASS; TEXT= to ignore it"),
     ] = {}  # noqa: RUF012
     time: Annotated[
-        str | None, _is("field, or header:NAME, with the time of a prediction (the record's)")
+        str | None, _is("field, or header:NAME, with the time of a prediction (time of the record)")
     ] = None
     label_time: Annotated[
-        str | None, _is("field, or header:NAME, with the time of a label (the record's)")
+        str | None, _is("field, or header:NAME, with the time of a label (time of the record)")
     ] = None
     state_topic: Annotated[str, _is("compacted topic of states (application_id-state)")] = ""
     sent_topic: Annotated[
-        str, _is("topic of what was sent, for the learner (application_id-sent)")
+        str, _is("topic of sent batches, which the learner reads (application_id-sent)")
     ] = ""
     dead_letters: Annotated[
-        str, _is("topic of what cannot be read (application_id-dead-letters)")
+        str, _is("topic of unreadable records (application_id-dead-letters)")
     ] = ""
     ask: Annotated[
         Annotated[float, Meta(gt=0, le=1)] | None,
-        _is("share of labels to ask for, in the topic application_id-label-requests"),
+        _is("share of the predictions whose labels to request (application_id-label-requests)"),
     ] = None
     instance: Annotated[
-        str | None, _is("name of this process, the same after a restart (the host's name)")
+        str | None, _is("name of this process, the same after a restart (host name)")
     ] = None
 
-    format: Annotated[Format, _is("what the messages are written in")] = "json"
-    labels_format: Annotated[
-        Format | None, _is("what the labels are written in (as the predictions)")
-    ] = None
+    format: Annotated[Format, _is("format of messages: json, avro, protobuf or json-schema")] = (
+        "json"
+    )
+    labels_format: Annotated[Format | None, _is("format of labels (that of the predictions)")] = (
+        None
+    )
     schema_registry: Annotated[
-        str | None, _is("http(s) address of the schema registry's API, or several with commas")
+        str | None, _is("URL of the schema registry, or several with commas")
     ] = None
-    schema_registry_user: Annotated[str | None, _is("its user, or the key of its API")] = None
+    schema_registry_user: Annotated[str | None, _is("user of the schema registry, or API key")] = (
+        None
+    )
     schema_registry_password: Annotated[
-        str | None, _is("that user's password; better in the environment than here")
+        str | None, _is("password of that user, or API secret; better set in the environment")
     ] = None
     schema_registry_ca: Annotated[
-        str | None, _is("PEM file of the authority behind its certificate (the system's)")
+        str | None,
+        _is("PEM file of the certificate authority of the registry (that of the system)"),
     ] = None
     output_subject: Annotated[
-        str | None, _is("subject to register the schemas of the output under (OUTPUT-value)")
+        str | None, _is("registry subject for the schemas of the output (OUTPUT-value)")
     ] = None
     avro_schema: Annotated[
-        str | None, _is("Avro schema of the messages, a file, where there is no registry")
+        str | None, _is("file with the Avro schema of messages, if there is no registry")
     ] = None
     protobuf_descriptor: Annotated[
-        str | None, _is("file of the messages' types: a FileDescriptorSet, protoc -o")
+        str | None,
+        _is("file with the Protobuf types of messages, a FileDescriptorSet from protoc -o"),
     ] = None
-    protobuf_message: Annotated[
-        str | None, _is("full name of the messages' type, package.Message")
-    ] = None
+    protobuf_message: Annotated[str | None, _is("Protobuf type of messages: package.Message")] = (
+        None
+    )
     protobuf_label_message: Annotated[
-        str | None, _is("full name of the type of labels (that of predictions)")
+        str | None, _is("Protobuf type of labels (that of the predictions)")
     ] = None
     protobuf_first_field: Annotated[
-        int, _is("number of the first field that is added to the output", ge=1, le=2**29 - 1)
+        int, _is("Protobuf number of the first field added to the output", ge=1, le=2**29 - 1)
     ] = 20001
 
-    learn: Annotated[
-        bool, _is("whether this process may be the one that learns for all, beside its partitions")
-    ] = True
+    learn: Annotated[bool, _is("let this process learn for all workers; one at a time does")] = True
     label_wait: Annotated[
-        float, _is("seconds that a label waits for its prediction where it comes first", gt=0)
+        float, _is("seconds to keep a label that arrives before its prediction", gt=0)
     ] = 90
     backlog: Annotated[
         Literal["ordered", "lagging"],
         _is(
-            "who corrects records that are behind: the learner, with each label before them, or"
-            " workers, by the newest state there is"
+            "who corrects a backlog: the learner, after learning every earlier label (ordered), or"
+            " the workers, with the newest state (lagging)"
         ),
     ] = "ordered"
     reset_offsets: Annotated[
-        bool, _is("start over where the offsets of the group are gone, or of another topic")
+        bool, _is("start over if the offsets of the group are lost or belong to another topic")
     ] = False
 
     start: Annotated[
-        Literal["earliest", "latest"], _is("where a group begins that has committed nothing")
+        Literal["earliest", "latest"], _is("where a new group begins to read: earliest or latest")
     ] = "earliest"
     skip_damaged: Annotated[
-        bool, _is("make one dead letter of a batch whose bytes are damaged, and go on behind it")
+        bool, _is("turn a corrupt batch into one dead letter and go on, instead of stopping")
     ] = False
     errors: Annotated[
-        Literal["dead-letter", "fail"], _is("what to do with a record that cannot be read")
+        Literal["dead-letter", "fail"], _is("on an unreadable record: dead-letter or fail")
     ] = "dead-letter"
     compression: Annotated[
-        Literal["none", "gzip", "snappy", "lz4", "zstd"], _is("codec of what is written")
+        Literal["none", "gzip", "snappy", "lz4", "zstd"],
+        _is("compression of written records: none, gzip, snappy, lz4 or zstd"),
     ] = "none"
-    commit_interval_ms: Annotated[int, _is("commit at least so often", ge=1)] = 200
-    commit_every: Annotated[int, _is("commit after so many records at the latest", ge=1)] = 5000
-    connect_seconds: Annotated[float, _is("give up after so long without any broker", ge=0)] = 300
-    create_topics: Annotated[bool, _is("create missing topics, but the input")] = False
-    check: Annotated[bool, _is("check settings, topics, rights and sizes, then exit")] = False
-    client: Annotated[dict[str, Any], _is("options of kafka-python, NAME=VALUE")] = {}  # noqa: RUF012
+    commit_interval_ms: Annotated[int, _is("milliseconds between two commits, at most", ge=1)] = 200
+    commit_every: Annotated[int, _is("records between two commits, at most", ge=1)] = 5000
+    connect_seconds: Annotated[
+        float, _is("seconds without any broker after which to give up", ge=0)
+    ] = 300
+    create_topics: Annotated[bool, _is("create missing topics, except the input")] = False
+    check: Annotated[bool, _is("check settings, topics, permissions and sizes, then exit")] = False
+    client: Annotated[
+        dict[str, Any], _is("option of the Kafka client (kafka-python): NAME=VALUE")
+    ] = {}  # noqa: RUF012
 
     def __post_init__(self) -> None:
         super().__post_init__()

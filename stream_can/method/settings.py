@@ -66,26 +66,26 @@ class CorrectorKeywords(TypedDict, total=False):
     ]  # fmt: skip
     half_life: Annotated[
         float,
-        _is(5000, "events after which what was learned counts half, inf for never", loop=True,
+        _is(5000, "events after which older evidence counts half; inf to never forget", loop=True,
             ge=0.001),
     ]  # fmt: skip
     uncertainty: Annotated[
         Literal["topk_entropy", "entropy", "margin", "any_topk_entropy"],
         _is("topk_entropy",
-            "how uncertain a row is: topk_entropy, entropy, margin, any_topk_entropy", loop=True),
+            "uncertainty of a row: topk_entropy, entropy, margin, any_topk_entropy", loop=True),
     ]  # fmt: skip
     k: Annotated[
         int,
-        _is(3, "how many of the largest probabilities topk_entropy sees", loop=True, ge=2,
+        _is(3, "number of largest probabilities in topk_entropy", loop=True, ge=2,
             le=10**9),
     ]  # fmt: skip
     threshold: Annotated[
-        float, _is(0.9, "the uncertainty from which on CAN corrects a row", loop=True, ge=0, le=1)
+        float, _is(0.9, "uncertainty from which CAN corrects a row", loop=True, ge=0, le=1)
     ]
     pseudo_count: (
         Annotated[
             float,
-            _is(None, "rows that the prior weighs in CAN's column sums (m)", loop=True, ge=0,
+            _is(None, "weight of the prior in CAN's column sums, in rows (m)", loop=True, ge=0,
                 le=1e300),
         ]
         | None
@@ -93,7 +93,12 @@ class CorrectorKeywords(TypedDict, total=False):
     prior_strength: (
         Annotated[
             float,
-            _is(None, "labels that the training prior weighs, inf to keep it (m)", loop=True, gt=0),
+            _is(
+                None,
+                "weight of the training prior, in labels; inf to keep it fixed (m)",
+                loop=True,
+                gt=0,
+            ),
         ]
         | None
     )
@@ -104,24 +109,22 @@ class CorrectorKeywords(TypedDict, total=False):
         Iterable[str] | None,
         _is(
             None,
-            "columns that come with predictions, such as tenant; of messages fields, dots reach"
-            " inside, or header:NAME",
+            "columns, or fields of messages, with the segments of a row, such as tenant;"
+            " outer.inner for a nested field, header:NAME for a header",
         ),
     ]
     sets: (
         Annotated[
             float,
-            _is(None, "share of the labelled rows whose prediction set is to hold the label, such"
-                " as 0.9: rows then have sets", gt=0, lt=1),
+            _is(None, "share of the labelled rows whose prediction set should contain the label,"
+                " such as 0.9; rows then get sets", gt=0, lt=1),
         ]
         | None
     )  # fmt: skip
-    segments_mb: Annotated[
-        float, _is(64, "memory for the values of all columns, in MB", gt=0, lt=1 << 30)
-    ]
+    segments_mb: Annotated[float, _is(64, "memory for all segments, in MB", gt=0, lt=1 << 30)]
     max_mb: Annotated[
         float,
-        _is(256, "most memory that the numbers of all classes and 64 rows may take, in MB", gt=0),
+        _is(256, "most memory for the numbers of all classes and 64 rows, in MB", gt=0),
     ]
 
 

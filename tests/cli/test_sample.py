@@ -54,7 +54,7 @@ def test_what_is_there_already_is_not_replaced(sample):
     lines.write_bytes(b"mine")
     try:
         _, err = stream_can("sample", folder, code=1)
-        assert "lines.jsonl: there already; move it away, or name another folder" in err
+        assert "lines.jsonl: exists with other content; move it, or name another folder" in err
         assert lines.read_bytes() == b"mine"
     finally:
         lines.write_bytes(before)

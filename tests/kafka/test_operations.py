@@ -75,7 +75,7 @@ def test_of_several_states_one_is_chosen_by_its_key(broker: Broker, tmp_path: Pa
     config, saved = write_config(app, tmp_path), tmp_path / "saved.bin"
     several = command("inspect", "--config", config, "--save", str(saved))
     assert several.returncode == 1
-    assert "say which to save: --key, one of " in several.stderr
+    assert "--save: choose one with --key: " in several.stderr
     unknown = command("inspect", "--config", config, "--key", "d")
     assert unknown.returncode == 1
     assert "key 'd' is none of " in unknown.stderr
