@@ -149,7 +149,7 @@ def test_labels_are_asked_for():
         (["--max-classes", "5"], "max_classes: not of dense rows; leave it out"),
         (
             ["--rows", "sparse", "--normalise", "always"],
-            "normalise always: not of rows",
+            "normalise always: not of sparse rows",
         ),
         (["--rows", "sparse", "--classes", "a,b"], "classes: 'a,b', expected a number from 1"),
         (["--rows", "sparse", "--memory-mb", "1"], "max_classes: 1,000,000 may take"),
