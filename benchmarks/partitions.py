@@ -20,7 +20,7 @@ from recorded import halves
 from validation import load
 
 from stream_can import Corrector, Learner
-from stream_can.learner import LateLabel, SentBatch, SentLane, in_order, read_sent
+from stream_can.learner import LateLabel, SentBatch, SentVersion, in_order, read_sent
 
 COLUMNS = {"every label, 100 late": (1.0, 100, False), "1000 late": (1.0, 1000, False),
            "1 in 20": (0.05, 100, False), "fit: none": (0.0, 100, True),
@@ -66,7 +66,7 @@ def together(
                 continue
             out[rows], receipts = state.correct_many(P[rows], receipt=True)
             both = [one.view(np.float32) for one in (P[rows], out[rows])]
-            lane = SentLane((None, None), names, np.concatenate([*both, receipts], axis=1))
+            lane = SentVersion((None, None), names, np.concatenate([*both, receipts], axis=1))
             ids = [f"{t}" for t in rows]
             of, times = np.zeros(len(rows), np.int32), rows.astype(float)
             batch = SentBatch(ids, rows, times, [lane], of, {})

@@ -26,7 +26,8 @@ with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with im
     warnings.simplefilter("ignore", DeprecationWarning)
     from stream_can.kafka import Settings, options
     from stream_can.kafka.memory import IDENTITY
-    from stream_can.method.settings import SETTINGS, about
+    from stream_can.method.settings import SETTINGS
+    from stream_can.method.settings_help import about
     from stream_can.row_kinds import KINDS, row_kind
     from stream_can.serve import options as serve_options
 

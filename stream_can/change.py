@@ -58,12 +58,13 @@ class Change(NamedTuple):
         [^1]: Welch, The generalization of Student's problem when several different population
             variances are involved, Biometrika 34, 1947.
         """
-        drawn, own = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0, self.error**2
-        if not drawn > 0 or math.isnan(own):
+        variance = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
+        squared_error = self.error**2
+        if not variance > 0 or math.isnan(squared_error):
             return self
-        both = own + drawn
-        parts = own**2 / (self.stretches - 1) + drawn**2 / (len(values) - 1)
-        return self._replace(error=math.sqrt(both), freedom=both**2 / parts)
+        total = squared_error + variance
+        parts = squared_error**2 / (self.stretches - 1) + variance**2 / (len(values) - 1)
+        return self._replace(error=math.sqrt(total), freedom=total**2 / parts)
 
     @property
     def rose(self) -> bool:
@@ -93,13 +94,13 @@ class Changes(NamedTuple):
         accuracy, log_loss = (change(rows, *pair) for pair in pairs)
         return None if accuracy is None or log_loss is None else cls(accuracy, log_loss)
 
-    def over_draws(self, others: Iterable[Changes | None]) -> Changes:
+    def over_draws(self, draws: Iterable[Changes | None]) -> Changes:
         """The changes with the error of which labels were drawn, see :meth:`Change.over_draws`;
-        ``others`` are those of other draws."""
-        every = [self, *(one for one in others if one is not None)]
+        ``draws`` are those of other draws."""
+        changes = [self, *(draw for draw in draws if draw is not None)]
         return Changes(
-            self.accuracy.over_draws([one.accuracy.value for one in every]),
-            self.log_loss.over_draws([one.log_loss.value for one in every]),
+            self.accuracy.over_draws([draw.accuracy.value for draw in changes]),
+            self.log_loss.over_draws([draw.log_loss.value for draw in changes]),
         )
 
     def summary(self) -> dict[str, float]:
@@ -216,8 +217,7 @@ def calibration_change(rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> 
 
     def errors(total: NDArray[np.float64]) -> NDArray[np.float64]:
         """Before and after."""
-        found: NDArray[np.float64] = np.abs(total[1:]).reshape(2, bins, -1).sum(axis=1) / total[0]
-        return found
+        return np.asarray(np.abs(total[1:]).reshape(2, bins, -1).sum(axis=1) / total[0])
 
     total = sums.sum(axis=1, keepdims=True)
     was, now = errors(total)[:, 0].tolist()
@@ -236,7 +236,7 @@ def _in_stretches(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     if sums.shape[1] > STRETCHES:
         middle = np.cumsum(sums[0]) - sums[0] / 2
         stretch = (middle * (STRETCHES / sums[0].sum())).astype(np.intp)
-        sums = np.array([np.bincount(stretch, one, STRETCHES) for one in sums])
+        sums = np.array([np.bincount(stretch, row, STRETCHES) for row in sums])
         sums = sums[:, sums[0] > 0]
     return sums
 

@@ -53,7 +53,7 @@ class ValueScores(NamedTuple):
 def outcomes(before: RowScores, after: RowScores) -> NDArray[np.float64]:
     """Outcomes of rows, shape (n, 6): hit, log loss and confidence, each before and after."""
     columns = [(a, b) for a, b in zip(before[1:], after[1:], strict=True)]
-    return np.stack([one for pair in columns for one in pair], axis=1).astype(np.float64)
+    return np.stack([score for pair in columns for score in pair], axis=1).astype(np.float64)
 
 
 class ColumnScores:
@@ -96,44 +96,46 @@ class ColumnScores:
         self._count(LABELS, self._numbers(texts))
         self._bound()
 
-    def scored(self, texts: Sequence[str | None], found: NDArray[np.float64]) -> None:
+    def scored(self, texts: Sequence[str | None], rows: NDArray[np.float64]) -> None:
         """Add outcomes of labelled rows with these values, see :func:`outcomes`."""
-        which = self._numbers(texts)
-        self._count(SCORED, which)
-        if (which < 0).any():
-            which, found = which[which >= 0], found[which >= 0]
-        at = which[:, np.newaxis] * SUMS + np.arange(SUMS)
-        sums = np.bincount(at.ravel(), found.ravel(), SUMS * len(self))
+        numbers = self._numbers(texts)
+        self._count(SCORED, numbers)
+        if (numbers < 0).any():
+            numbers, rows = numbers[numbers >= 0], rows[numbers >= 0]
+        at = numbers[:, np.newaxis] * SUMS + np.arange(SUMS)
+        sums = np.bincount(at.ravel(), rows.ravel(), SUMS * len(self))
         self._sums += sums.reshape(-1, SUMS)
         self._bound()
 
     def update(self, other: ColumnScores) -> None:
         """Add the scores of other rows of the same column."""
-        which = self._numbers(list(other._number))
-        self._counts[which] += other._counts
-        self._sums[which] += other._sums
+        numbers = self._numbers(list(other._number))
+        self._counts[numbers] += other._counts
+        self._sums[numbers] += other._sums
         self._total += other._total
         self._bound()
 
     def copy(self) -> ColumnScores:
         """An independent copy."""
-        made = ColumnScores(self._most)
-        made.update(self)
-        return made
+        copied = ColumnScores(self._most)
+        copied.update(self)
+        return copied
 
     def _numbers(self, texts: Sequence[str | None]) -> NDArray[np.intp]:
         """Number of each text, -1 for None; new ones are numbered."""
-        number = self._number
-        found = [-1 if text is None else number.setdefault(text, len(number)) for text in texts]
-        if new := len(number) - len(self._counts):
+        numbers = self._number
+        of_texts = [
+            -1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts
+        ]
+        if new := len(numbers) - len(self._counts):
             self._counts = np.concatenate([self._counts, np.zeros((new, 3), np.int64)])
             self._sums = np.concatenate([self._sums, np.zeros((new, SUMS))])
-        return np.array(found, np.intp)
+        return np.array(of_texts, np.intp)
 
-    def _count(self, what: int, which: NDArray[np.intp]) -> None:
-        counts = np.bincount(which + 1, minlength=len(self) + 1)[1:]
-        self._counts[:, what] += counts
-        self._total[what] += counts.sum()
+    def _count(self, column: int, numbers: NDArray[np.intp]) -> None:
+        counts = np.bincount(numbers + 1, minlength=len(self) + 1)[1:]
+        self._counts[:, column] += counts
+        self._total[column] += counts.sum()
 
     def _bound(self) -> None:
         """Drop the values with fewest rows, where there are too many."""
@@ -150,15 +152,15 @@ class ColumnScores:
         means = self._sums / np.where(
             self._counts[:, [SCORED]] > 0, self._counts[:, [SCORED]], np.nan
         )
-        found = []
+        scores = []
         for i in np.argsort(-self._counts[:, ROWS], kind="stable")[:most].tolist():
             rows, labels, scored = self._counts[i].tolist()
             hits, losses, confidence = (
                 tuple(means[i, k : k + 2].tolist()) for k in (HITS, LOSSES, CONFIDENCE)
             )
             gaps = (abs(hits[0] - confidence[0]), abs(hits[1] - confidence[1]))
-            found.append(ValueScores(names[i], rows, labels, scored, hits, losses, gaps))
-        return found
+            scores.append(ValueScores(names[i], rows, labels, scored, hits, losses, gaps))
+        return scores
 
     def one_sided(self) -> tuple[list[ValueScores], float, float] | None:
         """The values with a disproportionate share of labels, with their shares of labels and rows.
@@ -169,8 +171,8 @@ class ColumnScores:
         values, rows, labels = self.values(HEAVIEST), self.rows, self.labels
         if labels < FEW_LABELS or labels > rows:
             return None
-        of_rows = np.array([one.rows for one in values]) / rows
-        of_labels = np.array([one.labels for one in values]) / labels
+        of_rows = np.array([scores.rows for scores in values]) / rows
+        of_labels = np.array([scores.labels for scores in values]) / labels
         rest = np.array([[1 - of_rows.sum()], [1 - of_labels.sum()]]).clip(0)
         p, q = np.append(of_rows, rest[0]), np.append(of_labels, rest[1])
         chance = np.sqrt(p * (1 - p) / labels / (2 * math.pi)).sum()

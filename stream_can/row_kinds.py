@@ -104,8 +104,8 @@ def row_kind(name: str) -> RowKind:
     """The kind of this name; ValueError where there is none."""
     if name not in KINDS:
         raise ValueError(f"rows: {name!r}, expected {', '.join(KINDS)}")
-    found: RowKind = part(name, "kind").KIND
-    return found
+    kind: RowKind = part(name, "kind").KIND
+    return kind
 
 
 def refuse_few_classes(
@@ -131,7 +131,7 @@ def refuse_few_classes(
 def refuse_others(
     kind: RowKind,
     place: str,
-    given: Mapping[str, Any],
+    settings: Mapping[str, Any],
     written: Callable[[str], str] = str,
 ) -> None:
     """Raise ValueError for a setting or option that such rows do not have.
@@ -140,22 +140,24 @@ def refuse_others(
     ----------
     place
         Where they are played, see `RowKind.has`.
-    given
+    settings
         Settings and options by name; None, False, and an empty table or list are not given. Names
         that no kind has are passed over.
     written
         How an option is written.
     """
     if place not in kind.has:
-        others = ", ".join(name for name in KINDS if place in row_kind(name).has)
+        expected = ", ".join(name for name in KINDS if place in row_kind(name).has)
         raise ValueError(
             f"{written('rows')}: {kind.described} are not played in {IN_WORDS[place]}; expected"
-            f" {others}"
+            f" {expected}"
         )
-    played = [row_kind(name).has for name in KINDS]
-    known = frozenset().union(*(has[place] for has in played if place in has))
-    for name in sorted(known & given.keys() - kind.has[place]):
-        value = given[name]
+    settings_by_place = [row_kind(name).has for name in KINDS]
+    known = frozenset().union(
+        *(by_place[place] for by_place in settings_by_place if place in by_place)
+    )
+    for name in sorted(known & settings.keys() - kind.has[place]):
+        value = settings[name]
         if not (
             value is None or value is False or (isinstance(value, Mapping | list) and not value)
         ):
@@ -191,8 +193,8 @@ def read_snapshot(data: bytes, field: str, head: type[_T]) -> tuple[_T, dict[str
         and what reads them.
     """
     content = snapshot.decode(data)
-    found = next((name for name in (*OTHER_SNAPSHOTS, field) if name in content.head), None)
-    if found != field:
+    first = next((name for name in (*OTHER_SNAPSHOTS, field) if name in content.head), None)
+    if first != field:
         raise SnapshotMismatch(f"snapshot: of {_owner(content.head)[1]}")
     return snapshot.typed(content.head, head, field), content.arrays
 
@@ -203,5 +205,5 @@ def _owner(head: Mapping[str, Any]) -> tuple[str, str]:
     for kind in map(row_kind, reversed(KINDS)):
         name = kind.corrector.__name__
         owners[kind.snapshot_field] = f"a {name} ({kind.described}); read it with {name}.from_bytes"
-    found = ((field, owner) for field, owner in owners.items() if field in head)
-    return next(found, ("", "no corrector and no learner"))
+    matches = ((field, owner) for field, owner in owners.items() if field in head)
+    return next(matches, ("", "no corrector and no learner"))

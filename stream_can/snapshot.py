@@ -131,28 +131,28 @@ def decode(data: bytes) -> Decoded:
         for name, (dtype, shape, raw) in content.arrays.items():
             if dtype not in DTYPES:
                 raise ValueError(f"array {name} has type {dtype}")
-            little, own = DTYPES[dtype]
-            arrays[name] = np.frombuffer(raw, little).reshape(shape).astype(own)
+            little, native = DTYPES[dtype]
+            arrays[name] = np.frombuffer(raw, little).reshape(shape).astype(native)
     except _UNREADABLE as error:
         raise SnapshotMismatch(f"snapshot: unreadable payload: {error}") from None
     return Decoded(content.head, arrays)
 
 
-def _other_format(found: str, read: int) -> SnapshotMismatch:
+def _other_format(written: str, read: int) -> SnapshotMismatch:
     return SnapshotMismatch(
-        f"snapshot: {found}, and stream_can {__version__} reads format {read} alone; use the"
+        f"snapshot: {written}, and stream_can {__version__} reads format {read} alone; use the"
         " version that wrote it, or start over"
     )
 
 
 def of_kind(
-    data: bytes, name: str, what: str, kind: type[_T]
+    data: bytes, name: str, subject: str, kind: type[_T]
 ) -> tuple[_T, dict[str, NDArray[Any]]]:
     """Decode a snapshot whose head has a certain field; SnapshotMismatch where it is of another
     kind."""
     content, arrays = decode(data)
     if name not in content:
-        raise SnapshotMismatch(f"snapshot: holds no {what}")
+        raise SnapshotMismatch(f"snapshot: holds no {subject}")
     return typed(content, kind, name), arrays
 
 
@@ -167,10 +167,10 @@ def typed(head: dict[str, Any], kind: type[_T], name: str | None = None) -> _T:
     try:
         return msgspec.convert(head, kind)
     except msgspec.ValidationError as error:
-        found = head.get(name) if name else None
-        for read in get_args(get_type_hints(kind).get(name or "")) if type(found) is int else ():
-            if found != read:
-                raise _other_format(f"{name} in format {found}", read) from None
+        written = head.get(name) if name else None
+        for read in get_args(get_type_hints(kind).get(name or "")) if type(written) is int else ():
+            if written != read:
+                raise _other_format(f"{name} in format {written}", read) from None
         raise SnapshotMismatch(f"snapshot: unreadable: {error}") from None
 
 
@@ -189,29 +189,29 @@ def read(path: str | os.PathLike[str]) -> bytes:
         return file.read()
 
 
-def same_file(one: Path, other: Path) -> bool:
+def same_file(path: Path, other: Path) -> bool:
     """Whether two paths are one file, which need not exist yet."""
     try:
-        return os.path.samefile(one, other)
+        return os.path.samefile(path, other)
     except OSError:  # one of them does not exist yet
-        return one.resolve() == other.resolve()
+        return path.resolve() == other.resolve()
 
 
 def require_replaceable(path: str | Path) -> int | None:
     """Mode of the file that :func:`save` would replace, None if missing; OSError where it is not a
     regular file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return None
-    return _mode_of_file(path, found)
+    return _mode_of_file(path, status)
 
 
-def _mode_of_file(path: str | os.PathLike[str], found: os.stat_result) -> int:
-    if not stat.S_ISREG(found.st_mode):
-        what = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
-        raise OSError(errno.EINVAL, f"{what}, and no file; name another", str(path))
-    return stat.S_IMODE(found.st_mode)
+def _mode_of_file(path: str | os.PathLike[str], status: os.stat_result) -> int:
+    if not stat.S_ISREG(status.st_mode):
+        file_type = "a folder" if stat.S_ISDIR(status.st_mode) else "a pipe or a device"
+        raise OSError(errno.EINVAL, f"{file_type}, and no file; name another", str(path))
+    return stat.S_IMODE(status.st_mode)
 
 
 def save(data: bytes, path: str | Path) -> None:
@@ -244,13 +244,13 @@ def save(data: bytes, path: str | Path) -> None:
         raise OSError(f"{path}: {error.strerror}; the previous one is intact") from error
 
 
-def match(what: str, have: tuple[Any, ...], want: tuple[Any, ...]) -> None:
+def match(subject: str, actual: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
     """Raise SnapshotMismatch naming the first difference."""
-    if have == want:
+    if actual == expected:
         return
-    if len(have) != len(want):
-        raise SnapshotMismatch(f"snapshot: {len(have)} {what}, expected {len(want)}")
-    i = next(i for i, (a, b) in enumerate(zip(have, want, strict=True)) if a != b)
+    if len(actual) != len(expected):
+        raise SnapshotMismatch(f"snapshot: {len(actual)} {subject}, expected {len(expected)}")
+    i = next(i for i, (a, b) in enumerate(zip(actual, expected, strict=True)) if a != b)
     raise SnapshotMismatch(
-        f"snapshot: {what} differ at {i}: it has {have[i]!r}, expected {want[i]!r}"
+        f"snapshot: {subject} differ at {i}: it has {actual[i]!r}, expected {expected[i]!r}"
     )

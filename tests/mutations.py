@@ -197,7 +197,7 @@ def use_learner(found: Learner) -> None:
     P, _ = snapshots.stream(3, 6, seed=3)
     several = any(
         isinstance(x.kind.corrector, MultiLabelCorrector)
-        for x in found._memory.lanes.by_name.values()
+        for x in found._memory.versions.by_name.values()
     )
     if several and found.classes == tuple(snapshots.NAMES):
         for model in ("a", "b"):
@@ -212,7 +212,7 @@ def use_learner(found: Learner) -> None:
         check_rows(found.process_many(range(6), P, model="a", times=[50.0] * 6).rows)
     assert found.bytes_kept >= 0
     assert found.scores.keys() == {*found.models}
-    for lane in found._memory.lanes.by_name.values():
+    for lane in found._memory.versions.by_name.values():
         one = lane.kind.corrector
         use_several(one) if isinstance(one, MultiLabelCorrector) else use_corrector(one)
     found.to_bytes()

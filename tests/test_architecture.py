@@ -36,12 +36,12 @@ def test_every_module_is_in_a_room():
     [
         (
             "corrector.py",
-            "from stream_can.learner.lane import Lane",
+            "from stream_can.learner.model_version import ModelVersion",
             "corrector may not import lea",
         ),
         ("kafka/client/member.py", "import stream_can.kafka.worker", "kafka.client may not import"),
         (
-            "learner/lane.py",
+            "learner/model_version.py",
             "def f():\n    from stream_can.pipe import run",
             "learner may not import",
         ),
@@ -49,11 +49,11 @@ def test_every_module_is_in_a_room():
         ("pipe/run.py", "from stream_can import Corrector", "through its own package's __init__"),
         ("pipe/run.py", "from stream_can.pipe import BadLine", "through its own package's __init_"),
         (
-            "learner/lane.py",
+            "learner/model_version.py",
             "from stream_can.learner.sent import X",
             "a circle: learner.",
         ),
-        ("learner/lane.py", "from stream_can.corrector import Corrector", None),
+        ("learner/model_version.py", "from stream_can.corrector import Corrector", None),
         ("errors.py", "from stream_can.scores import Scores", "errors may not import scores"),
         (
             "method/kernel.pyx",
@@ -74,7 +74,7 @@ def test_a_wrong_import_is_found(file, line, fault, tmp_path):
         copy = tmp_path / path.relative_to(rooms.SOURCE)
         copy.parent.mkdir(exist_ok=True, parents=True)
         copy.write_text("")
-    (tmp_path / "learner" / "sent.py").write_text("import stream_can.learner.lane")
+    (tmp_path / "learner" / "sent.py").write_text("import stream_can.learner.model_version")
     (tmp_path / file).write_text(line)
     said = rooms.faults(rooms.imports(tmp_path))
     assert len(said) == (fault is not None)
@@ -221,7 +221,7 @@ def test_no_class_has_the_name_of_another():
 
 
 SHAPES_OF_ONE_KIND = {
-    "sklearn": "y of one column or of several chooses the corrector",
+    "sklearn.calibrator": "y of one column or of several chooses the corrector",
     "spark.application": "a frame of rows of one label",
     "snapshot": "the fields of snapshots",
     "row_kinds": "the table",

@@ -154,7 +154,7 @@ def test_receipts_of_a_sent_batch(kind: str) -> None:
     before = learner.to_bytes()
     sent = learner.take_events().sent
     learner.require_sent(sent)
-    (lane,) = sent.lanes
+    (lane,) = sent.versions
     cases = {
         rf"receipts are float32 of shape \(\d, {found.width - 1}\), expected float32 of shape"
         rf" \(\d, {found.width}\): what the corrector returned": lane.rows[:, :-1],
@@ -162,7 +162,7 @@ def test_receipts_of_a_sent_batch(kind: str) -> None:
     }
     cases[[*cases][1]][1, -1] = 1.5
     for said, words in cases.items():
-        sent.lanes[0] = lane._replace(rows=words)
+        sent.versions[0] = lane._replace(rows=words)
         with pytest.raises(SnapshotMismatch, match=f"^snapshot: of a learner: {said}"):
             learner.require_sent(sent)
     assert learner.to_bytes() == before

@@ -427,15 +427,15 @@ def test_a_sent_batch_says_what_came_and_what_was_sent():
     assert sent.numbers.tolist() == [0, 1, 2, 3, 4]
     assert sent.times[:4].tolist() == [0, 1, 2, 3]
     assert math.isnan(sent.times[4])
-    assert [lane.name for lane in sent.lanes] == [("m", None), ("n", None)]
+    assert [lane.name for lane in sent.versions] == [("m", None), ("n", None)]
     assert sent.of.tolist() == [0, 0, 1, 0, 0]
     assert sent.segments == {"t": ["v0", "v1", "v0", "v1", None]}
     bare = Corrector(CLASSES, segments=["t"])
     for i, text in enumerate(["v0", "v1"]):
         row, receipt = bare.process_one([0.5, 0.25, 0.25], receipt=True, segments={"t": text})
-        assert sent.lanes[0].raw[i].tolist() == [0.5, 0.25, 0.25]
-        assert sent.lanes[0].sent[i].tolist() == row.tolist()
-        assert sent.lanes[0].receipts[i].tobytes() == receipt.tobytes()
+        assert sent.versions[0].raw[i].tolist() == [0.5, 0.25, 0.25]
+        assert sent.versions[0].sent[i].tolist() == row.tolist()
+        assert sent.versions[0].receipts[i].tobytes() == receipt.tobytes()
     labels = read_labels(write_labels(events.labels))
     assert [(one.id, one.label, one.due) for one in labels] == [
         ("i0", "a", 5), ("i9", "b", 5), ("i8", "b", 5)
@@ -740,10 +740,10 @@ def test_very_many_models_leave_a_state_small():
             one.label(f"{i}", y, model=model)
         if i % 500 == 0:
             learner.state()
-    assert sum(len(lane.pending) for lane in other._memory.lanes.by_name.values()) == 3000
+    assert sum(len(lane.pending) for lane in other._memory.versions.by_name.values()) == 3000
     state = learner.state(without=learner.models)
     assert len(zlib.compress(state.memory, 1)) < 600 * 300  # of 2 kB and more
-    assert sum(len(lane.pending) for lane in learner._memory.lanes.by_name.values()) == 0
+    assert sum(len(lane.pending) for lane in learner._memory.versions.by_name.values()) == 0
     scores = learner.scores
     for name, both in other.scores.items():
         for mine, its in zip(scores[name], both, strict=True):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_can import Corrector, Learner
-from stream_can.learner import Events, LateLabel, SentBatch, SentLane, read_sent
+from stream_can.learner import Events, LateLabel, SentBatch, SentVersion, read_sent
 from stream_can.scores import Scores
 from tests.examples import examples
 
@@ -24,7 +24,7 @@ def batch(ids, P, sent, receipts, columns, numbers):
     return read_sent(
         SentBatch(
             ids, np.array(numbers, np.int64), np.full(n, np.nan),
-            [SentLane((None, None), (*CLASSES,), rows)], np.zeros(n, np.int32), columns,
+            [SentVersion((None, None), (*CLASSES,), rows)], np.zeros(n, np.int32), columns,
         ).to_bytes()
     )  # fmt: skip
 
@@ -127,7 +127,7 @@ def test_the_clock_goes_no_further_than_until(names):
     def play(first, labels, times, until):
         sent, receipts = Corrector(CLASSES).correct_many(P, receipt=True)
         rows = np.concatenate([P.view("<f4"), sent.view("<f4"), receipts], axis=1)
-        lanes = [SentLane(name, (*CLASSES,), rows[:1]) for name in dict.fromkeys(names)]
+        lanes = [SentVersion(name, (*CLASSES,), rows[:1]) for name in dict.fromkeys(names)]
         if len(lanes) == 1:
             lanes = [lanes[0]._replace(rows=rows)]
         of = np.arange(2, dtype=np.int32) % len(lanes)

@@ -16,7 +16,8 @@ import pytest
 from stream_can import Corrector, batch_can, topk_entropy
 from stream_can.cli.options import CorrectorOptions
 from stream_can.kafka import SettingsError, load, options
-from stream_can.method.settings import DEFAULTS, LOOP, SETTINGS, about
+from stream_can.method.settings import DEFAULTS, LOOP, SETTINGS
+from stream_can.method.settings_help import about
 from stream_can.method.uncertain import UNCERTAINTIES
 from stream_can.river import CorrectedClassifier
 from stream_can.sklearn import StreamCalibrator

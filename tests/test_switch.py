@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector, Learner
-from stream_can.learner.lane import ONLY
-from stream_can.learner.lanes import adapter_of
+from stream_can.learner.model_name import ONLY
+from stream_can.learner.model_versions import adapter_of
 from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.row_kinds import KINDS

@@ -15,7 +15,8 @@ from stream_can.messages.fields import Fields, fields_of
 from stream_can.method.promise import miss_of
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
-from stream_can.method.settings import LOOP, SETTINGS, check_settings, given_settings
+from stream_can.method.settings import LOOP, SETTINGS, check_settings
+from stream_can.method.settings_help import given_settings
 from stream_can.row_kinds import KINDS, refuse_few_classes, refuse_others, row_kind
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from stream_can.app.model_messages import Array, Bad, ModelMessages, too_long
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.learner import LateLabel
-from stream_can.learner.lane import ONLY, Name
-from stream_can.learner.lanes import is_of
+from stream_can.learner.model_name import ONLY, Name
+from stream_can.learner.model_versions import is_of
 from stream_can.learner.recent import LONGEST_ID
 from stream_can.messages.messages import BadMessage, Label, Messages, NoLabel
 from stream_can.messages.opening import OpenedLabels, RawMessage

@@ -8,8 +8,8 @@ from typing import Any
 from stream_can.app.model_messages import Classes
 from stream_can.app.models import Begins, DeclaredCorrector, LiveModels, classes_of
 from stream_can.learner.kinds import Id
-from stream_can.learner.lane import Name
 from stream_can.learner.learner import Learner
+from stream_can.learner.model_name import Name
 from stream_can.row_kinds import kind_of
 
 __all__ = ["LearnerModels"]

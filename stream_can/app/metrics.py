@@ -28,7 +28,7 @@ from stream_can.app.tally import MOST_VALUES
 from stream_can.column_scores import ColumnScores
 from stream_can.messages.naming import LaneName
 from stream_can.messages.records import Source, place
-from stream_can.trust.alarm import Episode
+from stream_can.trust.episode import Episode
 from stream_can.version import __version__
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
 from stream_can.learner.kinds import Id
-from stream_can.learner.lane import Name
+from stream_can.learner.model_name import Name
 from stream_can.learner.recent import LONGEST_ID
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import BadMessage, Formats, Messages, Numbering, messages_of

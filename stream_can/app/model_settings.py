@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from stream_can.method.settings import LOOP, given_settings
+from stream_can.method.settings import LOOP
+from stream_can.method.settings_help import given_settings
 
 __all__ = ["Counts", "ModelSettings", "Name"]
 

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 from stream_can.app.model_messages import Array, Classes
 from stream_can.app.start import NO_CLASSES
 from stream_can.learner.kinds import Id
-from stream_can.learner.lane import Name, most_bytes
-from stream_can.learner.lanes import adapter_of
+from stream_can.learner.model_name import Name
+from stream_can.learner.model_version import most_bytes
+from stream_can.learner.model_versions import adapter_of
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
 from stream_can.row_kinds import kind_of

@@ -10,7 +10,7 @@ import numpy as np
 from stream_can.app.model_messages import Bad, Classes, ModelMessages, too_long
 from stream_can.errors import UnknownClass
 from stream_can.learner.kinds import Reason
-from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.model_name import ONLY, Name
 from stream_can.learner.recent import LONGEST_ID
 from stream_can.messages.columns import Table, table
 from stream_can.messages.messages import BadMessage, Messages, Prediction

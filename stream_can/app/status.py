@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from stream_can.app.letters import Letter
-from stream_can.trust.alarm import Episode
+from stream_can.trust.episode import Episode
 
 VERSION = 2
 """Version of the document; raised when a field is removed or changes its meaning."""

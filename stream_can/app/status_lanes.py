@@ -18,7 +18,7 @@ from stream_can.app.table import age
 from stream_can.app.versions import Comparison, Pair
 from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.row_kinds import part
-from stream_can.trust.alarm import Episode
+from stream_can.trust.episode import Episode
 
 __all__ = ["MOST_LANES", "all_learned", "lanes_of", "two_versions", "worse_lanes"]
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from stream_can.app.counts import Committed, Seen
 from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.column_scores import HITS, LOSSES, ColumnScores
-from stream_can.learner.lane import Name, Taught
+from stream_can.learner.call import Taught
+from stream_can.learner.model_name import Name
 from stream_can.messages.columns import Table, table
 from stream_can.messages.naming import LaneName
 from stream_can.method.kernel import inside

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, softmax
 
 from stream_can.calibration.method import Array, OneVersusRest
-from stream_can.scores import BINS
+from stream_can.scores.scores import BINS
 
 __all__ = ["BBQ", "HistogramBinning"]
 
@@ -29,8 +29,8 @@ class Binned(OneVersusRest):
             (np.diff(x) >= 0).all() and ((y >= 0) & (y <= 1)).all()
         )
 
-    def _map(self, one: tuple[Array, Array], p: Array) -> Array:
-        edges, values = one
+    def _map(self, class_map: tuple[Array, Array], p: Array) -> Array:
+        edges, values = class_map
         return np.asarray(values[np.searchsorted(edges, p, "left")])
 
 

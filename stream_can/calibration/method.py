@@ -13,7 +13,7 @@ from stream_can import snapshot
 from stream_can.calibration.softmax import Labels, logs, softmax, temperature
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANError
 from stream_can.method.checks import normalised
-from stream_can.scores import check_rows
+from stream_can.scores.row_scores import check_rows
 
 __all__ = ["Calibration", "OneVersusRest", "rows_to_one"]
 
@@ -111,10 +111,10 @@ class Calibration(ABC):
             raise InvalidPrediction(f"predictions have {probs.shape[1]} classes, fit had {self._m}")
         if len(self._held) == self._m:
             return self._transform(probs)
-        found = softmax(logs(probs) / self._temperature)
-        share = found[:, self._held].sum(axis=1, keepdims=True)
-        found[:, self._held] = share * self._transform(rows_to_one(probs[:, self._held]))
-        return found
+        tempered = softmax(logs(probs) / self._temperature)
+        share = tempered[:, self._held].sum(axis=1, keepdims=True)
+        tempered[:, self._held] = share * self._transform(rows_to_one(probs[:, self._held]))
+        return tempered
 
     def to_bytes(self) -> bytes:
         """Serialise the fitted method, versioned and checksummed.
@@ -128,9 +128,9 @@ class Calibration(ABC):
         if not self._m:
             raise StreamCANError(f"{name}: to_bytes before fit; call fit first")
         options = {option: getattr(self, option) for option in self.options}
-        own = {"held": self._held, "of_all": np.array(self._temperature)}
+        arrays = {"held": self._held, "of_all": np.array(self._temperature)}
         head = msgspec.to_builtins(CalibrationHead(name, self._m, options))
-        return snapshot.encode(head, own | self._dump())
+        return snapshot.encode(head, arrays | self._dump())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -157,8 +157,8 @@ class Calibration(ABC):
             )  # fmt: skip
             _require(of_all.shape == () and 0 < of_all < np.inf, "its temperature")
             self._m, self._held, self._temperature = head.classes, held, float(of_all)
-            for name, one in arrays.items():
-                _require(one.dtype == np.float64 and np.isfinite(one).all(), name)
+            for name, array in arrays.items():
+                _require(array.dtype == np.float64 and np.isfinite(array).all(), name)
             self._load(arrays, len(held))
         except (KeyError, TypeError, ValueError) as error:
             raise SnapshotMismatch(f"snapshot: {head.calibration}: {error}") from None
@@ -171,10 +171,10 @@ class Calibration(ABC):
     def _load(self, arrays: dict[str, NDArray[Any]], k: int) -> None:
         """Restore them for k classes; KeyError or ValueError where they are missing or invalid."""
         for name, axes in self.numbers:
-            one = arrays[name]
-            _require(one.shape == (k,) * axes, name)
-            _require(axes > 0 or one > 0, name)
-            setattr(self, name, one if axes else float(one))
+            array = arrays[name]
+            _require(array.shape == (k,) * axes, name)
+            _require(axes > 0 or array > 0, name)
+            setattr(self, name, array if axes else float(array))
 
     @abstractmethod
     def _fit(self, P: Array, y: Labels) -> None:
@@ -195,11 +195,15 @@ class OneVersusRest(Calibration):
         self._maps = [self._fit_one(P[:, k], y == k) for k in range(P.shape[1])]
 
     def _transform(self, P: Array) -> Array:
-        columns = [self._map(one, P[:, k]) for k, one in enumerate(self._maps)]
+        columns = [self._map(class_map, P[:, k]) for k, class_map in enumerate(self._maps)]
         return rows_to_one(np.stack(columns, axis=1))
 
     def _dump(self) -> dict[str, NDArray[Any]]:
-        pairs = ((f"{k}.{i}", x) for k, one in enumerate(self._maps) for i, x in enumerate(one))
+        pairs = (
+            (f"{k}.{i}", x)
+            for k, class_map in enumerate(self._maps)
+            for i, x in enumerate(class_map)
+        )
         return dict(pairs)
 
     def _load(self, arrays: dict[str, NDArray[Any]], k: int) -> None:
@@ -216,21 +220,21 @@ class OneVersusRest(Calibration):
         """Fit the map of a class's probabilities, shape (n,): two arrays."""
 
     @abstractmethod
-    def _map(self, one: tuple[Array, Array], p: Array) -> Array:
+    def _map(self, class_map: tuple[Array, Array], p: Array) -> Array:
         """Calibrated probabilities of a class, shape (n,)."""
 
 
 def _methods(base: type[Calibration]) -> dict[str, type[Any]]:
     """A class and its subclasses by name."""
-    found = {base.__name__: base} if not base.__abstractmethods__ else {}
-    for one in base.__subclasses__():
-        found |= _methods(one)
-    return found
+    by_name = {base.__name__: base} if not base.__abstractmethods__ else {}
+    for subclass in base.__subclasses__():
+        by_name |= _methods(subclass)
+    return by_name
 
 
-def _require(fits: Any, what: str) -> None:
-    if not fits:
-        raise ValueError(f"{what} cannot be used")
+def _require(condition: Any, name: str) -> None:
+    if not condition:
+        raise ValueError(f"{name} cannot be used")
 
 
 def rows_to_one(P: Array) -> Array:

@@ -35,15 +35,15 @@ class IsotonicCalibration(OneVersusRest):
     """
 
     def _fit_one(self, p: Array, hit: NDArray[np.bool_]) -> tuple[Array, Array]:
-        found = IsotonicRegression(y_min=0, y_max=1).fit(p, hit)
-        return found.X_thresholds_, found.y_thresholds_
+        regression = IsotonicRegression(y_min=0, y_max=1).fit(p, hit)
+        return regression.X_thresholds_, regression.y_thresholds_
 
     def _fits(self, x: Array, y: Array) -> bool:
         rises = (np.diff(x) > 0).all() and (np.diff(y) >= 0).all()
         return len(x) == len(y) > 0 and bool(rises and y[0] >= 0 and y[-1] <= 1)
 
-    def _map(self, one: tuple[Array, Array], p: Array) -> Array:
-        return np.asarray(np.interp(p, *one))
+    def _map(self, class_map: tuple[Array, Array], p: Array) -> Array:
+        return np.asarray(np.interp(p, *class_map))
 
 
 class PlattScaling(OneVersusRest):
@@ -83,8 +83,8 @@ class PlattScaling(OneVersusRest):
     def _fits(self, x: Array, y: Array) -> bool:
         return x.shape == y.shape == (1,)
 
-    def _map(self, one: tuple[Array, Array], p: Array) -> Array:
-        slope, intercept = one
+    def _map(self, class_map: tuple[Array, Array], p: Array) -> Array:
+        slope, intercept = class_map
         return np.asarray(expit(slope * _log_odds(p) + intercept))
 
 

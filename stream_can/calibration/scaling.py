@@ -122,8 +122,8 @@ class MatrixScaling(Calibration):
     def _fit(self, P: Array, y: Labels) -> None:
         m = P.shape[1]
         start = np.concatenate([np.eye(m).ravel(), np.zeros(m)])
-        found = minimum(matrix_loss, start, logs(P), y, self.l2)
-        self.weights, self.bias = found[: m * m].reshape(m, m), found[m * m :]
+        parameters = minimum(matrix_loss, start, logs(P), y, self.l2)
+        self.weights, self.bias = parameters[: m * m].reshape(m, m), parameters[m * m :]
 
     def _transform(self, P: Array) -> Array:
         return softmax(logs(P) @ self.weights.T + self.bias)
@@ -152,7 +152,7 @@ def matrix_loss(parameters: Array, x: Array, y: Labels, l2: float | Array) -> tu
 
 def minimum(loss: object, start: Array, *arguments: object, steps: int = STEPS) -> Array:
     """Minimise a loss that also returns its gradient, in at most ``steps`` steps."""
-    found = minimize(
+    solution = minimize(
         loss,
         start,
         arguments,
@@ -160,4 +160,4 @@ def minimum(loss: object, start: Array, *arguments: object, steps: int = STEPS) 
         method="L-BFGS-B",
         options={"maxiter": steps, "ftol": 1e-10, "gtol": 1e-6},
     )
-    return np.asarray(found.x)
+    return np.asarray(solution.x)

@@ -19,13 +19,13 @@ WIDEST = 10.0
 def temperature(P: Rows, y: Labels) -> float:
     """Maximum likelihood T of softmax(log p / T), over all classes of the rows."""
     x = logs(P)
-    found = minimize_scalar(
+    solution = minimize_scalar(
         lambda u: loss_and_residual(np.exp(-u) * x, y)[0],
         bounds=(-WIDEST, WIDEST),
         method="bounded",
         options={"xatol": 1e-12},
     )
-    return float(np.exp(found.x))
+    return float(np.exp(solution.x))
 
 
 def loss_and_residual(z: Rows, y: Labels) -> tuple[float, Rows]:

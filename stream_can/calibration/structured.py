@@ -69,9 +69,9 @@ class StructuredVectorScaling(_Structured):
         (n, m), x = P.shape, self._at_temperature(P, y)
         identity = np.concatenate([np.ones(m), np.zeros(m)])
 
-        def loss(both: Array) -> tuple[float, Array]:
-            found, gradient = vector_loss(identity + both, x, y)
-            return found + m / n * float(both @ both), gradient + 2 * m / n * both
+        def loss(offsets: Array) -> tuple[float, Array]:
+            data_loss, gradient = vector_loss(identity + offsets, x, y)
+            return data_loss + m / n * float(offsets @ offsets), gradient + 2 * m / n * offsets
 
         self.scale, self.bias = np.split(minimum(loss, np.zeros(2 * m), steps=STEPS), 2)
 
@@ -112,8 +112,8 @@ class StructuredMatrixScaling(_Structured):
         np.fill_diagonal(pull, m)
         l2 = 2 * np.concatenate([pull.ravel(), np.full(m, float(m))])
         identity = np.concatenate([np.eye(m).ravel(), np.zeros(m)])
-        found = minimum(matrix_loss, identity, x, y, l2, steps=STEPS) - identity
-        self.matrix, self.bias = found[: m * m].reshape(m, m), found[m * m :]
+        offsets = minimum(matrix_loss, identity, x, y, l2, steps=STEPS) - identity
+        self.matrix, self.bias = offsets[: m * m].reshape(m, m), offsets[m * m :]
 
     def _transform(self, P: Array) -> Array:
         x = self._scaled(P)

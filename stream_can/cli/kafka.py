@@ -19,7 +19,7 @@ from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.stored import newest_state
 from stream_can.learner import saved
-from stream_can.learner.lane import ONLY
+from stream_can.learner.model_name import ONLY
 from stream_can.replay.verdict import judge_changes
 from stream_can.snapshot import save
 

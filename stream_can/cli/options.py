@@ -11,7 +11,8 @@ from cyclopts import Group, Parameter
 from stream_can.app.loading import counts_of
 from stream_can.app.settings import Option
 from stream_can.cli.arguments import Whole
-from stream_can.method.settings import SETTINGS, kind_of, sentence
+from stream_can.method.settings import SETTINGS, kind_of
+from stream_can.method.settings_help import sentence
 from stream_can.recording.names import listed
 
 __all__ = ["NO_OPTIONS", "CorrectorOptions", "typed_options"]

@@ -12,21 +12,12 @@ from stream_can.corrector import Corrector, Played
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.class_labels import ClassLabels
 from stream_can.learner.declared_classes import DeclaredClasses, DeclaredRows
-from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, Unscored
-from stream_can.learner.sent import SentLane
+from stream_can.learner.kinds import Given, JoinedLabel, Judged, RunOutput, Unscored
+from stream_can.learner.sent import SentVersion
 from stream_can.method.checks import bad_rows
 from stream_can.method.promise import names_in_sets
-from stream_can.method.receipts import (
-    ANY_ROWS,
-    NOT_FAIR,
-    OF_ROW,
-    TAIL,
-    gave_all,
-    none_known,
-    require_probabilities,
-    require_size,
-    size,
-)
+from stream_can.method.receipt_checks import require_probabilities, require_size
+from stream_can.method.receipts import ANY_ROWS, NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
 from stream_can.method.rows import as_float64
 from stream_can.method.segments import Texts
 from stream_can.method.state import bytes_kept
@@ -62,8 +53,8 @@ class Dense(DeclaredClasses, ClassLabels):
         m = len(self.classes)
         arrays = bytes_kept(m, corrector.paths, len(self.segments))
         self.nbytes = arrays * 3 // 2 + BYTES_OF_CLASS * m
-        self.both = 16 * m
-        self.width = self.both + 4 * size(m, corrector.n_sent, sets=self.sets is not None)
+        self.rows_width = 16 * m
+        self.width = self.rows_width + 4 * size(m, corrector.n_sent, sets=self.sets is not None)
 
     @property
     def train_prior(self) -> Array:
@@ -138,7 +129,7 @@ class Dense(DeclaredClasses, ClassLabels):
 
     def run(
         self, rows: DeclaredRows, labels: Sequence[JoinedLabel], explain: object = None
-    ) -> Made:
+    ) -> RunOutput:
         """Correct rows and learn labels, in stream order. Explained are the rows of each path,
         shape (number of paths, n, m)."""
         raw, corrector, paths = rows.raw, self.corrector, None
@@ -152,16 +143,16 @@ class Dense(DeclaredClasses, ClassLabels):
             sent, receipts = corrector.process_many(raw, receipt=True, segments=segments)
         elif len(labels) == 1 and not len(raw):
             self._learn_one(labels[0])
-            return Made(raw, [], None)
+            return RunOutput(raw, [], None)
         else:
             sent, receipts, _ = self._play(rows, labels)
         assert receipts is not None
         sets = self._names_in_sets(sent, receipts)
         if self.passes:
             sent = raw
-        return Made(sent, (raw, sent, receipts), sets, paths)
+        return RunOutput(sent, (raw, sent, receipts), sets, paths)
 
-    def _observe(self, rows: DeclaredRows, labels: Sequence[JoinedLabel]) -> Made:
+    def _observe(self, rows: DeclaredRows, labels: Sequence[JoinedLabel]) -> RunOutput:
         """Observe rows that were corrected elsewhere, and learn the labels between them."""
         assert rows.sent_blobs is not None
         data = self._of_this_width(rows.sent_blobs)
@@ -169,14 +160,14 @@ class Dense(DeclaredClasses, ClassLabels):
             self._play(rows, labels, data)
         else:
             self.corrector.observe_many(rows.raw, segments=_named(self.segments, rows.texts))
-        return Made(self._sent_of(data), (data,), None)
+        return RunOutput(self._sent_of(data), (data,), None)
 
     def _of_this_width(self, blobs: NDArray[np.float32]) -> NDArray[np.float32]:
         """What another corrector made; receipts of another size become unknown ones."""
         if 4 * blobs.shape[1] == self.width:
             return np.ascontiguousarray(blobs)
         data = np.full((len(blobs), self.width // 4), np.nan, np.float32)
-        data[:, : self.both // 4] = blobs[:, : self.both // 4]
+        data[:, : self.rows_width // 4] = blobs[:, : self.rows_width // 4]
         return data
 
     def _learn_one(self, joined: JoinedLabel) -> None:
@@ -248,7 +239,7 @@ class Dense(DeclaredClasses, ClassLabels):
 
     def score(self, judged: Judged, pending: Sequence[Unscored]) -> tuple[RowScores, RowScores]:
         """Add labelled predictions to the scores; return the scores of each, raw and sent."""
-        rows = np.frombuffer(b"".join([row.both for row in pending]))
+        rows = np.frombuffer(b"".join([row.rows for row in pending]))
         P = rows.reshape(len(pending), 2, len(self.classes))
         y = np.array([row.y for row in pending], np.int64)
         return (
@@ -265,7 +256,7 @@ class Dense(DeclaredClasses, ClassLabels):
 
     # ---- what a snapshot holds
 
-    def require_sent(self, lane: SentLane) -> None:
+    def require_sent(self, lane: SentVersion) -> None:
         """ValueError where rows that another process sent are none, whatever their classes."""
         n, m, receipts = len(lane.rows), len(lane.classes), lane.receipts
         if m < 1:
@@ -302,7 +293,7 @@ class Dense(DeclaredClasses, ClassLabels):
 
     def load_pending(self, unscored: Unscored) -> Unscored:
         """Check a labelled prediction of a snapshot."""
-        pair, y, m = unscored.both, unscored.y, len(self.classes)
+        pair, y, m = unscored.rows, unscored.y, len(self.classes)
         if len(pair) != 16 * m or not isinstance(y, int) or not 0 <= y < m:
             raise ValueError("scores")
         require_rows(np.frombuffer(pair).reshape(2, m))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.column_scores import outcomes
-from stream_can.learner.lane import Taught, rows_of
+from stream_can.learner.call import Taught, rows_of
 from stream_can.scores import score_rows
 
 __all__ = ["outcomes_of"]

@@ -242,9 +242,9 @@ def paths_of(step: Step) -> NDArray[np.float64] | None:
     if not step.explained:
         return None
     if len(step.explained) == 1:
-        only: NDArray[np.float64] = step.explained[0].found
+        only: NDArray[np.float64] = step.explained[0].values
         return only
-    path_rows = np.empty((len(step.explained[0].found), *step.corrected.shape))
+    path_rows = np.empty((len(step.explained[0].values), *step.corrected.shape))
     for rows, paths in step.explained:
         path_rows[:, rows] = paths
     return path_rows

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyspark.sql.types import ArrayType, DataType, DoubleType
 
 from stream_can.corrector import Corrector
-from stream_can.method.classes import json_name
+from stream_can.method.class_names import json_name
 from stream_can.row_sums import RowSums
 from stream_can.spark.columns import NAMES, lists, matrix, require_numbers
 

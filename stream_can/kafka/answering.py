@@ -23,9 +23,9 @@ from stream_can.kafka.corrections import (
 )
 from stream_can.kafka.deferred import DeferredBatch
 from stream_can.kafka.state import STATE_HEADER
-from stream_can.learner.lane import ONLY, Name
-from stream_can.learner.playing import Corrected
-from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.learner.call import Corrected
+from stream_can.learner.model_name import ONLY, Name
+from stream_can.learner.sent import SentBatch, SentVersion
 from stream_can.learner.switch import CorrectionSwitch
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.records import Header, Output, Source
@@ -93,7 +93,7 @@ class DeferredRecords:
         numbers = {name: k for k, name in enumerate(lanes)}
         of = np.array([numbers[name] for name in names], np.int32)
         sent = [
-            SentLane(name, self._classes(name), rows[of == k], (), False)
+            SentVersion(name, self._classes(name), rows[of == k], (), False)
             for name, k in numbers.items()
         ]
         return StateRows(rows, sent, of, None)

@@ -30,10 +30,10 @@ from stream_can.kafka.learner import Learns
 from stream_can.kafka.memory import LabelPlace, PlayedRecords, SentRecord, TopicLearner
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
-from stream_can.learner.kinds import hit_rate, total
-from stream_can.learner.lane import ONLY
+from stream_can.learner.model_name import ONLY
 from stream_can.learner.order import BEHIND, steady
 from stream_can.learner.sent import SentBatch
+from stream_can.learner.totals import hit_rate, total
 from stream_can.messages.records import reason_of
 
 __all__ = ["Backfill", "backfill"]

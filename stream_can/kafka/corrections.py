@@ -24,9 +24,10 @@ from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import STATE_HEADER, Index
 from stream_can.learner import saved
 from stream_can.learner.kinds import Id
-from stream_can.learner.lane import ONLY, Name, predecessor
-from stream_can.learner.lanes import adapter_of
-from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.learner.model_name import ONLY, Name
+from stream_can.learner.model_version import predecessor
+from stream_can.learner.model_versions import adapter_of
+from stream_can.learner.sent import SentBatch, SentVersion
 from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.messages.columns import Table
 from stream_can.messages.fields import Fields
@@ -102,7 +103,7 @@ class StateRows(NamedTuple):
 
     sent: Array
     """Output rows, shape (n, m)."""
-    lanes: list[SentLane]
+    lanes: list[SentVersion]
     of: NDArray[np.int32]
     """Index of the lane of each row, shape (n,)."""
     sets: list[Any] | None
@@ -198,7 +199,7 @@ class CurrentState(LiveModels):
             return StateRows(sent, [lane], np.zeros(len(P), np.int32), sets)
         numbers = {name: k for k, name in enumerate(lanes)}
         of = np.array([numbers[name] for name in names], np.int32)
-        sent, every, all_sets = np.empty_like(P), list[SentLane](), None
+        sent, every, all_sets = np.empty_like(P), list[SentVersion](), None
         for k, name in enumerate(lanes):
             rows_of_lane, lane_columns = np.flatnonzero(of == k), columns
             if columns is not None:
@@ -221,14 +222,14 @@ class CurrentState(LiveModels):
         P: Array,
         columns: Table | None,
         finish: Callable[[Array], Array] | None,
-    ) -> tuple[Array, SentLane, list[Any] | None]:
+    ) -> tuple[Array, SentVersion, list[Any] | None]:
         """Correct rows of one model and version: output rows, what is told of them, and sets."""
         kind = self._kind(name)
         kind.passes = not self.switch.is_on(name[0])
         Q, receipts, sets = kind.corrected(P, columns)
         if finish is not None:
             Q = finish(Q)
-        return Q, kind.told(name, P, Q, receipts), sets
+        return Q, kind.sent_version(name, P, Q, receipts), sets
 
     @cached_property
     def lookup(self) -> Any:

@@ -21,7 +21,7 @@ from stream_can.kafka.client.options import MESSAGE_BYTES, Options
 from stream_can.kafka.corrections import CurrentState, corrector_of
 from stream_can.kafka.following import Follower
 from stream_can.kafka.state import NEXT_HEADER, Index, headers_by
-from stream_can.learner.lane import ONLY, Name
+from stream_can.learner.model_name import ONLY, Name
 from stream_can.learner.recent import check_ids
 from stream_can.learner.sent import SentBatch
 from stream_can.messages.records import Header

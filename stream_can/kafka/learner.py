@@ -67,7 +67,7 @@ from stream_can.kafka.stored import newest_index, newest_state
 from stream_can.kafka.topics import topics_of
 from stream_can.learner import Learner, read_sent
 from stream_can.learner.order import BEHIND, steady
-from stream_can.learner.sent import NO_ROWS, SentBatch, SentLane
+from stream_can.learner.sent import NO_ROWS, SentBatch, SentVersion
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LaneName
 from stream_can.messages.records import Header, Output, error_headers, headers_of, reason_of
@@ -182,7 +182,7 @@ def _letter(record: Any, error: StreamCANError) -> Output:
     return Output(record.key, record.value, headers, record.timestamp, record)
 
 
-def _in_sets(lane: SentLane) -> int:
+def _in_sets(lane: SentVersion) -> int:
     """Total number of classes in the prediction sets of rows."""
     thetas = np.ascontiguousarray(lane.rows[:, -TAIL])
     known = ~np.isnan(thetas)
@@ -664,8 +664,8 @@ class Learns:
         assert tally is not None
         names = None
         if self.settings.has_lanes:
-            names = [batch.lanes[k].name for k in batch.of.tolist()]
-        in_sets = 0 if self.settings.sets is None else sum(map(_in_sets, batch.lanes))
+            names = [batch.versions[k].name for k in batch.of.tolist()]
+        in_sets = 0 if self.settings.sets is None else sum(map(_in_sets, batch.versions))
         tally.observed(len(batch), names, batch.segments or None, in_sets)
         tally.labelled(corrected.outcomes, corrected.taught, learning.learner.held)
         tally.not_learned(*played.not_learned)
@@ -1083,7 +1083,7 @@ class Learns:
         if played.played:
             p = self.committed % self._partitions(s.sent_topic)
             learning.told(self._send_played(learning, p, played.sent))
-            size += sum(len(lane.rows) * lane.rows.shape[1] * 4 for lane in played.sent.lanes)
+            size += sum(len(lane.rows) * lane.rows.shape[1] * 4 for lane in played.sent.versions)
         return size
 
     def _send_played(
@@ -1126,7 +1126,7 @@ class Learns:
         ]
         of = self._partitions(s.requests_topic) if requested else 1
         for i, reason in requested:
-            lane, (partition, offset) = batch.lanes[int(batch.of[i])], played.places[i]
+            lane, (partition, offset) = batch.versions[int(batch.of[i])], played.places[i]
             raw, sent, classes = learning.learner.listed(lane, int(places[i]))
             time_ms = -1 if math.isnan(batch.times[i]) else int(1000 * batch.times[i])
             id = batch.ids[i]

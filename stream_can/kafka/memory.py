@@ -35,11 +35,11 @@ from stream_can.kafka.state import (
 from stream_can.kafka.stored import StoredState
 from stream_can.kafka.times import RecordTimes
 from stream_can.learner import Corrected, LateLabel, State, in_order, saved
-from stream_can.learner.lane import ONLY, Name
-from stream_can.learner.lanes import adapter_of
 from stream_can.learner.learner import Learner
+from stream_can.learner.model_name import ONLY, Name
+from stream_can.learner.model_versions import adapter_of
 from stream_can.learner.order import places_in_order
-from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.learner.sent import SentBatch, SentVersion
 from stream_can.messages.messages import BadMessage
 from stream_can.messages.records import Source
 
@@ -304,7 +304,7 @@ class TopicLearner:
         n = len(events.sent)
         self._note(sent, labels, n)
         self.until = until
-        names = {lane.name for lane in events.sent.lanes} | {
+        names = {lane.name for lane in events.sent.versions} | {
             label.name for label in corrected.taught
         }
         names |= {(label.model, label.version) for label in events.labels if label.row is not None}
@@ -355,7 +355,7 @@ class TopicLearner:
             return refused_models
         known = self.models.classes()
         for batch in batches:
-            for lane in batch.lanes:
+            for lane in batch.versions:
                 if lane.name in known or lane.name in refused_models:
                     continue
                 try:
@@ -586,11 +586,11 @@ def _adopted(numbering: Any, record: SentRecord) -> SentRecord:
     batch = record.batch
     if isinstance(batch, DeferredBatch):
         return record
-    has_room, lanes = np.ones(len(batch), np.bool_), list[SentLane]()
-    for k, lane in enumerate(batch.lanes):
+    has_room, lanes = np.ones(len(batch), np.bool_), list[SentVersion]()
+    for k, lane in enumerate(batch.versions):
         adopted, has_room[batch.of == k] = numbering.adopted(lane)
         lanes.append(adopted)
-    return record._replace(batch=batch.of_lanes(lanes, np.flatnonzero(has_room)))
+    return record._replace(batch=batch.of_versions(lanes, np.flatnonzero(has_room)))
 
 
 class _RestoredPlays(NamedTuple):

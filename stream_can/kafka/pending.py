@@ -27,7 +27,7 @@ from stream_can.kafka.client.producer import Appended, Producer
 from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
-from stream_can.learner.lanes import adapter_of
+from stream_can.learner.model_versions import adapter_of
 from stream_can.messages.fields import HEADER, put
 from stream_can.messages.messages import BadMessage, Messages, messages_of
 from stream_can.messages.records import Header

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
-from stream_can.learner.lane import Name
+from stream_can.learner.model_name import Name
 from stream_can.learner.switch import CorrectionSwitch
 from stream_can.messages.records import Header
 

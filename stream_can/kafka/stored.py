@@ -17,7 +17,7 @@ from stream_can.kafka.state import (
     read_index,
     read_memory,
 )
-from stream_can.learner.lane import Name
+from stream_can.learner.model_name import Name
 
 __all__ = ["StoredState", "newest_index", "newest_state"]
 

@@ -24,10 +24,10 @@ from stream_can.kafka.loop import Loop
 from stream_can.kafka.schemas import Asked, check
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
-from stream_can.learner.kinds import hit_rate, total
-from stream_can.learner.lane import Name
+from stream_can.learner.model_name import Name
+from stream_can.learner.totals import hit_rate, total
 from stream_can.messages.naming import LaneName
-from stream_can.trust.alarm import Episode
+from stream_can.trust.episode import Episode
 from stream_can.version import __version__
 
 __all__ = ["Worker"]

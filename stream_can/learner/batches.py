@@ -11,32 +11,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.learner import saved
-from stream_can.learner.lane import Name
-from stream_can.learner.lanes import Lanes
+from stream_can.learner.call import Corrected
 from stream_can.learner.late import LateLabel
-from stream_can.learner.playing import Corrected, Playing
-from stream_can.learner.sent import Events, SentBatch, SentLane
+from stream_can.learner.model_name import Name
+from stream_can.learner.model_versions import ModelVersions
+from stream_can.learner.playing import Playing
+from stream_can.learner.sent import Events, SentBatch, SentVersion
 
 __all__ = ["play_batch", "require_rows", "require_segments"]
 
 
-def require_segments(batch: SentBatch, lanes: Lanes) -> None:
+def require_segments(batch: SentBatch, versions: ModelVersions) -> None:
     """ValueError where a batch has segments that are not declared."""
-    declared = set(batch.segments) <= set(lanes.default.segments)
+    declared = set(batch.segments) <= set(versions.default.segments)
     saved.require(declared, "segments that are not declared")
 
 
-def require_rows(batch: SentBatch, lanes: Lanes) -> None:
+def require_rows(batch: SentBatch, versions: ModelVersions) -> None:
     """ValueError where a batch from another process cannot be played, or not be loaded again."""
-    require_segments(batch, lanes)
-    for lane in batch.lanes:
-        lanes.default.require_sent(lane)
+    require_segments(batch, versions)
+    for version in batch.versions:
+        versions.default.require_sent(version)
 
 
 def play_batch(
     playing: Playing, events: Events, *, sent: bool, without: Collection[Name] = ()
 ) -> Corrected:
-    """Process a batch and the labels between its rows. Rows of lanes that are not corrected yet are
+    """Process a batch and the labels between its rows. Rows that are not corrected yet are
     corrected.
 
     Parameters
@@ -47,25 +48,26 @@ def play_batch(
     without
         Models and versions whose rows are skipped.
     """
-    batch, lanes = events.sent, playing.lanes
-    require_segments(batch, lanes)
+    batch, versions = events.sent, playing.versions
+    require_segments(batch, versions)
     places = batch.places()
     labels, starts, first = deque(events.labels), deque(events.starts), 0
     parts = list[Corrected]()
     # Models with different classes need separate calls, and so does one that starts over.
     cuts = {*batch.cuts(), *(due for due, *_ in starts if due > 0), len(batch)}
     if sent:
-        cuts.update(batch.lane_cuts(_skipped(batch, without, lanes)))
+        cuts.update(batch.version_cuts(_skipped(batch, without, versions)))
     for last in sorted(cuts):
         while starts and starts[0][0] <= first:
             _, name, data = starts.popleft()
             playing.memory.set_start(name, saved.corrector(data))
-        before = len(events.labels) - len(labels)
+        first_label = len(events.labels) - len(labels)
         due = _labels_until(labels, first, last)
         used = np.unique(batch.of[first:last]).tolist()
-        used_lanes = [batch.lanes[k] for k in used]
+        used_versions = [batch.versions[k] for k in used]
         same = all(
-            lanes.kind_of(lane.name).fits(lane) and lane.name not in without for lane in used_lanes
+            versions.kind_of(version.name).number_and_check(version) and version.name not in without
+            for version in used_versions
         )
         if not same and sent:  # of another model of this name: skipped
             alone = [msgspec.structs.replace(label, due=0, of=None) for label in due]
@@ -75,13 +77,15 @@ def play_batch(
             played = played._replace(rows=_nothing(played.rows, n), asked=[None] * n)
         else:
             saved.require(same, "the classes of a model")
-            P, made = _rows(batch, lanes, used, first, last, places[first:last])
-            corrected = all(lane.corrected for lane in used_lanes)
+            P, blobs = _rows(batch, versions, used, first, last, places[first:last])
+            corrected = all(version.corrected for version in used_versions)
             keeps = sent and corrected and first < last
-            played = _play_rows(playing, batch, first, last, P, due, made if keeps else None)
+            played = _play_rows(playing, batch, first, last, P, due, blobs if keeps else None)
         taught = [
-            msgspec.structs.replace(one, label=one.label + before) if one.label >= 0 else one
-            for one in played.taught
+            msgspec.structs.replace(learned, label=learned.label + first_label)
+            if learned.label >= 0
+            else learned
+            for learned in played.taught
         ]
         parts.append(played._replace(taught=taught))
         first = last
@@ -102,50 +106,50 @@ def _labels_until(labels: deque[LateLabel], first: int, last: int) -> list[LateL
     return due
 
 
-def _skipped(batch: SentBatch, without: Collection[Name], lanes: Lanes) -> set[int]:
-    """Indices of the lanes of a batch to skip: those given, and those with other classes."""
+def _skipped(batch: SentBatch, without: Collection[Name], versions: ModelVersions) -> set[int]:
+    """Indices of the versions of a batch to skip: those given, and those with other classes."""
     return {
         k
-        for k, lane in enumerate(batch.lanes)
-        if lane.name in without or not lanes.kind_of(lane.name).fits(lane)
+        for k, version in enumerate(batch.versions)
+        if version.name in without or not versions.kind_of(version.name).number_and_check(version)
     }
 
 
 def _rows(
     batch: SentBatch,
-    lanes: Lanes,
+    versions: ModelVersions,
     used: Sequence[int],
     first: int,
     last: int,
     at: NDArray[np.int64],
 ) -> tuple[Any, NDArray[np.float32] | None]:
-    """Rows of a batch as those of a call, and as sent. They are of the lanes ``used``, with the
+    """Rows of a batch as those of a call, and as sent. They are of the versions ``used``, with the
     same classes, and at these places within them."""
-    if len(batch.lanes) == 1:
-        (lane,) = batch.lanes
-        lane = lane._replace(rows=lane.rows[first:last])
-        return _loaded(lane, lanes), lane.rows
+    if len(batch.versions) == 1:
+        (version,) = batch.versions
+        version = version._replace(rows=version.rows[first:last])
+        return _loaded(version, versions), version.rows
     P: Any = None
-    made = None
+    blobs = None
     of = batch.of[first:last]
     for k in used:
-        mine, lane = of == k, batch.lanes[k]
-        lane = lane._replace(rows=lane.rows[at[mine]])
-        rows = _loaded(lane, lanes)
+        mask, version = of == k, batch.versions[k]
+        version = version._replace(rows=version.rows[at[mask]])
+        rows = _loaded(version, versions)
         if len(used) == 1:
-            return rows, lane.rows
-        if P is None or made is None:
+            return rows, version.rows
+        if P is None or blobs is None:
             P = np.empty((len(of), rows.shape[1]))
-            made = np.empty((len(of), lane.rows.shape[1]), np.float32)
-        P[mine], made[mine] = rows, lane.rows
-    return P, made
+            blobs = np.empty((len(of), version.rows.shape[1]), np.float32)
+        P[mask], blobs[mask] = rows, version.rows
+    return P, blobs
 
 
-def _loaded(lane: SentLane, lanes: Lanes) -> Any:
-    """Rows of a lane as those of a call."""
-    if lane.corrected:
-        return lanes.kind_of(lane.name).load_rows(lane)
-    return lane.rows[:, 0].tolist() if lane.rows.dtype == np.object_ else lane.rows
+def _loaded(version: SentVersion, versions: ModelVersions) -> Any:
+    """Rows of a version as those of a call."""
+    if version.corrected:
+        return versions.kind_of(version.name).load_rows(version)
+    return version.rows[:, 0].tolist() if version.rows.dtype == np.object_ else version.rows
 
 
 def _play_rows(
@@ -155,17 +159,17 @@ def _play_rows(
     last: int,
     P: Any,
     labels: Sequence[LateLabel],
-    made: NDArray[np.float32] | None,
+    blobs: NDArray[np.float32] | None,
 ) -> Corrected:
     """Process some rows of a batch, all of the same classes, and the labels between them."""
-    if len(batch.lanes) == 1:
-        names: Any = batch.lanes[0].name
+    if len(batch.versions) == 1:
+        names: Any = batch.versions[0].name
     else:
-        names = [batch.lanes[k].name for k in batch.of[first:last].tolist()]
+        names = [batch.versions[k].name for k in batch.of[first:last].tolist()]
     segments = {name: values[first:last] for name, values in batch.segments.items()}
     times = batch.times[first:last].tolist()
     return playing.play(
-        batch.ids[first:last], P, labels, segments or None, names, times, made=made
+        batch.ids[first:last], P, labels, segments or None, names, times, blobs=blobs
     )  # fmt: skip
 
 
@@ -189,12 +193,12 @@ def _joined(parts: Sequence[Corrected]) -> Corrected:
 
 
 def _joined_rows(parts: Sequence[Any]) -> Any:
-    every = [row for part in parts for row in part]
+    all_rows = [row for part in parts for row in part]
     if isinstance(parts[0], list):
-        return every
+        return all_rows
     if len({part.shape[1] for part in parts}) == 1:
         return np.concatenate(parts)
-    rows = np.empty(len(every), np.object_)
-    for i, row in enumerate(every):
+    rows = np.empty(len(all_rows), np.object_)
+    for i, row in enumerate(all_rows):
         rows[i] = row
     return rows

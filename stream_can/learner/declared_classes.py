@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.learner.kinds import Given, JoinedLabel
-from stream_can.learner.lane import Name
+from stream_can.learner.model_name import Name
 from stream_can.learner.recent import Recent
-from stream_can.learner.sent import SentLane
+from stream_can.learner.sent import SentVersion
 from stream_can.method.segments import Texts
 
 __all__ = ["DeclaredClasses", "DeclaredRows", "PlacedLabels"]
@@ -25,7 +25,7 @@ class DeclaredRows(NamedTuple):
     raw: Array
     texts: Texts | None = None
     sent_blobs: NDArray[np.float32] | None = None
-    """What another corrector made of them, see :attr:`SentLane.rows`."""
+    """What another corrector made of them, see :attr:`SentVersion.rows`."""
 
 
 class PlacedLabels(NamedTuple):
@@ -58,7 +58,7 @@ class DeclaredClasses:
         """Return nothing: all classes are declared."""
         return ()
 
-    def fits(self, lane: SentLane) -> bool:
+    def number_and_check(self, lane: SentVersion) -> bool:
         """Whether the rows of a sent batch have these classes."""
         return lane.classes == self.classes
 
@@ -68,7 +68,7 @@ class DeclaredClasses:
         """Rows that are to be corrected without learning, shape (n, m)."""
         return np.ascontiguousarray(P, np.float64)
 
-    def made(self, rows: DeclaredRows, blobs: NDArray[np.float32]) -> DeclaredRows:
+    def mark_corrected(self, rows: DeclaredRows, blobs: NDArray[np.float32]) -> DeclaredRows:
         """Mark the rows of a call as corrected elsewhere."""
         return rows._replace(sent_blobs=blobs)
 
@@ -126,17 +126,19 @@ class DeclaredClasses:
 
     # ---- sent batches
 
-    def told(self, name: Name, raw: Array, sent: Array, receipts: NDArray[np.float32]) -> SentLane:
+    def sent_version(
+        self, name: Name, raw: Array, sent: Array, receipts: NDArray[np.float32]
+    ) -> SentVersion:
         """Encode corrected rows for the learner."""
         words = [np.ascontiguousarray(part).view(np.float32) for part in (raw, sent)]
-        return SentLane(name, self.classes, np.concatenate([*words, receipts], axis=1))
+        return SentVersion(name, self.classes, np.concatenate([*words, receipts], axis=1))
 
-    def listed(self, lane: SentLane, i: int) -> tuple[list[float], list[float], list[Any]]:
+    def listed(self, lane: SentVersion, i: int) -> tuple[list[float], list[float], list[Any]]:
         """A row of a lane and the row that was sent, as lists, and their classes."""
         lane = lane._replace(rows=lane.rows[[i]])
         return lane.raw[0].tolist(), lane.sent[0].tolist(), [*lane.classes]
 
-    def load_rows(self, lane: SentLane) -> Array:
+    def load_rows(self, lane: SentVersion) -> Array:
         """Read the rows of a sent batch's lane as rows of a call."""
         return lane.raw
 

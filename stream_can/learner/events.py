@@ -9,11 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.learner.lane import Lane, Name
-from stream_can.learner.lanes import Lanes
 from stream_can.learner.late import CheckedLabel, LateLabel
+from stream_can.learner.model_name import Name
+from stream_can.learner.model_version import ModelVersion
+from stream_can.learner.model_versions import ModelVersions
 from stream_can.learner.recent import Recent
-from stream_can.learner.sent import Events, SentBatch, SentLane, segments_of
+from stream_can.learner.sent import Events, SentBatch, SentVersion, segments_of
 
 __all__ = ["EventLog", "batch_of", "portable"]
 
@@ -26,25 +27,25 @@ class EventLog(NamedTuple):
     rows: list[Recent]
     labels: list[LateLabel]
     starts: list[tuple[int, Name, bytes]]
-    dropped: dict[int, Lane]
-    """Lanes that were dropped but have rows here, by serial number."""
+    dropped: dict[int, ModelVersion]
+    """Versions that were dropped but have rows here, by serial number."""
 
     @classmethod
-    def from_now(cls, lanes: Lanes) -> EventLog:
+    def from_now(cls, versions: ModelVersions) -> EventLog:
         """An empty log."""
-        return cls(lanes.default.n_named, [], [], [], {})
+        return cls(versions.default.n_named, [], [], [], {})
 
-    def events(self, lanes: Lanes) -> Events:
+    def events(self, versions: ModelVersions) -> Events:
         """The events, for another learner."""
-        by_serial = ChainMap(lanes.by_serial, self.dropped)
-        batch = batch_of(self.rows, by_serial, lanes, self.named)
+        by_serial = ChainMap(versions.by_serial, self.dropped)
+        batch = batch_of(self.rows, by_serial, versions, self.named)
         return Events(batch, self.labels, self.starts)
 
 
 def batch_of(
     predictions: Collection[Recent],
-    by_serial: Mapping[int, Lane],
-    lanes: Lanes,
+    by_serial: Mapping[int, ModelVersion],
+    versions: ModelVersions,
     named: int | None = None,
 ) -> SentBatch:
     """A batch of kept predictions, with the names of classes numbered from ``named`` on, if any."""
@@ -52,21 +53,21 @@ def batch_of(
     for entry in predictions:
         blobs.setdefault(entry.lane, []).append(entry.blob)
     places = {serial: k for k, serial in enumerate(blobs)}
-    sent_lanes = [
-        SentLane(
-            lane.name,
-            lane.kind.classes,
+    sent_versions = [
+        SentVersion(
+            version.name,
+            version.kind.classes,
             _stacked(rows),
-            () if named is None else lane.kind.names_from(named),
+            () if named is None else version.kind.names_from(named),
         )
-        for lane, rows in ((by_serial[serial], rows) for serial, rows in blobs.items())
+        for version, rows in ((by_serial[serial], rows) for serial, rows in blobs.items())
     ]
     return SentBatch(
         [entry.id for entry in predictions],
         np.array([entry.number for entry in predictions], np.int64),
         np.array([entry.time for entry in predictions], np.float64),
-        sent_lanes, np.array([places[entry.lane] for entry in predictions], np.int32),
-        segments_of(lanes.default.segments, [entry.columns for entry in predictions]),
+        sent_versions, np.array([places[entry.lane] for entry in predictions], np.int32),
+        segments_of(versions.default.segments, [entry.columns for entry in predictions]),
     )  # fmt: skip
 
 
@@ -78,11 +79,11 @@ def _stacked(blobs: Sequence[bytes]) -> NDArray[np.float32]:
     )
 
 
-def portable(label: CheckedLabel, lanes: Lanes, first: int) -> LateLabel:
+def portable(label: CheckedLabel, versions: ModelVersions, first: int) -> LateLabel:
     """A label of a call for another learner; ``first`` rows come before the call's."""
-    late, like = label.late, lanes.default
+    late, like = label.late, versions.default
     return LateLabel(
-        late.id, label.told, first + late.due,
+        late.id, label.stored, first + late.due,
         None if late.of is None else first + late.of,
         None if label.row is None else like.told_row(label.row),
         None if label.given is None else dict(zip(like.segments, label.given, strict=True)),

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from stream_can.learner.joining import LabelJoining
 from stream_can.learner.kinds import Id, Reason
-from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.memory import LearnerMemory
-from stream_can.trust.alarm import Alarm, Episode
+from stream_can.learner.model_name import ONLY, Name
+from stream_can.trust.alarm import Alarm
+from stream_can.trust.episode import Episode
 from stream_can.trust.locking import Locked, one_at_a_time
 
 __all__ = ["Inspection", "Live"]
@@ -40,75 +41,78 @@ class Inspection(Locked):
     @property
     def classes(self) -> tuple[Any, ...]:
         """Names of the classes, in the order of rows."""
-        return self._memory.lanes.default.classes
+        return self._memory.versions.default.classes
 
     @property
     def segments(self) -> tuple[str, ...]:
         """Names of the declared segments."""
-        return self._memory.lanes.default.segments
+        return self._memory.versions.default.segments
 
     @property
     def row_kind(self) -> str:
         """Name of the kind of rows."""
-        kind: str = self._memory.lanes.default.corrector.row_kind
+        kind: str = self._memory.versions.default.corrector.row_kind
         return kind
 
     @property
     def numbering(self) -> Any:
         """What checks rows and numbers their classes as they appear; None where classes are
         declared."""
-        return self._memory.lanes.default.numbering
+        return self._memory.versions.default.numbering
 
-    def listed(self, lane: Any, i: int) -> tuple[list[float], list[float], list[Any]]:
-        """A row of a `SentLane` that was played and the row that was sent, as lists, and their
+    def listed(self, version: Any, i: int) -> tuple[list[float], list[float], list[Any]]:
+        """A row of a `SentVersion` that was played and the row that was sent, as lists, and their
         classes."""
-        return self._memory.lanes.default.listed(lane, i)
+        return self._memory.versions.default.listed(version, i)
 
     @property
     def sets(self) -> float | None:
         """Coverage that prediction sets promise; None without sets."""
-        return self._memory.lanes.default.sets
+        return self._memory.versions.default.sets
 
     @property
     def train_prior(self) -> NDArray[np.float64]:
         """The training prior of the initial corrector, shape (m,); of several labels the share of
         training rows with each; of very many classes empty, shape (0,)."""
-        return self._memory.lanes.default.train_prior
+        return self._memory.versions.default.train_prior
 
     @property
     def ask(self) -> float | None:
         """The share of labels requested; None without requests."""
-        return self._memory.lanes.ask
+        return self._memory.versions.ask
 
     @property
     @one_at_a_time
     def models(self) -> list[Name]:
         """(model, version) of each corrector, (None, None) without models, in the order of their
         first predictions."""
-        return list(self._memory.lanes.by_name)
+        return list(self._memory.versions.by_name)
 
     @one_at_a_time
     def models_of(self, id: Id, model: str | None = None, version: str | None = None) -> list[Name]:
         """(model, version) of each corrector that keeps a prediction of an id; of this model and
         version, where given."""
-        return [lane.name for lane, _ in self._memory.lanes.keeping(id, (model, version))]
+        kept = self._memory.versions.keeping(id, (model, version))
+        return [of.name for of, _ in kept]
 
     @property
     @one_at_a_time
     def live(self) -> dict[Name, Live]:
         """The corrector of each (model, version); before the first prediction the initial one."""
-        if not self._memory.lanes.by_name:
-            return {ONLY: Live(self._memory.lanes.default.corrector, None)}
+        if not self._memory.versions.by_name:
+            return {ONLY: Live(self._memory.versions.default.corrector, None)}
         return {
-            name: Live(lane.kind.corrector, lane.after)
-            for name, lane in self._memory.lanes.by_name.items()
+            name: Live(version.kind.corrector, version.started_from)
+            for name, version in self._memory.versions.by_name.items()
         }
 
     @property
     @one_at_a_time
     def episodes(self) -> dict[Name, Episode]:
         """Open episodes of each (model, version) that is worse than before."""
-        alarms = {name: lane.judged.alarm for name, lane in self._memory.lanes.by_name.items()}
+        alarms = {
+            name: version.judged.alarm for name, version in self._memory.versions.by_name.items()
+        }
         episodes = {name: alarm.episode for name, alarm in alarms.items() if alarm is not None}
         return {name: episode for name, episode in episodes.items() if episode is not None}
 
@@ -117,7 +121,7 @@ class Inspection(Locked):
     def scores(self) -> dict[Name, tuple[Any, Any]]:
         """Raw and sent `Scores` of labelled predictions for each (model, version), (None, None)
         without models; of several labels `LabelScores`."""
-        judged = {name: lane.now for name, lane in self._memory.lanes.by_name.items()}
+        judged = {name: version.now for name, version in self._memory.versions.by_name.items()}
         return {name: (now.raw, now.sent) for name, now in judged.items()}
 
     @property
@@ -125,8 +129,12 @@ class Inspection(Locked):
     def alarms(self) -> dict[Name, Alarm]:
         """Alarms of the 20 (model, version) with most labels: whether the classifier became worse;
         none for several labels."""
-        lanes = self._memory.lanes.by_name
-        judged = {name: lane.now for name, lane in lanes.items() if lane.judged.alarm is not None}
+        versions = self._memory.versions.by_name
+        judged = {
+            name: version.now
+            for name, version in versions.items()
+            if version.judged.alarm is not None
+        }
         most = sorted(judged, key=lambda name: -judged[name].raw.n)[:MOST_ALARMS]
         return {name: judged[name].alarm for name in most}
 
@@ -134,33 +142,35 @@ class Inspection(Locked):
     @one_at_a_time
     def requests(self) -> dict[Name, dict[Id, Reason]]:
         """Ids with open label requests and the reasons, for each (model, version)."""
-        return {name: dict(lane.requests) for name, lane in self._memory.lanes.by_name.items()}
+        return {
+            name: dict(version.requests) for name, version in self._memory.versions.by_name.items()
+        }
 
     @property
     @one_at_a_time
     def correctors(self) -> dict[Name, bytes]:
         """The snapshot of each corrector; before the first prediction of the initial one."""
-        if not self._memory.lanes.by_name:
-            return {ONLY: self._memory.lanes.initial}
+        if not self._memory.versions.by_name:
+            return {ONLY: self._memory.versions.initial}
         return {
-            name: lane.kind.corrector.to_bytes()
-            for name, lane in self._memory.lanes.by_name.items()
+            name: version.kind.corrector.to_bytes()
+            for name, version in self._memory.versions.by_name.items()
         }
 
     @property
     @one_at_a_time
     def requested(self) -> set[int]:
         """Numbers of the predictions with open label requests."""
-        lanes = self._memory.lanes.by_name.values()
-        return {entry.number for lane in lanes for entry in lane.requested}
+        versions = self._memory.versions.by_name.values()
+        return {entry.number for version in versions for entry in version.requested}
 
     @property
     @one_at_a_time
     def open_requests(self) -> tuple[int, float | None]:
         """Number of open label requests, and the time of the oldest prediction among them, in
         seconds."""
-        lanes = self._memory.lanes.by_name.values()
-        times = [entry.time for lane in lanes for entry in lane.requested]
+        versions = self._memory.versions.by_name.values()
+        times = [entry.time for version in versions for entry in version.requested]
         return len(times), min((time for time in times if not math.isnan(time)), default=None)
 
     @property
@@ -176,12 +186,12 @@ class Inspection(Locked):
     @property
     def max_lanes(self) -> int:
         """The setting."""
-        return self._memory.lanes.max_lanes
+        return self._memory.versions.max_lanes
 
     @property
     def bytes_of_new(self) -> int:
         """Bytes of the corrector with which a model begins."""
-        return self._memory.lanes.default.nbytes
+        return self._memory.versions.default.nbytes
 
     @property
     def changed_labels(self) -> int:
@@ -198,13 +208,13 @@ class Inspection(Locked):
     @property
     def dropped(self) -> int:
         """Number of models and versions dropped, see ``max_lanes``."""
-        return self._memory.lanes.dropped
+        return self._memory.versions.dropped
 
     @property
     @one_at_a_time
     def waiting(self) -> int:
         """Number of predictions that a label can still find."""
-        return len(self._memory.lanes.recent)
+        return len(self._memory.versions.recent)
 
     @property
     @one_at_a_time

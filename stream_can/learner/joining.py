@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 
 from stream_can.errors import UnknownClass
-from stream_can.learner.kinds import Given, Id, JoinedLabel, Kind, News, Outcome, for_one_row
-from stream_can.learner.lane import ONLY, Call, Lane, Name, Taught
-from stream_can.learner.lanes import is_of
+from stream_can.learner.call import Call, Taught
+from stream_can.learner.kinds import Given, Id, JoinedLabel, Kind, LabelChange, Outcome, for_one_row
 from stream_can.learner.late import CheckedLabel, Held, HeldLabels, LateLabel, LoneLabels
 from stream_can.learner.memory import LearnerMemory
+from stream_can.learner.model_name import ONLY, Name
+from stream_can.learner.model_version import ModelVersion
+from stream_can.learner.model_versions import is_of
 from stream_can.learner.recent import Recent, check_ids, check_times, teach
 
 __all__ = ["LabelJoining", "Outcome"]
@@ -32,7 +34,7 @@ class LabelJoining:
     """
 
     def __init__(self, memory: LearnerMemory, label_wait: float) -> None:
-        self.memory, self.lanes, self.wait = memory, memory.lanes, label_wait
+        self.memory, self.versions, self.wait = memory, memory.versions, label_wait
         self.held = HeldLabels()
         self.lone = LoneLabels()
         self.clock, self.until = -math.inf, math.inf
@@ -44,7 +46,8 @@ class LabelJoining:
 
     def check(self, labels: Sequence[LateLabel], n: int, indexed: bool) -> list[CheckedLabel]:
         """Check the labels of a call of n rows; ``indexed`` as for :meth:`Learner.play`."""
-        checked, before, like, mixed = list[CheckedLabel](), 0, self.lanes.default, self.lanes.mixed
+        checked, previous_due = list[CheckedLabel](), 0
+        like, mixed = self.versions.default, self.versions.mixed
         check_ids([late.id for late in labels])
         check_times([late.time for late in labels])
         m = len(like.classes)
@@ -56,30 +59,30 @@ class LabelJoining:
                 y = like.label(y, late.id)
             elif not 0 <= y < m:
                 raise UnknownClass(f"label of {late.id!r}: no class {y!r}")
-            if not before <= due <= n or (of is not None and not 0 <= of < due):
+            if not previous_due <= due <= n or (of is not None and not 0 <= of < due):
                 raise ValueError(
-                    f"label of {late.id!r}: due before row {due}, expected {before} to {n},"
+                    f"label of {late.id!r}: due before row {due}, expected {previous_due} to {n},"
                     " and after its own row"
                 )
-            row = given = None
+            row = segments = None
             if late.row is not None:
                 rows = like.rows(1, like.row(late.row), for_one_row(late.segments))
-                row, given = like.raw(rows, 0), like.given(rows, 0)
-            before = due
-            checked.append(CheckedLabel(late, y, row, given, like.held(y)))
+                row, segments = like.raw(rows, 0), like.given(rows, 0)
+            previous_due = due
+            checked.append(CheckedLabel(late, y, row, segments, like.held(y)))
         return checked
 
     def _kind_of(self, late: LateLabel, n: int) -> Kind:
         """The adapter for a label in a call of n rows, where models have different classes: among
         the models it can belong to, one that has its class."""
         name = (late.model, late.version)
-        lanes = self.lanes.matching(name)
-        kinds = [lane.kind for lane, _ in self.lanes.keeping(late.id, name)]
+        versions = self.versions.matching(name)
+        kinds = [version.kind for version, _ in self.versions.keeping(late.id, name)]
         if n or not kinds:  # rows of the call may have other classes
-            kinds += [self.lanes.kind_of(name), *[lane.kind for lane in lanes]]
-            kinds += [kind for of, kind in self.lanes.starts.items() if is_of(of, name)]
-        if late.row is not None and name in self.lanes.by_name:
-            kinds = [self.lanes.by_name[name].kind]
+            kinds += [self.versions.kind_of(name), *[version.kind for version in versions]]
+            kinds += [kind for of, kind in self.versions.starts.items() if is_of(of, name)]
+        if late.row is not None and name in self.versions.by_name:
+            kinds = [self.versions.by_name[name].kind]
         for kind in kinds:
             with contextlib.suppress(UnknownClass):
                 kind.label(late.label, late.id)
@@ -93,12 +96,12 @@ class LabelJoining:
         late, row = label.late, label.row
         id, name = late.id, (late.model, late.version)
         if late.of is not None:
-            own = rows[late.of]
-            return self._join_one(label, self.lanes.by_serial.get(own.lane), own, k, call)
-        if kept := self.lanes.keeping(id, name):
+            entry = rows[late.of]
+            return self._join_one(label, self.versions.by_serial.get(entry.lane), entry, k, call)
+        if predictions := self.versions.keeping(id, name):
             taught = False
-            for lane, entry in kept:
-                taught |= self._join_one(label, lane, entry, k, call) == "learned"
+            for version, entry in predictions:
+                taught |= self._join_one(label, version, entry, k, call) == "learned"
             return "learned" if taught else "repeated"
         if row is not None:
             self._learn(name, label.y, call, row, label.given)
@@ -106,46 +109,46 @@ class LabelJoining:
         return self._without_prediction(label, call)
 
     def _join_one(
-        self, label: CheckedLabel, lane: Lane | None, entry: Recent, k: int, call: Call
+        self, label: CheckedLabel, version: ModelVersion | None, entry: Recent, k: int, call: Call
     ) -> Outcome:
-        """Process a label of a kept prediction; its lane may have been dropped meanwhile."""
-        if lane is None:
+        """Process a label of a kept prediction; its version may have been dropped meanwhile."""
+        if version is None:
             return "repeated"
-        if self.lanes.mixed:
+        if self.versions.mixed:
             try:
-                y = lane.kind.label(label.told, label.late.id)
+                y = version.kind.label(label.stored, label.late.id)
             except UnknownClass:  # of another model
                 return "repeated"
             label = msgspec.structs.replace(label, y=y)
-        return self.teach(lane, [label], [entry], call, k)[0]
+        return self.teach(version, [label], [entry], call, k)[0]
 
     def _without_prediction(self, label: CheckedLabel, call: Call) -> Outcome:
         """Process a label whose prediction is not kept."""
-        late, told = label.late, label.told
+        late, stored = label.late, label.stored
         id, name = late.id, (late.model, late.version)
         named = name if name != ONLY else None
         if id is not None:
             if self.lone.get(id, named) is not None:
-                y, _, differs = self._change_of_lone(id, named, told)
+                y, _, differs = self._change_of_lone(id, named, stored)
                 if y is None:
                     self.changed += differs
                     return "repeated"
             if (held := self.held.get(id, named)) is not None:
-                return self._hold_more(held, told)
+                return self._hold_more(held, stored)
         if self.wait > 0 and late.time is not None and id is not None:
-            self.held.add(Held(float(late.time), id, told, named))
+            self.held.add(Held(float(late.time), id, stored, named))
             while (excess := self.held.take_excess()) is not None:
                 self._let_go(excess, call)
             return "held"
-        self._learn_alone(id, named, told, call)
+        self._learn_alone(id, named, stored, call)
         return "unknown"
 
-    def _hold_more(self, held: Held, told: Any) -> Outcome:
+    def _hold_more(self, held: Held, stored: Any) -> Outcome:
         """Add a label to a held one of its id: of several labels it may have more."""
-        like = self.lanes.default
+        like = self.versions.default
         try:
-            before, now = like.label(held.label, held.id), like.label(told, held.id)
-            new, known, differs = like.news(before, now)
+            earlier, later = like.label(held.label, held.id), like.label(stored, held.id)
+            new, known, differs = like.news(earlier, later)
         except UnknownClass:  # of a model with other classes
             return "repeated"
         self.changed += differs
@@ -164,21 +167,21 @@ class LabelJoining:
             while (late := self.held.take_due(self.clock - self.wait)) is not None:
                 self._let_go(late, call)
 
-    def take_held(self, id: Id | None, lane: Lane, entry: Recent, call: Call) -> None:
+    def take_held(self, id: Id | None, version: ModelVersion, entry: Recent, call: Call) -> None:
         """Teach the label that was held for a prediction, if there is one."""
-        if id is not None and (late := self.held.take(id, lane.name)) is not None:
+        if id is not None and (late := self.held.take(id, version.name)) is not None:
             with contextlib.suppress(UnknownClass):  # of another model
-                y = lane.kind.label(late.label, id)
+                y = version.kind.label(late.label, id)
                 label = CheckedLabel(
                     LateLabel(id, late.label, time=late.time), y, None, None, late.label
                 )
-                self.teach(lane, [label], [entry], call, -1, late.n)
+                self.teach(version, [label], [entry], call, -1, late.n)
 
     # ---- learning
 
     def teach(
         self,
-        lane: Lane,
+        version: ModelVersion,
         labels: list[CheckedLabel],
         entries: list[Recent],
         call: Call,
@@ -191,16 +194,18 @@ class LabelJoining:
 
         Parameters
         ----------
-        lane, entries
-            Their lane, and the prediction of each.
+        version, entries
+            Their version, and the prediction of each.
         k
             Index of the first within the call; -1 for a held label, of ``n``.
         at_once
             Whether all rows of the call are kept already: then each label is learned before the
             row at which it is due.
         """
-        call.active[lane] = None
-        outcomes, changed = teach(labels, entries, lane, call, JoinedLabel, Taught, k, n, at_once)
+        call.active[version] = None
+        outcomes, changed = teach(
+            labels, entries, version, call, JoinedLabel, Taught, k, n, at_once
+        )
         self.changed += changed
         return outcomes
 
@@ -210,33 +215,33 @@ class LabelJoining:
         y: Any,
         call: Call,
         row: bytes | None = None,
-        given: Given | None = None,
+        segments: Given | None = None,
     ) -> None:
         """Learn a label without a kept prediction."""
-        lane = self.memory.lane_of(name, call)
-        call.active[lane] = None
-        lane.learn(y, row, given)
+        version = self.memory.version_of(name, call)
+        call.active[version] = None
+        version.learn(y, row, segments)
 
     def _let_go(self, held: Held, call: Call) -> None:
         """Release a label whose prediction did not arrive."""
-        self._learn_alone(held.id, held.lane, held.label, call)
+        self._learn_alone(held.id, held.name, held.label, call)
 
-    def _learn_alone(self, id: Id | None, named: Name | None, told: Any, call: Call) -> None:
+    def _learn_alone(self, id: Id | None, named: Name | None, stored: Any, call: Call) -> None:
         """Learn a label without its prediction: a single corrector learns the class mix."""
-        y, known, differs = self._change_of_lone(id, named, told)
+        y, known, differs = self._change_of_lone(id, named, stored)
         self.changed += differs
         if id is not None and known is not None:  # of several labels some may be unknown
             self.lone.put(id, named, known)
-        if y is not None and named is None and self.lanes.by_name.keys() <= {ONLY}:
+        if y is not None and named is None and self.versions.by_name.keys() <= {ONLY}:
             self._learn(ONLY, y, call)
 
-    def _change_of_lone(self, id: Id | None, named: Name | None, told: Any) -> News:
+    def _change_of_lone(self, id: Id | None, named: Name | None, stored: Any) -> LabelChange:
         """Compare a label without a prediction to an earlier one of its id: what is new, as a
         snapshot stores it, and whether they differ."""
-        before, like = None if id is None else self.lone.get(id, named), self.lanes.default
+        earlier, like = None if id is None else self.lone.get(id, named), self.versions.default
         try:
-            known = None if before is None else like.label(before, id)
-            new, known, differs = like.news(known, like.label(told, id))
+            known = None if earlier is None else like.label(earlier, id)
+            new, known, differs = like.news(known, like.label(stored, id))
         except UnknownClass:  # of a model with other classes
-            return None, told if before is None else before, before not in (None, told)
-        return new, before if known is None else like.held(known), differs
+            return None, stored if earlier is None else earlier, earlier not in (None, stored)
+        return new, earlier if known is None else like.held(known), differs

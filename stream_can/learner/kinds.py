@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -12,25 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.learner.recent import Recent
-from stream_can.multilabel import LabelScores
-from stream_can.scores import Scores
 
 __all__ = [
-    "Blobs",
-    "Given",
-    "Id",
-    "JoinedLabel",
-    "Judged",
-    "Kind",
-    "Made",
-    "News",
-    "Outcome",
-    "Reason",
-    "Recent",
-    "Unscored",
-    "for_one_row",
-    "hit_rate",
-    "total",
+    "Blobs", "Given", "Id", "JoinedLabel", "Judged", "Kind", "LabelChange", "Outcome", "Reason",
+    "Recent", "RunOutput", "Unscored", "for_one_row",
 ]  # fmt: skip
 
 Id = str | int | bytes
@@ -48,7 +31,7 @@ bytes side by side are its blob."""
 class Unscored(NamedTuple):
     """A labelled prediction that has not been scored yet."""
 
-    both: bytes
+    rows: bytes
     """The beginning of its blob: the row and the sent row."""
     y: Any
     time: float | None
@@ -68,7 +51,7 @@ class JoinedLabel(msgspec.Struct, gc=False):
     due: int
 
 
-class Made(NamedTuple):
+class RunOutput(NamedTuple):
     """Output of a run."""
 
     sent: Any
@@ -79,9 +62,9 @@ class Made(NamedTuple):
     """What explains the rows, where asked for."""
 
 
-News = tuple[Any, Any, bool]
-"""What is new of a label, None where nothing is; everything known after it; and whether it
-contradicts what was known."""
+LabelChange = tuple[Any, Any, bool]
+"""The new part of a label, None where nothing is new; everything known after it; and whether it
+contradicts the known labels."""
 
 
 class Judged(NamedTuple):
@@ -116,7 +99,7 @@ class Kind(Protocol):
     """Part of the label requests that is random, see `LabelRequests`."""
     width: int
     """Bytes of row, sent row and receipt; 0 where rows differ in length, see `width_of`."""
-    both: int
+    rows_width: int
     """Bytes of row and sent row."""
     nbytes: int
     """Bytes of the corrector, as it begins."""
@@ -138,13 +121,13 @@ class Kind(Protocol):
     def row(self, p: Any) -> Any:
         """Check one row; return it like the rows of a call."""
 
-    def made(self, rows: Any, blobs: NDArray[np.float32]) -> Any:
+    def mark_corrected(self, rows: Any, blobs: NDArray[np.float32]) -> Any:
         """Mark the rows of a call as corrected elsewhere: they are observed, not corrected.
 
         Parameters
         ----------
         blobs
-            What the other corrector made, as :attr:`SentLane.rows`.
+            Output of the other corrector, as :attr:`SentVersion.rows`.
 
         Raises
         ------
@@ -179,14 +162,14 @@ class Kind(Protocol):
     def held(self, y: Any) -> Any:
         """Return a label as a snapshot stores it."""
 
-    def news(self, known: Any, y: Any) -> News:
+    def news(self, known: Any, y: Any) -> LabelChange:
         """Compare a label with what is known of its prediction."""
 
     def process_one(self, p: Any) -> tuple[Any, bytes]:
         """Check and correct a row without segments: the row that is sent, and its blob; where
         :attr:`corrects_alone`."""
 
-    def run(self, rows: Any, labels: Sequence[JoinedLabel], explain: Any = None) -> Made:
+    def run(self, rows: Any, labels: Sequence[JoinedLabel], explain: Any = None) -> RunOutput:
         """Correct rows and learn labels, in stream order; ``explain`` as :meth:`Learner.play` was
         given it for the rows of its call, with :meth:`cut` for these rows."""
 
@@ -196,12 +179,12 @@ class Kind(Protocol):
     def corrected(self, raw: Any, segments: Any) -> tuple[Any, Any, list[list[Any]] | None]:
         """Correct rows without learning: sent rows, receipts, names in their sets."""
 
-    def told(self, name: Any, raw: Any, sent: Any, receipts: Any) -> Any:
-        """Encode corrected rows for the learner as a `SentLane`."""
+    def sent_version(self, name: Any, raw: Any, sent: Any, receipts: Any) -> Any:
+        """Encode corrected rows for the learner as a `SentVersion`."""
 
-    def listed(self, lane: Any, i: int) -> tuple[list[float], list[float], list[Any]]:
-        """A row of a lane that was played and the row that was sent, as lists, and their classes:
-        those of the first are the first of them."""
+    def listed(self, version: Any, i: int) -> tuple[list[float], list[float], list[Any]]:
+        """A row that was played and the row that was sent, as lists, and the classes of the longer
+        one; those of the other come first."""
 
     def uncertainty(self, sent: Any) -> list[float]:
         """Uncertainty of the output of each row, in [0, 1], by which labels are requested."""
@@ -226,23 +209,23 @@ class Kind(Protocol):
     def n_named(self) -> int:
         """Number of such names."""
 
-    def fits(self, lane: Any) -> bool:
-        """Whether the rows of a sent batch have these classes; numbers new names."""
+    def number_and_check(self, version: Any) -> bool:
+        """Number new class names of a sent batch; return whether its rows have these classes."""
 
-    def load_rows(self, lane: Any) -> Any:
-        """Read the rows of a sent lane as rows of a call; ValueError where they are invalid."""
+    def load_rows(self, version: Any) -> Any:
+        """Read the rows of a sent version as rows of a call; ValueError where they are invalid."""
 
     def told_row(self, row: bytes) -> Any:
         """Decode a row that came with a label, encoded by :meth:`raw`, for another learner."""
 
-    def require_sent(self, lane: Any) -> None:
+    def require_sent(self, version: Any) -> None:
         """ValueError where rows that another process sent are none, whatever their classes: what is
         refused here cannot be played, or not be loaded again."""
 
     def load_blobs(self, data: NDArray[Any], of: Any) -> list[bytes]:
         """Restore blobs written under the adapter ``of``; ValueError where they are invalid."""
 
-    def load_pending(self, one: Unscored) -> Unscored:
+    def load_pending(self, unscored: Unscored) -> Unscored:
         """Check an unscored prediction of a snapshot; ValueError where it is invalid."""
 
     def load_known(self, known: Any) -> Any:
@@ -255,16 +238,3 @@ class Kind(Protocol):
 def for_one_row(segments: Mapping[str, Any] | None) -> dict[str, list[Any]] | None:
     """Segments of one row as those of a call."""
     return None if segments is None else {name: [value] for name, value in segments.items()}
-
-
-def total(scores: Mapping[Any, tuple[Any, Any]]) -> tuple[Any, Any]:
-    """Add up the scores of all models, raw and sent; before the first prediction these are 0."""
-    if not scores:
-        return Scores(), Scores()
-    raw, sent = zip(*scores.values(), strict=True)
-    return functools.reduce(operator.add, raw), functools.reduce(operator.add, sent)
-
-
-def hit_rate(scores: Any) -> str:
-    """Name of the attribute for the share of right predictions: micro F1 of several labels."""
-    return "micro_f1" if isinstance(scores, LabelScores) else "accuracy"

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from stream_can.learner.kinds import Given, Id
-from stream_can.learner.lane import Name
+from stream_can.learner.model_name import Name
 from stream_can.learner.recent import length_of
 
 __all__ = ["CheckedLabel", "Held", "HeldLabels", "LateLabel", "LoneLabels", "hash_of"]
@@ -71,7 +71,7 @@ class CheckedLabel(msgspec.Struct, gc=False):
     y: Any
     row: bytes | None
     given: Given | None
-    told: Any
+    stored: Any
     """The label as a snapshot stores it."""
 
 
@@ -81,7 +81,7 @@ class Held(msgspec.Struct, array_like=True):
     time: Annotated[float, Meta(ge=-1e300, le=1e300)]
     id: Any
     label: Any
-    lane: Name | None
+    name: Name | None
     n: int = 1
     """Number of labels in it: those of several labels a row may come apart."""
     number: int = 0
@@ -102,23 +102,23 @@ class HeldLabels:
     def __len__(self) -> int:
         return len(self._held)
 
-    def add(self, one: Held) -> None:
+    def add(self, held: Held) -> None:
         """Hold a label."""
-        one.number = self._number
+        held.number = self._number
         self._number += 1
-        self._held[one.id, one.lane] = one
-        heapq.heappush(self._due, (one.time, one.number, one))
+        self._held[held.id, held.name] = held
+        heapq.heappush(self._due, (held.time, held.number, held))
         if len(self._due) > 2 * len(self._held) + 1000:  # most are taken already
-            self._due = [(one.time, one.number, one) for one in self._held.values()]
+            self._due = [(held.time, held.number, held) for held in self._held.values()]
             heapq.heapify(self._due)
-        self._bytes += length_of(one.id) + bytes_of(one.label)
-        self.n += one.n
+        self._bytes += length_of(held.id) + bytes_of(held.label)
+        self.n += held.n
 
-    def add_to(self, one: Held, label: Any) -> None:
+    def add_to(self, held: Held, label: Any) -> None:
         """Add a label to a held one of the same id; ``label`` is both together."""
-        self._bytes += bytes_of(label) - bytes_of(one.label)
-        one.label = label
-        one.n += 1
+        self._bytes += bytes_of(label) - bytes_of(held.label)
+        held.label = label
+        held.n += 1
         self.n += 1
 
     def take_excess(self) -> Held | None:
@@ -128,40 +128,40 @@ class HeldLabels:
         return self._pop(next(iter(self._held)))
 
     def _pop(self, key: tuple[Id, Name | None]) -> Held:
-        one = self._held.pop(key)
-        self._bytes -= length_of(one.id) + bytes_of(one.label)
-        self.n -= one.n
-        return one
+        held = self._held.pop(key)
+        self._bytes -= length_of(held.id) + bytes_of(held.label)
+        self.n -= held.n
+        return held
 
-    def get(self, id: Id, lane: Name | None) -> Held | None:
-        """The label held for this id and exactly this lane, or for no lane in particular."""
-        return self._held.get((id, lane))
+    def get(self, id: Id, name: Name | None) -> Held | None:
+        """The label held for this id and exactly this model and version, or for any."""
+        return self._held.get((id, name))
 
-    def take(self, id: Id, lane: Name) -> Held | None:
+    def take(self, id: Id, name: Name) -> Held | None:
         """Remove and return the first held label for a prediction of this id."""
         if not self._held:
             return None
-        model, version = lane
-        names = {None, lane, (model, None), (None, version)}
-        found = [one for name in names if (one := self._held.get((id, name))) is not None]
-        one = min(found, key=lambda one: one.number, default=None)
-        return None if one is None else self._pop((one.id, one.lane))
+        model, version = name
+        names = {None, name, (model, None), (None, version)}
+        matches = [held for of in names if (held := self._held.get((id, of))) is not None]
+        held = min(matches, key=lambda held: held.number, default=None)
+        return None if held is None else self._pop((held.id, held.name))
 
-    def take_due(self, before: float) -> Held | None:
+    def take_due(self, limit: float) -> Held | None:
         """Remove and return the oldest label if it is older than a time."""
         while self._due:
-            time, _, one = self._due[0]
-            waits = self._held.get((one.id, one.lane)) is one  # otherwise taken meanwhile
-            if waits and time >= before:
+            time, _, held = self._due[0]
+            waits = self._held.get((held.id, held.name)) is held  # otherwise taken meanwhile
+            if waits and time >= limit:
                 return None
             heapq.heappop(self._due)
             if waits:
-                return self._pop((one.id, one.lane))
+                return self._pop((held.id, held.name))
         return None
 
     def all(self) -> list[Held]:
         """Held labels, oldest first."""
-        return [msgspec.structs.replace(one, number=0) for one in self._held.values()]
+        return [msgspec.structs.replace(held, number=0) for held in self._held.values()]
 
 
 class LoneLabels:
@@ -176,13 +176,13 @@ class LoneLabels:
         self.early = 0
         """Number of these labels whose prediction came later."""
 
-    def get(self, id: Id, lane: Name | None) -> Any:
-        """The label known of this id for exactly this lane, or for no lane in particular."""
-        return self._labels.get((hash_of(id), lane)) if self._labels else None
+    def get(self, id: Id, name: Name | None) -> Any:
+        """The label known of this id for exactly this model and version, or for any."""
+        return self._labels.get((hash_of(id), name)) if self._labels else None
 
-    def put(self, id: Id, lane: Name | None, label: Any) -> None:
+    def put(self, id: Id, name: Name | None, label: Any) -> None:
         """Remember a label; drop the oldest beyond the bounds."""
-        self.restore(hash_of(id), lane, label)
+        self.restore(hash_of(id), name, label)
         self._missing[hash(id)] = None
         if len(self._missing) > MOST_LONE:
             del self._missing[next(iter(self._missing))]
@@ -196,14 +196,14 @@ class LoneLabels:
                 del self._missing[early]
                 self.early += 1
 
-    def restore(self, hashed: int, lane: Name | None, label: Any) -> None:
+    def restore(self, hashed: int, name: Name | None, label: Any) -> None:
         """Remember a label that a snapshot holds."""
-        key = hashed, lane
+        key = hashed, name
         if key in self._labels:
             self._bytes -= LONE_BYTES + bytes_of(self._labels[key])
         self._labels[key] = label
         self._bytes += LONE_BYTES + bytes_of(label)
 
     def all(self) -> list[tuple[int, Name | None, Any]]:
-        """Hash, lane and label of each, oldest first."""
+        """Hash, model and version, and label of each, oldest first."""
         return [(*key, label) for key, label in self._labels.items()]

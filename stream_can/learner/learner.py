@@ -9,15 +9,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stream_can.learner.call import Corrected
 from stream_can.learner.ids import plain_id, plain_ids
 from stream_can.learner.joining import LabelJoining, Outcome
 from stream_can.learner.kinds import Id
-from stream_can.learner.lane import Lane, Name
-from stream_can.learner.lanes import Lanes, adapter_of
 from stream_can.learner.late import LateLabel
 from stream_can.learner.memory import LearnerMemory
+from stream_can.learner.model_name import Name
+from stream_can.learner.model_version import ModelVersion
+from stream_can.learner.model_versions import ModelVersions, adapter_of
 from stream_can.learner.persistence import Persistence
-from stream_can.learner.playing import Corrected, Playing
+from stream_can.learner.playing import Playing
 from stream_can.learner.switch import CorrectionSwitch
 from stream_can.method.asking import LabelRequests
 from stream_can.row_kinds import AnyCorrector
@@ -103,8 +105,8 @@ class Learner(Persistence):
         if ask is not None:
             LabelRequests(ask)  # refuses what is no share
         super().__init__()
-        lanes = Lanes(kind, ask, int(max_lanes), scores)
-        self._memory = LearnerMemory(lanes, float(recent_mb))
+        versions = ModelVersions(kind, ask, int(max_lanes), scores)
+        self._memory = LearnerMemory(versions, float(recent_mb))
         self._joining = LabelJoining(self._memory, float(label_wait))
         self._playing = Playing(self._memory, self._joining)
 
@@ -113,10 +115,10 @@ class Learner(Persistence):
         """Create a learner with correctors for these (model, version); others begin with
         ``corrector``, or as a successor within their model."""
         learner = cls(corrector, **options)
-        lanes = learner._memory.lanes
-        for name, of_lane in correctors.items():
-            lanes.add(Lane(name, adapter_of(of_lane), lanes.ask))
-            lanes.unused = None
+        versions = learner._memory.versions
+        for name, of_name in correctors.items():
+            versions.add(ModelVersion(name, adapter_of(of_name), versions.ask))
+            versions.unused = None
         return learner
 
     @one_at_a_time
@@ -146,7 +148,7 @@ class Learner(Persistence):
         """Whether rows are corrected. Where it is set to ``CorrectionSwitch(all=False)``, or a
         model is switched off, they are returned as they came; what is learned, and what snapshots
         hold of it, is the same to the bit. Snapshots do not hold the switch."""
-        return self._memory.lanes.switch
+        return self._memory.versions.switch
 
     @switch.setter
     def switch(self, switch: CorrectionSwitch) -> None:
@@ -154,7 +156,7 @@ class Learner(Persistence):
 
     @one_at_a_time
     def _set_switch(self, switch: CorrectionSwitch) -> None:
-        self._memory.lanes.set_switch(switch)
+        self._memory.versions.set_switch(switch)
 
     # ---- predictions
 
@@ -254,9 +256,9 @@ class Learner(Persistence):
         UnknownClass, InvalidPrediction, ValueError, TypeError
             Nothing was learned.
         """
-        given = None if segments is None else dict(segments)
         late = LateLabel(
-            plain_id(id), label, row=row, segments=given, model=model, version=version, time=time
+            plain_id(id), label, row=row, segments=None if segments is None else dict(segments),
+            model=model, version=version, time=time,
         )  # fmt: skip
         return self._playing.label_one(late)
 

@@ -1,14 +1,16 @@
-"""Memory: the predictions that wait for their labels, and the lanes that made them."""
+"""Memory: the predictions that wait for their labels, and the correctors that made them."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from stream_can.learner.call import Call
 from stream_can.learner.events import EventLog
 from stream_can.learner.kinds import Id
-from stream_can.learner.lane import Call, Lane, Name
-from stream_can.learner.lanes import Lanes, adapter_of
+from stream_can.learner.model_name import Name
+from stream_can.learner.model_version import ModelVersion
+from stream_can.learner.model_versions import ModelVersions, adapter_of
 from stream_can.learner.recent import Recent, forget_oldest, prediction_of
 from stream_can.row_kinds import AnyCorrector
 
@@ -20,14 +22,14 @@ class LearnerMemory:
 
     Parameters
     ----------
-    lanes
+    versions
         The models and versions.
     recent_mb
         As for `Learner`.
     """
 
-    def __init__(self, lanes: Lanes, recent_mb: float) -> None:
-        self.lanes, self.recent_mb = lanes, recent_mb
+    def __init__(self, versions: ModelVersions, recent_mb: float) -> None:
+        self.versions, self.recent_mb = versions, recent_mb
         self.bound = int(recent_mb * (1 << 20))
         """Maximum bytes of the predictions."""
         self.order: deque[Recent] = deque()
@@ -44,45 +46,47 @@ class LearnerMemory:
         """Number of the oldest kept prediction; of the next one where none is kept."""
         return self.order[0].number if self.order else self.number
 
-    def lane_of(self, name: Name, call: Call) -> Lane:
-        """The lane of a model and version; where it is new, others may have to go."""
-        lane = self.lanes.by_name.get(name)
-        if lane is not None:
-            return lane
+    def version_of(self, name: Name, call: Call) -> ModelVersion:
+        """The corrector of a model and version; where it is new, others may have to go."""
+        version = self.versions.by_name.get(name)
+        if version is not None:
+            return version
         for active in call.active:
             active.run(call)
-        lane = self.lanes.begin(name, self.number)
-        if gone := {dropped.serial: dropped for dropped in self.lanes.drop_excess(lane)}:
+        version = self.versions.begin(name, self.number)
+        if dropped_versions := {
+            dropped.serial: dropped for dropped in self.versions.drop_excess(version)
+        }:
             if self.log is not None:
-                self.log.dropped.update(gone)
-            kept = list[Recent]()
+                self.log.dropped.update(dropped_versions)
+            remaining = list[Recent]()
             for entry in self.order:
-                if entry.lane in gone:
-                    self.lanes.recent.forget(entry, gone[entry.lane].requests)
+                if entry.lane in dropped_versions:
+                    self.versions.recent.forget(entry, dropped_versions[entry.lane].requests)
                 else:
-                    kept.append(entry)
-            self.keep_only(kept)
-        return lane
+                    remaining.append(entry)
+            self.keep_only(remaining)
+        return version
 
     def set_start(self, name: Name, corrector: AnyCorrector) -> None:
         """Set the corrector with which a model and version begins, see :meth:`Learner.start`."""
-        if self.lanes.set_start(name, adapter_of(corrector)) and self.log is not None:
+        if self.versions.set_start(name, adapter_of(corrector)) and self.log is not None:
             self.log.starts.append((len(self.log.rows), name, corrector.to_bytes()))
 
-    def add(self, named: Sequence[Recent], size: int) -> None:
+    def add(self, entries: Sequence[Recent], size: int) -> None:
         """Keep predictions with an id, and drop the oldest beyond the bound."""
-        self.order += named
+        self.order += entries
         self.size += size
         if self.size > self.bound:
             self.drop_oldest()
 
-    def keep_one(self, lane: Lane, id: Id | None, blob: bytes, time: float) -> None:
+    def keep_one(self, version: ModelVersion, id: Id | None, blob: bytes, time: float) -> None:
         """Keep the prediction of a row that was corrected alone."""
-        entry = prediction_of(id, self.number, None, blob, time, lane.serial)
-        lane.last = self.number
+        entry = prediction_of(id, self.number, None, blob, time, version.serial)
+        version.last = self.number
         self.number += 1
         if id is not None:
-            self.lanes.recent.keep([entry], lane.requests)
+            self.versions.recent.keep([entry], version.requests)
             self.add((entry,), entry.size)
         if self.log is not None:
             self.log.rows.append(entry)
@@ -96,9 +100,9 @@ class LearnerMemory:
         self._forget(0, number)
 
     def _forget(self, bound: int, number: int) -> None:
-        lanes = self.lanes
+        versions = self.versions
         self.size = forget_oldest(
-            lanes.recent, self.order, self.size, bound, number, lanes.by_serial
+            versions.recent, self.order, self.size, bound, number, versions.by_serial
         )
 
     def keep_only(self, entries: Iterable[Recent]) -> None:
@@ -108,6 +112,6 @@ class LearnerMemory:
 
     def abandon(self, call: Call) -> None:
         """Discard the predictions of an interrupted call."""
-        gone = {entry.number for lane in call.active for entry in lane.abandon()}
-        self.keep_only(entry for entry in self.order if entry.number not in gone)
+        unfinished = {entry.number for version in call.active for entry in version.abandon()}
+        self.keep_only(entry for entry in self.order if entry.number not in unfinished)
         self.log = None

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from stream_can.learner.lane import Name
 from stream_can.learner.late import LateLabel
-from stream_can.learner.sent import Events, SentBatch, SentLane
+from stream_can.learner.model_name import Name
+from stream_can.learner.sent import Events, SentBatch, SentVersion
 
 __all__ = ["in_order", "merged", "places_in_order", "steady"]
 
@@ -44,20 +44,22 @@ def in_order(
     -------
     One batch, with the times that count, and the labels between its rows.
     """
-    batches = [(p, one) for p in sorted(sent) for one in sent[p]]
-    every = [(p, one) for p in sorted(labels) for one in labels[p]]
+    batches = [(p, batch) for p in sorted(sent) for batch in sent[p]]
+    all_labels = [(p, label) for p in sorted(labels) for label in labels[p]]
     row_times = _row_times(sent)
     row_keys = _keys(row_times)
     label_keys = _keys([steady(_times(labels[p])) for p in sorted(labels)])
     rows = np.argsort(row_keys, kind="stable")  # partitions are concatenated
     order = np.argsort(label_keys, kind="stable")
     due = np.searchsorted(row_keys[rows], label_keys[order], side="right").tolist()
-    told = [
-        msgspec.structs.replace(every[k][1], due=n)
+    ordered_labels = [
+        msgspec.structs.replace(all_labels[k][1], due=n)
         for k, n in zip(order.tolist(), due, strict=True)
     ]
-    one = merged([one for _, one in batches], rows, number)
-    return Events(replace(one, times=np.concatenate([np.empty(0), *row_times])[rows]), told)
+    batch = merged([batch for _, batch in batches], rows, number)
+    return Events(
+        replace(batch, times=np.concatenate([np.empty(0), *row_times])[rows]), ordered_labels
+    )
 
 
 def steady(times: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -73,8 +75,8 @@ def steady(times: NDArray[np.float64]) -> NDArray[np.float64]:
     windows = np.sort(sliding_window_view(behind, BEHIND), axis=1)  # NaN comes last
     known = BEHIND - np.isnan(windows).sum(axis=1)
     medians = windows[np.arange(n), np.maximum(known - 1, 0) // 2]
-    found: NDArray[np.float64] = np.where(medians < times, medians, times)
-    return found
+    capped: NDArray[np.float64] = np.where(medians < times, medians, times)
+    return capped
 
 
 def places_in_order(
@@ -82,29 +84,32 @@ def places_in_order(
 ) -> list[tuple[int, int | None]]:
     """Partition and number of each row in the order of :func:`in_order`; None where ``known`` says
     that its batch is not available."""
-    found = [
-        (p, number if says else None)
+    places = [
+        (p, number if is_known else None)
         for p in sorted(sent)
-        for one, says in zip(sent[p], known[p], strict=True)
-        for number in one.numbers.tolist()
+        for batch, is_known in zip(sent[p], known[p], strict=True)
+        for number in batch.numbers.tolist()
     ]
-    return [found[i] for i in np.argsort(_keys(_row_times(sent)), kind="stable").tolist()]
+    return [places[i] for i in np.argsort(_keys(_row_times(sent)), kind="stable").tolist()]
 
 
 def _row_times(sent: Mapping[int, Sequence[SentBatch]]) -> list[NDArray[np.float64]]:
     """The times that count, by partition."""
-    every = ([np.empty(0), *(one.times for one in sent[p])] for p in sorted(sent))
-    return [steady(np.concatenate(times)) for times in every]
+    by_partition = ([np.empty(0), *(batch.times for batch in sent[p])] for p in sorted(sent))
+    return [steady(np.concatenate(times)) for times in by_partition]
 
 
 def _keys(times: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """The latest time so far in each partition, partitions concatenated."""
-    latest = [np.maximum.accumulate(np.where(np.isnan(one), -np.inf, one)) for one in times]
+    latest = [
+        np.maximum.accumulate(np.where(np.isnan(partition), -np.inf, partition))
+        for partition in times
+    ]
     return np.concatenate([np.empty(0), *latest])
 
 
 def _times(labels: Iterable[LateLabel]) -> NDArray[np.float64]:
-    return np.array([np.nan if one.time is None else one.time for one in labels], np.float64)
+    return np.array([np.nan if label.time is None else label.time for label in labels], np.float64)
 
 
 def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -> SentBatch:
@@ -121,25 +126,25 @@ def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -
     for batch in batches:
         places = place_of[first : first + len(batch)]
         first += len(batch)
-        for k, lane in enumerate(batch.lanes):
-            width = lane.rows.shape[1] if lane.classes else 0  # others are padded
-            key = lane.name, lane.classes, lane.named, lane.corrected, width
-            number_of_lane = names.setdefault(key, len(names))
-            if number_of_lane == len(parts):
+        for k, version in enumerate(batch.versions):
+            width = version.rows.shape[1] if version.classes else 0  # others are padded
+            key = version.name, version.classes, version.named, version.corrected, width
+            number_of_version = names.setdefault(key, len(names))
+            if number_of_version == len(parts):
                 parts.append([])
-            mine = places[batch.of == k]
-            of[mine] = number_of_lane
-            parts[number_of_lane].append((mine, lane.rows))
-    lanes = []
+            targets = places[batch.of == k]
+            of[targets] = number_of_version
+            parts[number_of_version].append((targets, version.rows))
+    versions = []
     for k, (name, classes, named, corrected, _) in enumerate(names):
         within = np.cumsum(of == k) - 1
-        widest = max(lane_rows.shape[1] for _, lane_rows in parts[k])
+        widest = max(version_rows.shape[1] for _, version_rows in parts[k])
         shape, dtype = (int(within[-1]) + 1 if n else 0, widest), parts[k][0][1].dtype
-        same = all(lane_rows.shape[1] == widest for _, lane_rows in parts[k])
+        same = all(version_rows.shape[1] == widest for _, version_rows in parts[k])
         gathered = np.empty(shape, dtype) if same else np.zeros(shape, dtype)
-        for mine, lane_rows in parts[k]:
-            gathered[within[mine], : lane_rows.shape[1]] = lane_rows
-        lanes.append(SentLane(name, classes, gathered, named, corrected))
+        for targets, version_rows in parts[k]:
+            gathered[within[targets], : version_rows.shape[1]] = version_rows
+        versions.append(SentVersion(name, classes, gathered, named, corrected))
     segments = {
         name: [
             value for batch in batches for value in batch.segments.get(name, [None] * len(batch))
@@ -150,6 +155,6 @@ def merged(batches: Sequence[SentBatch], rows: NDArray[np.int64], number: int) -
     ids = [id for batch in batches for id in batch.ids]
     times = np.concatenate([np.empty(0), *(batch.times for batch in batches)])
     return SentBatch(
-        [ids[i] for i in order], number + np.arange(n), times[rows], lanes, of,
+        [ids[i] for i in order], number + np.arange(n), times[rows], versions, of,
         {name: [values[i] for i in order] for name, values in segments.items()},
     )  # fmt: skip

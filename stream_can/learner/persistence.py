@@ -8,10 +8,12 @@ from typing import Any, Literal, Self
 
 from stream_can.learner import saved
 from stream_can.learner.batches import play_batch, require_rows
+from stream_can.learner.call import Corrected
 from stream_can.learner.events import EventLog, batch_of
 from stream_can.learner.inspection import Inspection
-from stream_can.learner.lane import ONLY, Lane, Name
-from stream_can.learner.playing import Corrected, Playing
+from stream_can.learner.model_name import ONLY, Name
+from stream_can.learner.model_version import ModelVersion
+from stream_can.learner.playing import Playing
 from stream_can.learner.recent import Recent
 from stream_can.learner.restoring import restore, state_of
 from stream_can.learner.saved import State
@@ -36,14 +38,14 @@ class Persistence(Inspection):
     @one_at_a_time
     def start_events(self) -> None:
         """Start recording events for :meth:`take_events`."""
-        self._memory.log = EventLog.from_now(self._memory.lanes)
+        self._memory.log = EventLog.from_now(self._memory.versions)
 
     @one_at_a_time
     def keep_events(self) -> SentBatch:
         """:meth:`start_events`; also return the recent predictions so far."""
-        self._memory.log = EventLog.from_now(self._memory.lanes)
+        self._memory.log = EventLog.from_now(self._memory.versions)
         memory = self._memory
-        return batch_of(memory.order, memory.lanes.by_serial, memory.lanes)
+        return batch_of(memory.order, memory.versions.by_serial, memory.versions)
 
     @one_at_a_time
     def stop_events(self) -> None:
@@ -59,8 +61,8 @@ class Persistence(Inspection):
                 "take_events: call keep_events first, also after an interrupted call, and store the"
                 " state with it: the events start from there"
             )
-        events = self._memory.log.events(self._memory.lanes)
-        self._memory.log = EventLog.from_now(self._memory.lanes)
+        events = self._memory.log.events(self._memory.versions)
+        self._memory.log = EventLog.from_now(self._memory.versions)
         return events
 
     @one_at_a_time
@@ -89,15 +91,15 @@ class Persistence(Inspection):
             Columns are not declared, or a row or receipt is none.
         """
         with saved.refused():
-            require_rows(batch, self._memory.lanes)
+            require_rows(batch, self._memory.versions)
 
     @one_at_a_time
     def play_sent(
         self, events: Events, *, without: Collection[Name] = (), until: float = math.inf
     ) -> Corrected:
         """Observe rows that other correctors sent, keep them as sent, and learn the labels between
-        them: one learner serves many processes that correct. Rows of lanes that are not `corrected`
-        are corrected here, as :meth:`play` does.
+        them: one learner serves many processes that correct. Rows that are not `corrected` are
+        corrected here, as :meth:`play` does.
 
         Each of those processes corrects by ``correct_many(P, receipt=True)`` with a snapshot from
         :attr:`correctors`, renewed now and then. A label is judged by the row and receipt that were
@@ -139,20 +141,20 @@ class Persistence(Inspection):
         checksummed, as they are at the call. Others wait while the state is taken, not while
         predictions are encoded."""
         state, predictions, by_serial = self._whole()
-        lanes = self._memory.lanes
-        n = max(1, PIECE // (lanes.default.width or LISTED))
+        versions = self._memory.versions
+        n = max(1, PIECE // (versions.default.width or LISTED))
         firsts = range(0, len(predictions), n)
         batches = (
-            batch_of(predictions[first : first + n], by_serial, lanes).to_bytes()
+            batch_of(predictions[first : first + n], by_serial, versions).to_bytes()
             for first in firsts
         )
         return saved.joined(state, batches, len(firsts))
 
     @one_at_a_time
-    def _whole(self) -> tuple[State, list[Recent], dict[int, Lane]]:
-        """The state, the kept predictions, whose rows do not change, and their lanes."""
+    def _whole(self) -> tuple[State, list[Recent], dict[int, ModelVersion]]:
+        """The state, the kept predictions, whose rows do not change, and their versions."""
         memory = self._memory
-        return self.state(), list(memory.order), dict(memory.lanes.by_serial)
+        return self.state(), list(memory.order), dict(memory.versions.by_serial)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_bytes, (self.to_bytes(),)

@@ -12,9 +12,10 @@ from stream_can.learner import saved
 from stream_can.learner.batches import require_segments
 from stream_can.learner.joining import LabelJoining
 from stream_can.learner.kinds import Kind
-from stream_can.learner.lane import ONLY, Lane, Name
-from stream_can.learner.lanes import adapter_of
 from stream_can.learner.memory import LearnerMemory
+from stream_can.learner.model_name import ONLY, Name
+from stream_can.learner.model_version import ModelVersion
+from stream_can.learner.model_versions import adapter_of
 from stream_can.learner.recent import Recent, check_ids, mark, marks, prediction_of
 from stream_can.learner.saved import State
 from stream_can.learner.sent import SentBatch
@@ -31,23 +32,23 @@ Under = Callable[[Name, Any], Any]
 
 def state_of(memory: LearnerMemory, joining: LabelJoining, without: Collection[Name] = ()) -> State:
     """The state of a learner, see :meth:`Learner.state`."""
-    lanes = memory.lanes
-    every = lanes.by_name
-    if sum(len(x.both) for lane in every.values() for x in lane.pending) > MOST_PENDING:
-        for lane in every.values():
-            lane.judge()
+    versions = memory.versions
+    by_name = versions.by_name
+    if sum(len(row.rows) for version in by_name.values() for row in version.pending) > MOST_PENDING:
+        for version in by_name.values():
+            version.judge()
     head = saved.SavedHead(
-        1, memory.recent_mb, lanes.ask, joining.wait, lanes.max_lanes, lanes.dropped,
+        1, memory.recent_mb, versions.ask, joining.wait, versions.max_lanes, versions.dropped,
         None if math.isinf(joining.clock) else joining.clock, memory.number, memory.oldest, [],
         *marks(memory.order), joining.held.all(), joining.lone.all(), joining.changed,
-        [(name, kind.corrector.to_bytes()) for name, kind in lanes.starts.items()],
+        [(name, kind.corrector.to_bytes()) for name, kind in versions.starts.items()],
     )  # fmt: skip
     return State(
-        lanes.initial,
-        {name: lane.kind.corrector.to_bytes() for name, lane in every.items()
+        versions.initial,
+        {name: version.kind.corrector.to_bytes() for name, version in by_name.items()
          if name not in without},
-        saved.memory(head, every.values()),
-        list(every),
+        saved.memory(head, by_name.values()),
+        list(by_name),
     )  # fmt: skip
 
 
@@ -63,60 +64,60 @@ def restore(
 ) -> None:
     """Load a state into a new learner, see :meth:`Learner.from_state`."""
     head, arrays = saved.opened(state.memory)
-    lanes = memory.lanes
-    stored: dict[Lane, Kind] = {}
-    for number, lane_head in enumerate(head.lanes):
-        data = state.correctors[lane_head.lane]
+    versions = memory.versions
+    stored: dict[ModelVersion, Kind] = {}
+    for number, version_head in enumerate(head.lanes):
+        data = state.correctors[version_head.lane]
         kind_as_stored = adapter_of(saved.corrector(data))
-        own = kind_as_stored.classes != lanes.default.classes
-        corrector = saved.corrector(data, None if own else classes, settings)
-        kind = adapter_of(under(lane_head.lane, corrector))
-        saved.require(type(kind) is type(lanes.default), "a model of another kind")
-        saved.require(kind.segments == lanes.default.segments, "a model of other segments")
-        saved.require(lane_head.lane not in lanes.by_name, "two models of a name")
-        lanes.mixed = lanes.mixed or own
-        lane = _lane(lane_head, number, kind, lanes.ask, arrays)
-        lanes.add(lane)
-        stored[lane] = kind_as_stored
-        if lane.name == ONLY:  # as where it began; new names keep their numbers
-            lanes.default = lane.kind
+        has_own_classes = kind_as_stored.classes != versions.default.classes
+        corrector = saved.corrector(data, None if has_own_classes else classes, settings)
+        kind = adapter_of(under(version_head.lane, corrector))
+        saved.require(type(kind) is type(versions.default), "a model of another kind")
+        saved.require(kind.segments == versions.default.segments, "a model of other segments")
+        saved.require(version_head.lane not in versions.by_name, "two models of a name")
+        versions.mixed = versions.mixed or has_own_classes
+        version = _version(version_head, number, kind, versions.ask, arrays)
+        versions.add(version)
+        stored[version] = kind_as_stored
+        if version.name == ONLY:  # as where it began; new names keep their numbers
+            versions.default = version.kind
     for name, initial in head.starts:
-        lanes.set_start(name, adapter_of(under(name, saved.corrector(initial, None, settings))))
+        versions.set_start(name, adapter_of(under(name, saved.corrector(initial, None, settings))))
     check_ids(held.id for held in head.held)
     for held in head.held:
         joining.held.add(held)
-    if lanes.by_name:
-        lanes.unused = None
+    if versions.by_name:
+        versions.unused = None
     for hashed, named, label in head.lone:
         joining.lone.restore(hashed, named, label)
-    memory.number, joining.changed, lanes.dropped = head.number, head.changed, head.dropped
+    memory.number, joining.changed, versions.dropped = head.number, head.changed, head.dropped
     joining.clock = -math.inf if head.clock is None else head.clock
     _recall(memory, head, sent, stored, whole)
     memory.drop_oldest()
 
 
-def _lane(
-    head: saved.LaneHead, k: int, kind: Kind, ask: float | None, arrays: dict[str, NDArray[Any]]
-) -> Lane:
-    """Restore the k-th lane, without recent predictions."""
-    lane = Lane(head.lane, kind, ask, head.begun, head.last, head.after)
-    if lane.asks is not None and head.asks is not None:
-        lane.asks = lane.asks.resumed(head.asks)
-    lane.pending = saved.pending(head, kind)
-    lane.judged = kind.load_judged(arrays[f"raw.{k}"], arrays[f"sent.{k}"], head.alarm)
-    return lane
+def _version(
+    head: saved.VersionHead, k: int, kind: Kind, ask: float | None, arrays: dict[str, NDArray[Any]]
+) -> ModelVersion:
+    """Restore the k-th version, without recent predictions."""
+    version = ModelVersion(head.lane, kind, ask, head.begun, head.last, head.after)
+    if version.asks is not None and head.asks is not None:
+        version.asks = version.asks.resumed(head.asks)
+    version.pending = saved.pending(head, kind)
+    version.judged = kind.load_judged(arrays[f"raw.{k}"], arrays[f"sent.{k}"], head.alarm)
+    return version
 
 
 def _recall(
     memory: LearnerMemory,
     head: saved.SavedHead,
     sent: Iterable[SentBatch],
-    stored: Mapping[Lane, Kind],
+    stored: Mapping[ModelVersion, Kind],
     whole: bool,
 ) -> None:
     """Restore the recent predictions of a state."""
     last = -1
-    kept = list[tuple[Lane, Recent]]()
+    predictions = list[tuple[ModelVersion, Recent]]()
     for batch in sent:
         numbers = batch.numbers.tolist()
         saved.require(not numbers or last < numbers[0], "the order of sent batches")
@@ -125,64 +126,68 @@ def _recall(
             continue
         saved.require(last < head.number, "sent batches behind the state")
         check_ids(batch.ids)
-        require_segments(batch, memory.lanes)
-        kept += _kept(memory, head, batch, stored, whole)
-    n, known, every = len(kept), dict(head.known), len(head.flags)
-    enough = n == every if whole else n <= every
+        require_segments(batch, memory.versions)
+        predictions += _kept(memory, head, batch, stored, whole)
+    n, known, n_expected = len(predictions), dict(head.known), len(head.flags)
+    enough = n == n_expected if whole else n <= n_expected
     saved.require(enough, "sent batches of recent predictions are missing")
-    saved.require(max(known, default=-1) < every, "the labels of recent predictions")
-    for i, (lane, entry) in enumerate(kept, every - n):
-        _mark(memory, lane, entry, head.flags[i], known.get(i))
+    saved.require(max(known, default=-1) < n_expected, "the labels of recent predictions")
+    for i, (version, entry) in enumerate(predictions, n_expected - n):
+        _mark(memory, version, entry, head.flags[i], known.get(i))
 
 
 def _kept(
     memory: LearnerMemory,
     head: saved.SavedHead,
     batch: SentBatch,
-    stored: Mapping[Lane, Kind],
+    stored: Mapping[ModelVersion, Kind],
     whole: bool,
-) -> Iterator[tuple[Lane, Recent]]:
-    """The predictions of a batch that a state keeps, each with its lane."""
-    lanes, blobs = list[Lane | None](), list[Iterator[bytes]]()
-    for k, sent_lane in enumerate(batch.lanes):
-        lane, blob_of = memory.lanes.by_name.get(sent_lane.name), iter(list[bytes]())
-        mine = batch.numbers[batch.of == k]
-        if lane is not None and (not len(mine) or mine[-1] < lane.begun):  # it was dropped
-            lane = None
-        if lane is not None:
+) -> Iterator[tuple[ModelVersion, Recent]]:
+    """The predictions of a batch that a state keeps, each with its version."""
+    versions, blobs = list[ModelVersion | None](), list[Iterator[bytes]]()
+    for k, sent_version in enumerate(batch.versions):
+        version, blob_of = memory.versions.by_name.get(sent_version.name), iter(list[bytes]())
+        numbers = batch.numbers[batch.of == k]
+        if version is not None and (
+            not len(numbers) or numbers[-1] < version.first
+        ):  # it was dropped
+            version = None
+        if version is not None:
             try:  # of what another process sent, rows of other classes were not played
-                saved.require(lane.kind.fits(sent_lane), "the classes of a model")
-                rows = sent_lane.rows[mine >= lane.begun]
-                blob_of = iter(lane.kind.load_blobs(rows, stored[lane]))
+                saved.require(version.kind.number_and_check(sent_version), "the classes of a model")
+                rows = sent_version.rows[numbers >= version.first]
+                blob_of = iter(version.kind.load_blobs(rows, stored[version]))
             except ValueError:
                 if whole:
                     raise
-                lane = None
-        lanes.append(lane)
+                version = None
+        versions.append(version)
         blobs.append(blob_of)
-    segments = [batch.segments.get(name) for name in memory.lanes.default.segments]
+    segments = [batch.segments.get(name) for name in memory.versions.default.segments]
     for i, (id, number, k, time) in enumerate(
         zip(batch.ids, batch.numbers.tolist(), batch.of.tolist(), batch.times.tolist(), strict=True)
     ):
-        lane = lanes[k]
-        if lane is None or number < lane.begun:
+        version = versions[k]
+        if version is None or number < version.first:
             continue
         blob = next(blobs[k])
         if id is None or number < head.oldest:
             continue
-        given = None
+        row_segments = None
         if batch.segments:
-            given = tuple([None if values is None else values[i] for values in segments])
-        yield lane, prediction_of(id, number, given, blob, time, lane.serial)
+            row_segments = tuple([None if values is None else values[i] for values in segments])
+        yield version, prediction_of(id, number, row_segments, blob, time, version.serial)
 
 
-def _mark(memory: LearnerMemory, lane: Lane, entry: Recent, flags: int, known: Any) -> None:
+def _mark(
+    memory: LearnerMemory, version: ModelVersion, entry: Recent, flags: int, known: Any
+) -> None:
     """Restore one prediction with the state's marks."""
     assert entry.id is not None
     mark(entry, flags)
-    entry.known = lane.kind.load_known(known)
-    lane.recent.keep([entry], lane.requests)
-    if entry.asked is not None and known is None and memory.lanes.ask is not None:
-        lane.requests[entry.id] = entry.asked
+    entry.known = version.kind.load_known(known)
+    version.recent.keep([entry], version.requests)
+    if entry.asked is not None and known is None and memory.versions.ask is not None:
+        version.requests[entry.id] = entry.asked
     memory.order.append(entry)
     memory.size += entry.size

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.kinds import Kind, Unscored
-from stream_can.learner.lane import TOGETHER, Lane, Name
 from stream_can.learner.late import Held
+from stream_can.learner.model_name import Name
+from stream_can.learner.model_version import TOGETHER, ModelVersion
 from stream_can.row_kinds import RowKind, kind_of_snapshot, read_snapshot
 
 __all__ = [
-    "LaneHead",
     "SavedHead",
     "State",
+    "VersionHead",
     "corrector",
     "joined",
     "kind_in",
@@ -42,7 +43,7 @@ class State(NamedTuple):
     """Snapshots of the models' correctors."""
     memory: bytes
     """The learner's memory beside the correctors."""
-    lanes: Sequence[Name]
+    names: Sequence[Name]
     """The models and versions."""
 
 
@@ -50,7 +51,7 @@ Finite = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Count = Annotated[int, Meta(ge=0, le=2**62)]
 
 
-class LaneHead(msgspec.Struct):
+class VersionHead(msgspec.Struct):
     """Head of a model and version: everything but its arrays."""
 
     lane: tuple[str | None, str | None]
@@ -76,7 +77,7 @@ class SavedHead(msgspec.Struct):
     """Number of the next row."""
     oldest: Count
     """Number of the first row that may be kept."""
-    lanes: list[LaneHead]
+    lanes: list[VersionHead]
     flags: bytes
     """Flags of the kept predictions, see `marks`."""
     known: list[tuple[Count, Any]]
@@ -98,24 +99,24 @@ class _Whole(msgspec.Struct):
     memory: bytes
 
 
-def memory(head: SavedHead, lanes: Iterable[Lane]) -> bytes:
+def memory(head: SavedHead, versions: Iterable[ModelVersion]) -> bytes:
     """Encode a learner's memory beside its correctors, versioned and checksummed."""
     arrays = {}
-    for k, lane in enumerate(lanes):
-        alarm = lane.judged.alarm
+    for k, version in enumerate(versions):
+        alarm = version.judged.alarm
         head.lanes.append(
-            LaneHead(
-                lane.name,
-                lane.begun,
-                lane.last,
-                lane.after,
-                None if lane.asks is None else lane.asks.to_bytes(),
+            VersionHead(
+                version.name,
+                version.first,
+                version.last,
+                version.started_from,
+                None if version.asks is None else version.asks.to_bytes(),
                 None if alarm is None else alarm.to_bytes(),
-                [*lane.pending],
+                [*version.pending],
             )
         )
-        arrays[f"raw.{k}"] = lane.judged.raw.sums()
-        arrays[f"sent.{k}"] = lane.judged.sent.sums()
+        arrays[f"raw.{k}"] = version.judged.raw.sums()
+        arrays[f"sent.{k}"] = version.judged.sent.sums()
     return snapshot.encode(msgspec.to_builtins(head, builtin_types=(bytes,)), arrays)
 
 
@@ -150,10 +151,10 @@ def refused() -> Iterator[None]:
         raise SnapshotMismatch(f"snapshot: of a learner: {error}") from None
 
 
-def require(fits: Any, what: str) -> None:
+def require(condition: Any, subject: str) -> None:
     """Raise ValueError where a condition is not met."""
-    if not fits:
-        raise ValueError(what)
+    if not condition:
+        raise ValueError(subject)
 
 
 def corrector(
@@ -171,7 +172,7 @@ def kind_in(data: bytes) -> RowKind:
     return kind_of_snapshot(head["start"] if "learner" in head else data)
 
 
-def pending(head: LaneHead, kind: Kind) -> list[Unscored]:
+def pending(head: VersionHead, kind: Kind) -> list[Unscored]:
     """Restore unscored predictions; ValueError where they are invalid."""
     require(len(head.pending) < TOGETHER, "scores")
-    return [kind.load_pending(Unscored(*one)) for one in head.pending]
+    return [kind.load_pending(Unscored(*fields)) for fields in head.pending]

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from stream_can.messages.platforms import NUMBERS, key_of
-from stream_can.method.classes import MOST_SHOWN
+from stream_can.method.class_names import MOST_SHOWN
 
 __all__ = ["BEST_ALONE", "UNREADABLE", "beginning", "json_fault", "object_fault", "probs_fault"]
 

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError, UnknownClass
-from stream_can.method.classes import ClassIndex, json_name
+from stream_can.method.class_names import json_name
+from stream_can.method.classes import ClassIndex
 from stream_can.method.rounding import explained
 from stream_can.method.rows import TOLERANCE
 

@@ -30,7 +30,8 @@ from stream_can.messages.ids import id_of_json
 from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
 from stream_can.messages.platforms import PlainRow, plain_row
 from stream_can.method.checks import all_fine, bad_rows, within
-from stream_can.method.classes import ClassIndex, is_missing, json_name
+from stream_can.method.class_names import json_name
+from stream_can.method.classes import ClassIndex, is_missing
 from stream_can.method.normalise import divided
 from stream_can.method.rows import rounded
 from stream_can.row_kinds import part

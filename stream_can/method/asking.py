@@ -164,16 +164,16 @@ class LabelRequests:
         moves with every row, requested or not.
         """
         self._rows += 1
-        drawn, wanted = self._random.next_rate(), self._margin.next_rate()
+        at_random, by_margin = self._random.next_rate(), self._margin.next_rate()
         if self._threshold != self._threshold:
             self._threshold = score
-        torn = score >= self._threshold
+        is_uncertain = score >= self._threshold
         distance = abs(score - self._threshold)
         self._distance = MEMORY * self._distance + (1 - MEMORY) * distance
-        self._threshold += GAIN * max(1e-6, self._distance) * (torn - wanted)
-        if (digest + 2**63) / 2**64 < drawn:
-            part, request = self._random, LabelRequest("random", drawn)
-        elif torn and wanted:
+        self._threshold += GAIN * max(1e-6, self._distance) * (is_uncertain - by_margin)
+        if (digest + 2**63) / 2**64 < at_random:
+            part, request = self._random, LabelRequest("random", at_random)
+        elif is_uncertain and by_margin:
             part, request = self._margin, LabelRequest("margin", 1.0)
         else:
             return None
@@ -186,9 +186,9 @@ class LabelRequests:
 
     def _forget(self) -> None:
         """Forget requests before the last ``ROWS`` rows."""
-        asked, last = self._asked, self._rows - ROWS
-        while asked and next(iter(asked.values())) <= last:
-            asked.popitem(last=False)
+        requests, last = self._asked, self._rows - ROWS
+        while requests and next(iter(requests.values())) <= last:
+            requests.popitem(last=False)
 
     # ---- snapshots
 
@@ -223,14 +223,14 @@ class LabelRequests:
         self = cls(head.budget, head.random_share, seed=head.seed)
         self._rows, self._distance = head.rows, head.distance
         self._threshold = math.nan if head.threshold is None else head.threshold
-        asked = _pairs(arrays.get("asked"), max(0, head.rows - ROWS), head.rows)
+        requests = _pairs(arrays.get("asked"), max(0, head.rows - ROWS), head.rows)
         used = arrays.get("used")
         if used is None or used.dtype != np.float64 or used.shape != (2,):
             raise SnapshotMismatch("snapshot: label requests say not what is used of each half")
         self._random.use(float(used[0]))
         self._margin.use(float(used[1]))
-        self._asked.update((digest, row) for row, digest in asked.tolist())
-        if len(self._asked) < len(asked):
+        self._asked.update((digest, row) for row, digest in requests.tolist())
+        if len(self._asked) < len(requests):
             raise SnapshotMismatch("snapshot: label requests name an id twice")
         self._forget()
         return self
@@ -273,14 +273,21 @@ class _Part:
         self.used = used
 
 
-def _pairs(asked: NDArray[Any] | None, before: int, last: int) -> NDArray[np.int64]:
-    """Check rows above ``before``, at most ``last``, with digests of ids, shape (n, 2)."""
-    if asked is None or asked.dtype != np.int64 or asked.ndim != 2 or asked.shape[1] != 2:
+def _pairs(requests: NDArray[Any] | None, after_row: int, last_row: int) -> NDArray[np.int64]:
+    """Check rows above ``after_row``, at most ``last_row``, with digests of ids, shape (n, 2)."""
+    if (
+        requests is None
+        or requests.dtype != np.int64
+        or requests.ndim != 2
+        or requests.shape[1] != 2
+    ):
         raise SnapshotMismatch("snapshot: label requests are no pairs of row and id")
-    rows = asked[:, 0]
-    if len(rows) and not (before < rows[0] and (rows[:-1] < rows[1:]).all() and rows[-1] <= last):
+    rows = requests[:, 0]
+    if len(rows) and not (
+        after_row < rows[0] and (rows[:-1] < rows[1:]).all() and rows[-1] <= last_row
+    ):
         raise SnapshotMismatch("snapshot: label requests are not in the order of their rows")
-    return asked
+    return requests
 
 
 def _digest(id: str | int | bytes, key: bytes) -> int:

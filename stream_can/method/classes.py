@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from enum import Enum
 from functools import cached_property
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 
 from stream_can.errors import UnknownClass
+from stream_can.method.class_names import MOST_SHOWN, _shown, json_name, preview
 
-__all__ = [
-    "ClassIndex", "class_name", "class_names", "is_missing", "json_name", "preview",
-    "trailing_numbers",
-]  # fmt: skip
+__all__ = ["ClassIndex", "is_missing", "trailing_numbers"]
 
-ClassName = str | int | float | bool
-"""Types of a class's name."""
-
-MOST_CLASSES = 2**24
-"""More is a mistake, and would only fail when memory is exhausted."""
 
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})", re.DOTALL)
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
@@ -35,8 +26,6 @@ _PRINTED = re.compile(
 
 MOST_COMPARED = 1000
 """Classes among which a similar name is looked for."""
-MOST_SHOWN = 80
-"""Characters of a name in a message."""
 
 
 class ClassIndex(dict[Any, int]):
@@ -171,7 +160,7 @@ class ClassIndex(dict[Any, int]):
         """The column of the only 1 among a 0 for each other class; of a list of one name, its own;
         None for other lists."""
         if isinstance(label, dict):
-            names = [name for name, has in label.items() if has == 1]
+            names = [name for name, bit in label.items() if bit == 1]
             return self.column(names[0]) if len(names) == 1 and _are_bits(label.values()) else None
         if not isinstance(label, list | tuple | np.ndarray):
             return None
@@ -181,8 +170,8 @@ class ClassIndex(dict[Any, int]):
             return None if isinstance(name, str) and name not in self else self.column(name)
         if len(entries) != len(self) or not _are_bits(entries):
             return None
-        ones = [k for k, bit in enumerate(entries) if str(bit) in ONES]
-        return ones[0] if len(ones) == 1 else None
+        columns = [k for k, bit in enumerate(entries) if str(bit) in ONES]
+        return columns[0] if len(columns) == 1 else None
 
 
 TRUTHS = {"true": True, "t": True, "yes": True, "y": True,
@@ -213,108 +202,9 @@ def _are_bits(entries: Iterable[Any]) -> bool:
 def trailing_numbers(names: Sequence[str]) -> list[int] | None:
     """The numbers at the ends of names that differ in these alone, as LABEL_0, LABEL_1; None for
     other names."""
-    found = [_NUMBERED.fullmatch(name) for name in names]
-    parts = [match for match in found if match is not None]
+    matches = [_NUMBERED.fullmatch(name) for name in names]
+    parts = [match for match in matches if match is not None]
     if len(parts) < len(names) or len({match[1] for match in parts}) > 1:
         return None
     numbers = [int(match[2]) for match in parts]
     return numbers if len({*numbers}) == len(numbers) else None
-
-
-def class_names(classes: int | Iterable[Hashable]) -> tuple[Any, ...]:
-    """Check names of classes; 0..m-1 for an int."""
-    if isinstance(classes, (int, np.integer)) and not isinstance(classes, bool):
-        if not 1 <= classes <= MOST_CLASSES:
-            raise ValueError(
-                f"classes: {classes} classes, expected at least 1 and at most {MOST_CLASSES}"
-            )
-        return tuple(range(int(classes)))
-    if isinstance(classes, (str, bytes)) or not isinstance(classes, Iterable):
-        raise ValueError(f"classes: expected names or their number, got {classes!r}")
-    if isinstance(classes, set | frozenset) or np.ma.isMaskedArray(classes):
-        raise ValueError(
-            f"classes: a {type(classes).__name__}, expected a list in order of columns"
-        )
-    if isinstance(classes, Mapping):
-        classes = _by_column(classes)
-    names = tuple(map(class_name, classes))
-    if not names:
-        raise ValueError("classes: expected at least 1, got none")
-    return names
-
-
-def _by_column(classes: Mapping[Any, Any]) -> list[Any]:
-    """Names of {0: name, 1: name, ...}, as ``id2label`` of a model; its keys may be text."""
-    by_text = {str(key): name for key, name in classes.items()}
-    columns = [str(k) for k in range(len(classes))]
-    if by_text.keys() != {*columns} or not all(isinstance(name, str) for name in classes.values()):
-        raise ValueError(
-            f"classes: a {type(classes).__name__}, expected a list in order of columns, or"
-            " {0: name, 1: name, ...} as id2label of a model"
-        )
-    return [by_text[column] for column in columns]
-
-
-def class_name(name: Any) -> ClassName:
-    """Normalise a class name, so that saving does not change it.
-
-    A numpy scalar, or a member of a str or int Enum, stands for its value.
-
-    Raises
-    ------
-    ValueError
-        A snapshot could not store it: another type (including subclasses of str, int or float), an
-        int of more than 64 bits, half a surrogate pair, NaN.
-    """
-    if isinstance(name, np.generic):
-        name = name.item()
-    elif isinstance(name, Enum) and isinstance(name, str | int | float):
-        name = name.value
-    if type(name) is str:
-        try:
-            name.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(
-                f"classes: {name!r} holds {name[error.start]!r}, half a surrogate pair, which "
-                "cannot be saved as UTF-8; decode the name with the encoding that it was written in"
-            ) from None
-    elif type(name) is int:
-        if not -(2**63) <= name < 2**64:
-            raise ValueError(
-                f"classes: {_shown(name)} is more than the 64 bits of an int that can be saved; "
-                "name the class by its text: str(name)"
-            )
-    elif type(name) is float and name != name:
-        raise ValueError(
-            "classes: nan is equal to no label, expected str, int, float or bool that is"
-        )
-    elif type(name) not in (float, bool):
-        base = next((base for base in (str, int, float) if isinstance(name, base)), None)
-        raise ValueError(
-            f"classes: {name!r} is {type(name).__name__}, expected str, int, float or bool"
-            + ("" if base is None else f"; give the plain {base.__name__}")
-        )
-    return name  # type: ignore[no-any-return]
-
-
-def _shown(name: Any) -> str:
-    """A label for a message, not more than its beginning; Python formats no int of more than 4,300
-    digits."""
-    if isinstance(name, str | bytes) and len(name) > MOST_SHOWN:
-        return f"{name[:MOST_SHOWN]!r}..."
-    try:
-        return repr(name)
-    except ValueError:
-        if isinstance(name, int):
-            return f"an int of {name.bit_length():,} bits"
-        return f"a {type(name).__name__} that cannot be shown"
-
-
-def preview(names: Sequence[Any], most: int = 8) -> str:
-    """The first names of a long list, for messages."""
-    return ", ".join(map(repr, names[:most])) + (", ..." if len(names) > most else "")
-
-
-def json_name(name: Any) -> str:
-    """A class as a key of a JSON object: 3 -> "3", True -> "true"."""
-    return name if isinstance(name, str) else msgspec.json.encode(name).decode()

@@ -23,15 +23,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stream_can.errors import InvalidPrediction
 from stream_can.method.kernel import given_by_each, given_by_one, given_by_own
+from stream_can.method.receipt_checks import as_array, require_probabilities, require_size
 from stream_can.method.rows import TOLERANCE
 
 __all__ = [
-    "ROWS", "as_array", "blank", "brought", "brought_one", "checked", "gave", "gave_all",
-    "gave_row", "joined", "kept", "none_known", "number", "require_probabilities", "require_row",
-    "require_size", "size",
-]  # fmt: skip
+    "ROWS",
+    "blank",
+    "brought",
+    "brought_one",
+    "gave",
+    "gave_all",
+    "gave_row",
+    "joined",
+    "kept",
+    "none_known",
+    "number",
+    "size",
+]
 
 Receipts = NDArray[np.float32]
 
@@ -49,84 +58,6 @@ because of its row: it teaches no sets."""
 
 
 # ---- what is refused, of every kind of rows
-
-
-def as_array(receipts: ArrayLike, *, one: bool) -> NDArray[Any]:
-    """Receipts of users as an array with a receipt per row; InvalidPrediction where they are
-    none."""
-    try:
-        array = np.asarray(receipts)
-    except ValueError:  # lists of different lengths
-        raise InvalidPrediction(f"receipt{'' if one else 's'}: no array of numbers") from None
-    return array[None] if one else array
-
-
-def require_size(array: NDArray[Any], shape: tuple[int, ...], *, one: bool = False) -> None:
-    """InvalidPrediction where receipts, the first axis the rows, are no floats of this shape."""
-    if array.shape != shape or array.dtype.kind != "f":
-        receipts, first, row = ("receipt is", 1, "row") if one else ("receipts are", 0, "rows")
-        raise InvalidPrediction(
-            f"{receipts} {array.dtype} of shape {array.shape[first:]}, expected float32 of shape"
-            f" {shape[first:]}: what the corrector returned with the {row}"
-        )
-
-
-def require_probabilities(
-    receipts: NDArray[Any],
-    *,
-    one: bool = False,
-    first: int = 0,
-    most: float = 1 + TOLERANCE,
-    tail: int = 0,
-) -> None:
-    """InvalidPrediction for a number of receipts that is no probability, nor NaN.
-
-    Parameters
-    ----------
-    first
-        Number of the first row.
-    most
-        The largest number that a receipt has.
-    tail
-        Count of the last numbers of a receipt that are no probabilities, and may be any but
-        infinite ones.
-    """
-    fits = (receipts >= 0) & (receipts <= most) | np.isnan(receipts)
-    if tail:
-        fits[..., -tail:] = ~np.isinf(receipts[..., -tail:])
-    if not fits.all():
-        at = np.unravel_index(int(fits.argmin()), fits.shape)
-        row = "receipt" if one else f"receipt of row {first + at[0]}"
-        raise InvalidPrediction(f"{row}: {receipts[at]}, expected probabilities, or NaN")
-
-
-def checked(
-    receipts: ArrayLike,
-    shape: tuple[int, ...],
-    *,
-    one: bool = False,
-    most: float = 1 + TOLERANCE,
-) -> Receipts:
-    """A copy of receipts of users, shape (n, ...); of ``one`` row they lack the first axis.
-
-    Raises
-    ------
-    InvalidPrediction
-        They have another shape or type, or a number is no probability, nor NaN.
-    """
-    array = as_array(receipts, one=one)
-    require_size(array, shape, one=one)
-    with np.errstate(over="ignore"):  # infinite values are refused below
-        own = np.array(array, np.float32, order="C")
-    require_probabilities(own, one=one, most=most)
-    return own
-
-
-def require_row(receipts: object, row: object, *, one: bool) -> None:
-    """InvalidPrediction for receipts without the rows that they belong to."""
-    if receipts is not None and row is None:
-        said = "receipt: it needs the row that it belongs to"
-        raise InvalidPrediction(said if one else "receipts: they need the rows that they belong to")
 
 
 # ---- receipts of dense rows
@@ -169,9 +100,9 @@ def number(receipts: Receipts, n: int) -> None:
 
 def only_set(receipt: Receipts, m: int) -> Receipts:
     """A receipt of m classes in which only the set is known."""
-    found = np.full_like(receipt, np.nan)
-    found[-m - TAIL :] = receipt[-m - TAIL :]
-    return found
+    only = np.full_like(receipt, np.nan)
+    only[-m - TAIL :] = receipt[-m - TAIL :]
+    return only
 
 
 def gave_row(receipts: Receipts, i: int, y: int, rows: int = ROWS) -> bytes:
@@ -188,8 +119,8 @@ def gave(receipt: bytes | None, y: int, rows: int = ROWS) -> bytes:
     """Numbers that a receipt, stored as bytes, gave class y."""
     if receipt is None:
         return (rows + 1) * NAN
-    found: bytes = given_by_one(receipt, y, rows)
-    return found
+    numbers: bytes = given_by_one(receipt, y, rows)
+    return numbers
 
 
 def joined(known: Iterable[bytes], dtype: str = "=f4", rows: int = ROWS) -> NDArray[np.float32]:
@@ -212,7 +143,7 @@ def brought(
     rows: int = ROWS,
     *,
     sets: bool = False,
-    one: bool = False,
+    single: bool = False,
 ) -> NDArray[np.float32]:
     """Numbers that users' receipts gave their labels: shape (n, rows + 1), with sets 4 more.
 
@@ -224,7 +155,7 @@ def brought(
         this corrector sends: they count as missing.
     rows
         Number of rows in this corrector's receipts.
-    one
+    single
         Whether they are the receipt of one row, without the first axis.
 
     Raises
@@ -232,25 +163,25 @@ def brought(
     InvalidPrediction
         They are not receipts of these classes.
     """
-    array, n = as_array(receipts, one=one), len(ys)
+    array, n = as_array(receipts, single=single), len(ys)
     if array.dtype.kind == "f" and array.shape == (n, size(m, rows, sets=sets)):
-        return _brought(array, ys, m, rows, sets, one)
+        return _brought(array, ys, m, rows, sets, single)
     known = none_known(n, rows, sets=sets)
     if array.dtype.kind == "f" and array.ndim == 2 and len(array) == n:
         sizes, width = range(fewest, m + 1), array.shape[1]
-        for has in (sets, not sets):
-            own, rest = divmod(width - size(0, rows, sets=has), rows + has)
-            if rest == 0 and own in sizes:
-                found = _brought(array, ys, own, rows, has, one)
-                columns = min(found.shape[1], known.shape[1])
-                known[:, :columns] = found[:, :columns]
+        for with_sets in (sets, not sets):
+            n_classes, rest = divmod(width - size(0, rows, sets=with_sets), rows + with_sets)
+            if rest == 0 and n_classes in sizes:
+                part = _brought(array, ys, n_classes, rows, with_sets, single)
+                columns = min(part.shape[1], known.shape[1])
+                known[:, :columns] = part[:, :columns]
                 return known
         if any(
-            width == size(own, others, sets=has)
-            for own in sizes for others in ANY_ROWS for has in (False, True)
+            width == size(n_classes, n_rows, sets=with_sets)
+            for n_classes in sizes for n_rows in ANY_ROWS for with_sets in (False, True)
         ):  # fmt: skip
             return known
-    require_size(array, (n, size(m, rows, sets=sets)), one=one)
+    require_size(array, (n, size(m, rows, sets=sets)), single=single)
     return known
 
 
@@ -260,24 +191,24 @@ def brought_one(
     """:func:`brought` for a single label: shape (rows + 1,), with sets 4 more."""
     known: NDArray[np.float32] | None = given_by_own(receipt, y, m, rows, sets, 1 + TOLERANCE)
     if known is None:
-        (known,) = brought(receipt, np.array([y]), m, fewest, rows, sets=sets, one=True)
+        (known,) = brought(receipt, np.array([y]), m, fewest, rows, sets=sets, single=True)
     return known
 
 
 def _brought(
-    receipts: NDArray[Any], ys: NDArray[np.int64], m: int, rows: int, sets: bool, one: bool
+    receipts: NDArray[Any], ys: NDArray[np.int64], m: int, rows: int, sets: bool, single: bool
 ) -> NDArray[np.float32]:
     """Numbers that receipts of m classes gave their labels: nothing for later classes."""
-    told = ys < m
-    if told.all():
+    has_column = ys < m
+    if has_column.all():
         known = gave_all(receipts, ys, rows, sets=sets)
     else:
         known = np.zeros_like(none_known(len(ys), rows, sets=sets))
-        known[told] = gave_all(receipts[told], ys[told], rows, sets=sets)
-        known[~told, rows] = -receipts[~told, rows * m]
+        known[has_column] = gave_all(receipts[has_column], ys[has_column], rows, sets=sets)
+        known[~has_column, rows] = -receipts[~has_column, rows * m]
         if sets:
-            known[~told, -TAIL:] = receipts[~told, -TAIL:]
+            known[~has_column, -TAIL:] = receipts[~has_column, -TAIL:]
     shares = known[:, : rows + 2 if sets else rows + 1].copy()
     shares[:, rows] = abs(shares[:, rows])  # the top is negative where another class was on it
-    require_probabilities(shares, one=one)
+    require_probabilities(shares, single=single)
     return known

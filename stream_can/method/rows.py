@@ -117,8 +117,8 @@ def _of_pandas(data: Any) -> NDArray[Any]:
     """
     by_column = hasattr(data, "columns")
     types = list(data.dtypes) if by_column else [data.dtype]
-    numbers = all(getattr(one, "kind", "O") in "fiub" for one in types)
-    if not numbers or all(isinstance(one, np.dtype) for one in types):
+    numbers = all(getattr(dtype, "kind", "O") in "fiub" for dtype in types)
+    if not numbers or all(isinstance(dtype, np.dtype) for dtype in types):
         return np.asarray(data)
     missing = np.argwhere(np.asarray(data.isna()))
     if len(missing) and by_column:
@@ -219,7 +219,7 @@ def rounded(P: Array, digits: int) -> Array:
     if digits > 12:
         return np.round(P, digits)
     scaled = P * 10.0**digits
-    whole = np.floor(scaled + 1e-3)
-    left = np.rint(10.0**digits - whole.sum(axis=1)).astype(int)
-    rank = np.argsort(np.argsort(whole - scaled, axis=1, kind="stable"), axis=1)
-    return np.asarray((whole + (rank < left[:, None])) / 10.0**digits)
+    units = np.floor(scaled + 1e-3)
+    missing = np.rint(10.0**digits - units.sum(axis=1)).astype(int)
+    rank = np.argsort(np.argsort(units - scaled, axis=1, kind="stable"), axis=1)
+    return np.asarray((units + (rank < missing[:, None])) / 10.0**digits)

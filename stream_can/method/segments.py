@@ -65,11 +65,11 @@ def _strange(value: Any) -> str:
     )
 
 
-def _encoded(text: str, what: str) -> bytes:
+def _encoded(text: str, subject: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{what}: {text!r} is no Unicode text") from None
+        raise ValueError(f"{subject}: {text!r} is no Unicode text") from None
 
 
 def texts_of(columns: Sequence[str], segments: Any, *, many: bool) -> Texts:
@@ -115,10 +115,10 @@ def texts_of(columns: Sequence[str], segments: Any, *, many: bool) -> Texts:
 
 def given_texts(columns: Sequence[str], segments: Any, *, many: bool) -> dict[str, Any]:
     """The texts by column, for a corrector; without columns that are not given."""
-    found = texts_of(columns, segments, many=many)
+    columns_texts = texts_of(columns, segments, many=many)
     return {
         name: texts if many else texts[0]
-        for name, texts in zip(columns, found, strict=True)
+        for name, texts in zip(columns, columns_texts, strict=True)
         if texts
     }
 
@@ -140,11 +140,11 @@ def _texts(name: str, values: Any, many: bool) -> list[str | None] | None:
         with contextlib.suppress(UnicodeEncodeError):
             "".join(filter(None, values)).encode()
             return values  # type: ignore[no-any-return]
-    found: list[str | None] = []
+    texts: list[str | None] = []
     for i, value in enumerate(values):
         try:
-            found.append(text_of(value))
+            texts.append(text_of(value))
         except ValueError as error:
             where = f" of row {i}" if many else ""
             raise ValueError(f"segments: column {name!r}{where}: {error}") from None
-    return found
+    return texts

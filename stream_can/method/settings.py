@@ -8,10 +8,6 @@ are derived from it. Adding a line here adds a setting everywhere.
 from __future__ import annotations
 
 import difflib
-import inspect
-import math
-import re
-import textwrap
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import (
@@ -19,7 +15,6 @@ from typing import (
     Any,
     Literal,
     TypedDict,
-    TypeVar,
     get_args,
     get_origin,
     get_type_hints,
@@ -30,23 +25,9 @@ import numpy as np
 from msgspec import Meta
 
 __all__ = [
-    "DEFAULTS",
-    "LOOP",
-    "SETTINGS",
-    "CorrectorKeywords",
-    "CorrectorSettings",
-    "about",
-    "check",
-    "check_settings",
-    "given_settings",
-    "in_range",
-    "keywords",
-    "kind_of",
-    "label_noise",
-    "sentence",
-    "settings_of",
-    "takes_settings",
-]
+    "DEFAULTS", "LOOP", "SETTINGS", "CorrectorKeywords", "CorrectorSettings", "check",
+    "check_settings", "description_of", "in_range", "keywords", "kind_of", "settings_of",
+]  # fmt: skip
 
 
 def _is(default: Any, does: str, *, loop: bool = False, **bounds: Any) -> Meta:
@@ -168,20 +149,12 @@ def kind_of(name: str) -> Any:
     return kind if kind in (int, float, bool) else list
 
 
-def about(name: str, default: Any = None) -> str:
-    """Describe a setting with its default: the help text of an option."""
-    meaning = _bounds(_TYPES[name])[1].description
-    default = default or getattr(DEFAULTS, name)
-    return f"{meaning}" if default is None else f"{meaning} ({default})"
+def description_of(name: str) -> str:
+    """What a setting does."""
+    return _bounds(_TYPES[name])[1].description or ""
 
 
-def sentence(name: str) -> str:
-    """:func:`about` as a sentence."""
-    text = about(name)
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def settings_of(given: Mapping[str, Any]) -> Any:
+def settings_of(settings: Mapping[str, Any]) -> Any:
     """The `CorrectorSettings` of keywords.
 
     Raises
@@ -191,10 +164,10 @@ def settings_of(given: Mapping[str, Any]) -> Any:
     ValueError
         A value is out of range; the message names it.
     """
-    return CorrectorSettings(**check_settings(given))
+    return CorrectorSettings(**check_settings(settings))
 
 
-def keywords(given: Mapping[str, Any]) -> dict[str, Any]:
+def keywords(settings: Mapping[str, Any]) -> dict[str, Any]:
     """All settings as keywords: those given, unchecked, and defaults.
 
     Raises
@@ -202,103 +175,17 @@ def keywords(given: Mapping[str, Any]) -> dict[str, Any]:
     TypeError
         A name is not a setting.
     """
-    _refuse_unknown(given)
-    return {name: given.get(name, getattr(DEFAULTS, name)) for name in SETTINGS}
+    _refuse_unknown(settings)
+    return {name: settings.get(name, getattr(DEFAULTS, name)) for name in SETTINGS}
 
 
-IN = 8 * " "
-_C = TypeVar("_C", bound=type)
-
-
-def takes_settings(kind: _C) -> _C:
-    """Decorate a class whose ``__init__`` takes settings as ``**``: expand them in its signature
-    and docstring."""
-    init = kind.__init__  # type: ignore[misc]
-    signature = inspect.signature(init)
-    annotations = get_type_hints(CorrectorKeywords)
-    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-    more = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=getattr(DEFAULTS, name),
-            annotation=annotations[name],
-        )
-        for name in SETTINGS
-    ]  # fmt: skip
-    init.__signature__ = signature.replace(parameters=[*own, *more])
-    entries = "".join(f"    {name}\n{_entry(name)}\n" for name in SETTINGS)
-    kind.__doc__ = re.sub(
-        r"    \*\*settings\n(        .*\n)+", lambda _: entries, kind.__doc__ or ""
-    )
-    return kind
-
-
-def _entry(name: str) -> str:
-    return textwrap.fill(sentence(name), 100, initial_indent=IN, subsequent_indent=IN)
-
-
-def given_settings(names: Iterable[str] = SETTINGS, **defaults: Any) -> type[msgspec.Struct]:
-    """A struct of settings that are None unless given, as in files and the environment.
-    ``defaults`` are the caller's, for help texts."""
-    fields = [
-        (
-            name,
-            Annotated[_plain(name) | None, Meta(description=about(name, defaults.get(name)))],
-            None,
-        )
-        for name in names
-    ]
-    return msgspec.defstruct(
-        "GivenSettings", fields, module=__name__, kw_only=True, forbid_unknown_fields=True,
-        frozen=True, omit_defaults=True,
-    )  # fmt: skip
-
-
-def _plain(name: str) -> Any:
-    kind = kind_of(name)
-    return list[str] if kind is list else kind
-
-
-def label_noise(agreement: float, m: int) -> float:
-    """The share of wrong labels, from the agreement of two annotators.
-
-    Each is right with probability 1 - eps, otherwise all classes, including the right one, are
-    equally likely: A = (1 - eps)^2 + (1 - (1 - eps)^2) / m, so eps = 1 - sqrt((A - 1/m) / (1 -
-    1/m)).
-
-    Parameters
-    ----------
-    agreement
-        Share A of rows to which two independent annotators gave the same label.
-    m
-        Number of classes, 2 or more.
-
-    Raises
-    ------
-    ValueError
-        A is not above chance, 1/m, or exceeds 1.
-
-    Examples
-    --------
-    >>> round(label_noise(0.82, 10), 3)
-    0.106
-    """
-    if m < 2:
-        raise ValueError(f"m: {m}, expected 2 classes or more")
-    if not 1 / m < agreement <= 1:
-        raise ValueError(
-            f"agreement: {agreement}, expected a share above 1/m = {1 / m:.4g}, which is chance,"
-            " and at most 1"
-        )
-    return 1 - math.sqrt((agreement - 1 / m) / (1 - 1 / m))
-
-
-def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Check settings and convert them to plain values; ValueError names one out of range, TypeError
     an unknown name; names in lists are checked elsewhere."""
-    _refuse_unknown(given)
+    _refuse_unknown(settings)
     return {
         name: value if kind_of(name) is list else check(name, value, _TYPES[name])
-        for name, value in given.items()
+        for name, value in settings.items()
     }
 
 

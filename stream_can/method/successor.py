@@ -30,39 +30,39 @@ def successor(
 
     The result of ``fit`` is left out; the weight of its paths goes to the anchor.
     """
-    own = tuple(path for path in paths if path not in FITTED_PATHS)
-    if discount == 1 and len(own) == len(paths):
-        return dict(state), own
-    found = new_state(m, own, n_columns)
-    for name in found.keys() & state.keys():
+    unfitted = tuple(path for path in paths if path not in FITTED_PATHS)
+    if discount == 1 and len(unfitted) == len(paths):
+        return dict(state), unfitted
+    arrays = new_state(m, unfitted, n_columns)
+    for name in arrays.keys() & state.keys():
         kind, _, base = name.partition(".")
         if name in INPUTS and discount == 0:
             continue
         if name in WEIGHTS:
-            found[name] = _without_fitted(state[name], paths, own)
+            arrays[name] = _without_fitted(state[name], paths, unfitted)
         elif name in BELIEFS:
-            found[name] = state[name]
+            arrays[name] = state[name]
         elif kind == "u":
-            found[name] = balanced(state[name], state[f"K.{base}"], discount)
+            arrays[name] = balanced(state[name], state[f"K.{base}"], discount)
         elif name == "A.full":
             curvature = state["H.full"][:, None]
-            found[name] = _offsets(state[name], curvature, discount, WHOLE_PRECISION)
+            arrays[name] = _offsets(state[name], curvature, discount, WHOLE_PRECISION)
         elif name.endswith(".squares"):  # sums of squares of weights
-            found[name] = discount**2 * state[name]
+            arrays[name] = discount**2 * state[name]
         elif kind in ("c", "A"):
             curvature = state[f"{'H' if kind == 'c' else 'G'}.{base}"]
-            found[name] = _offsets(state[name], curvature, discount)
+            arrays[name] = _offsets(state[name], curvature, discount)
         else:
-            found[name] = (discount * state[name].astype(np.float64)).astype(state[name].dtype)
-    return found, own
+            arrays[name] = (discount * state[name].astype(np.float64)).astype(state[name].dtype)
+    return arrays, unfitted
 
 
 def _without_fitted(
-    weights: NDArray[Any], paths: Sequence[str], own: tuple[str, ...]
+    weights: NDArray[Any], paths: Sequence[str], unfitted: tuple[str, ...]
 ) -> NDArray[Any]:
-    kept = weights[[paths.index(path) for path in own]]
-    kept[own.index(anchor(own))] += weights.sum() - kept.sum()
-    return kept
+    remaining = weights[[paths.index(path) for path in unfitted]]
+    remaining[unfitted.index(anchor(unfitted))] += weights.sum() - remaining.sum()
+    return remaining
 
 
 def _offsets(
@@ -87,21 +87,24 @@ def balanced(
         for j in range(i, n):
             Q[i][j] = Q[j][i] = next(numbers)
     prior, old = precision or [PRECISION_B] + [PRECISION_T] * (n - 1), u.tolist()
-    x, left = [p * v for p, v in zip(prior, old, strict=True)], [[d * q for q in row] for row in Q]
+    x, system = (
+        [p * v for p, v in zip(prior, old, strict=True)],
+        [[d * q for q in row] for row in Q],
+    )
     for i in range(n):
-        left[i][i] += prior[i]
+        system[i][i] += prior[i]
         for j in range(n):
             x[i] += Q[i][j] * old[j]
         x[i] *= d
     for i in range(n):  # positive definite: no pivoting
         for j in range(i + 1, n):
-            by = left[j][i] / left[i][i]
+            by = system[j][i] / system[i][i]
             for k in range(i, n):
-                left[j][k] -= by * left[i][k]
+                system[j][k] -= by * system[i][k]
             x[j] -= by * x[i]
     for i in reversed(range(n)):
         for j in range(i + 1, n):
-            x[i] -= left[i][j] * x[j]
-        x[i] /= left[i][i]
+            x[i] -= system[i][j] * x[j]
+        x[i] /= system[i][i]
     bounds = np.array([MOST_LOG_B] + [MOST_T] * (n - 1))
     return np.asarray(np.clip(x, -bounds, bounds))

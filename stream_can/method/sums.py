@@ -87,19 +87,19 @@ def parts(state: Iterable[str]) -> tuple[Part, ...]:
 
 @lru_cache(maxsize=100)
 def _parts(state: tuple[str, ...]) -> tuple[Part, ...]:
-    found = [Part("mean", False), Part("predicted", True)]
-    found += [Part(f"S.{base}", True) for base in BASES]
+    every_part = [Part("mean", False), Part("predicted", True)]
+    every_part += [Part(f"S.{base}", True) for base in BASES]
     experts = (EXPERTS | MOVING_EXPERTS).items()
-    found += [Part(name, False, 2.0 ** (-1.0 / expert.half_life)) for name, expert in experts]
-    found.append(Part("D", False, 2.0 ** (-1.0 / GUARD_HALF_LIFE), -MOST))
-    found.append(Part("V", False))
+    every_part += [Part(name, False, 2.0 ** (-1.0 / expert.half_life)) for name, expert in experts]
+    every_part.append(Part("D", False, 2.0 ** (-1.0 / GUARD_HALF_LIFE), -MOST))
+    every_part.append(Part("V", False))
     late = 2.0 ** (-1.0 / LATE_ROWS_HALF_LIFE)
-    found += [Part("late.rows", False, late), Part("late.rows.squares", False, late * late)]
-    found.append(Part("squares", False))
-    found += [Part(name, False, 2.0 ** (-1.0 / GUARD_HALF_LIFE)) for name in THIRDS]
-    found += [Part(name, False, 1.0, -MOST) for name in (*WEIGHTS_OF_EXPERTS, "W.rival")]
+    every_part += [Part("late.rows", False, late), Part("late.rows.squares", False, late * late)]
+    every_part.append(Part("squares", False))
+    every_part += [Part(name, False, 2.0 ** (-1.0 / GUARD_HALF_LIFE)) for name in THIRDS]
+    every_part += [Part(name, False, 1.0, -MOST) for name in (*WEIGHTS_OF_EXPERTS, "W.rival")]
     names = set(state)
-    return tuple(part for part in found if part.array in names)
+    return tuple(part for part in every_part if part.array in names)
 
 
 def rows(sums: Array) -> int:
@@ -137,10 +137,10 @@ def writable(sums: Any, layout: Sequence[Part], m: int) -> Array:
         and sums.flags.carray
         and sums.shape == shape
     ):
-        what = _about(sums) if isinstance(sums, np.ndarray) else type(sums).__name__
+        description = _about(sums) if isinstance(sums, np.ndarray) else type(sums).__name__
         raise ValueError(
-            f"sums: {what}, expected a C-contiguous, writable float64 array of shape {shape},"
-            " as RowSums.zeros() of this corrector makes them"
+            f"sums: {description}, expected a C-contiguous, writable float64 array of shape"
+            f" {shape}, as RowSums.zeros() of this corrector makes them"
         )
     checked(sums, layout, m)
     return sums

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can.errors import InvalidPrediction
 from stream_can.method.bases import MATRIX_LIMIT
 from stream_can.method.checks import normalised
-from stream_can.method.classes import ClassName, preview
+from stream_can.method.class_names import ClassName, preview
 from stream_can.method.kernel import Kernel, Mode, Model
 from stream_can.method.segments import Texts
 from stream_can.method.state import State, even_weights, new_state
@@ -160,8 +160,8 @@ def sharpness(rows: Array, y: NDArray[np.int64]) -> Array:
     squares = (rows * rows).sum(axis=1)
     m = rows.shape[1]
     of_class = np.bincount(y, squares, m)
-    found: Array = (of_class + 5 * squares.mean()) / (np.bincount(y, minlength=m) + 5)
-    return found
+    shrunk: Array = (of_class + 5 * squares.mean()) / (np.bincount(y, minlength=m) + 5)
+    return shrunk
 
 
 def climb(
@@ -171,7 +171,7 @@ def climb(
     n, m = P.shape
     fold = np.empty(n, np.int64)
     fold[orders[0]] = np.arange(n) % FOLDS
-    held, losses = "", np.empty(0)
+    best, losses = "", np.empty(0)
     ladder: list[ValidationStep] = []
     for step, (base, a) in LADDER.items():
         if base == "matrix" and m > MATRIX_LIMIT:
@@ -179,28 +179,28 @@ def climb(
         loss = np.empty(n)
         for f in range(FOLDS):
             out = np.flatnonzero(fold == f)
-            others = [order[fold[order] != f] for order in orders]
-            state = fit_base(P, y, others, base, a, train)
-            given = apply(P[out], state, base, train)[np.arange(len(out)), y[out]]
-            loss[out] = -np.log(np.maximum(given, 1e-6))
-        if not held:
-            held, losses = step, loss
+            training = [order[fold[order] != f] for order in orders]
+            state = fit_base(P, y, training, base, a, train)
+            of_label = apply(P[out], state, base, train)[np.arange(len(out)), y[out]]
+            loss[out] = -np.log(np.maximum(of_label, 1e-6))
+        if not best:
+            best, losses = step, loss
             continue
         gain = losses - loss
         error = gain.std() / math.sqrt(n)
-        taken = bool(gain.mean() > error)
+        is_better = bool(gain.mean() > error)
         ladder.append(
             {
                 "step": step,
-                "over": held,
+                "over": best,
                 "gain": float(gain.mean()),
                 "standard_error": float(error),
-                "taken": taken,
+                "taken": is_better,
             }
         )
-        if taken:
-            held, losses = step, loss
-    return held, ladder
+        if is_better:
+            best, losses = step, loss
+    return best, ladder
 
 
 def fit_base(

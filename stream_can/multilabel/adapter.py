@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.declared_classes import DeclaredClasses, DeclaredRows
-from stream_can.learner.kinds import JoinedLabel, Judged, Made, News, Unscored
-from stream_can.learner.sent import SentLane
+from stream_can.learner.kinds import JoinedLabel, Judged, LabelChange, RunOutput, Unscored
+from stream_can.learner.sent import SentVersion
 from stream_can.method.promise import names_in_sets
-from stream_can.method.receipts import require_probabilities, require_size
+from stream_can.method.receipt_checks import require_probabilities, require_size
 from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.multilabel.loop import outside
 from stream_can.multilabel.scores import LabelScores
@@ -43,7 +43,7 @@ class MultiLabel(DeclaredClasses):
 
     def __init__(self, corrector: MultiLabelCorrector) -> None:
         self.corrector, self.classes = corrector, corrector.labels
-        self.both, self.width = 16 * corrector.m, 24 * corrector.m
+        self.rows_width, self.width = 16 * corrector.m, 24 * corrector.m
         self.nbytes = BYTES_OF_LABEL * corrector.m
 
     @property
@@ -94,7 +94,7 @@ class MultiLabel(DeclaredClasses):
         """Return a label as a snapshot stores it."""
         return y
 
-    def news(self, known: bytes | None, y: bytes) -> News:
+    def news(self, known: bytes | None, y: bytes) -> LabelChange:
         """Compare a label with the known one: for each class the first word counts."""
         later = np.frombuffer(y, np.int8)
         if known is None:
@@ -120,7 +120,7 @@ class MultiLabel(DeclaredClasses):
 
     def run(
         self, rows: DeclaredRows, labels: Sequence[JoinedLabel], explain: object = None
-    ) -> Made:
+    ) -> RunOutput:
         """Correct rows and learn labels, in stream order; rows that were corrected elsewhere are
         observed. Explained are the decisions on each label, shape (n, m)."""
         sent_blobs = rows.sent_blobs
@@ -133,13 +133,13 @@ class MultiLabel(DeclaredClasses):
             P, Y.reshape(-1, self.corrector.m), of, due, first=first, receipts=known
         )
         if sent_blobs is not None:
-            return Made(self._sent_of(sent_blobs), (np.ascontiguousarray(sent_blobs),), None)
+            return RunOutput(self._sent_of(sent_blobs), (np.ascontiguousarray(sent_blobs),), None)
         sent, yes = played.rows, played.decided
         if self.passes:
             sent, yes = rows.raw, rows.raw >= HALF
         sets = names_in_sets(yes, sent.astype(np.float32), self.classes)
         blobs = rows.raw, sent, played.receipts
-        return Made(sent, blobs, sets, played.decided if explain else None)
+        return RunOutput(sent, blobs, sets, played.decided if explain else None)
 
     def uncertainty(self, sent: Array) -> list[float]:
         """0: all requests are random, which taught more than any choice by the row
@@ -159,7 +159,7 @@ class MultiLabel(DeclaredClasses):
     def judge(self, judged: Judged, pending: Sequence[Unscored]) -> None:
         """Score more labelled predictions."""
         m = self.corrector.m
-        pairs = np.frombuffer(b"".join([row.both for row in pending])).reshape(len(pending), 2, m)
+        pairs = np.frombuffer(b"".join([row.rows for row in pending])).reshape(len(pending), 2, m)
         Y = np.frombuffer(b"".join([row.y for row in pending]), np.int8).reshape(-1, m)
         judged.raw.add_checked(pairs[:, 0], Y)
         judged.sent.add_checked(pairs[:, 1], Y)
@@ -176,7 +176,7 @@ class MultiLabel(DeclaredClasses):
         m = self.corrector.m
         return Judged(LabelScores.from_sums(raw, m), LabelScores.from_sums(sent, m), None)
 
-    def require_sent(self, lane: SentLane) -> None:
+    def require_sent(self, lane: SentVersion) -> None:
         """ValueError where rows that another process sent are none, whatever their classes."""
         _require_blobs(lane.rows, len(lane.classes))
 
@@ -187,7 +187,7 @@ class MultiLabel(DeclaredClasses):
 
     def load_pending(self, unscored: Unscored) -> Unscored:
         """Check a labelled prediction of a snapshot."""
-        pair = unscored.both
+        pair = unscored.rows
         if len(pair) != 16 * self.corrector.m:
             raise ValueError("scores")
         _require_rows(np.frombuffer(pair).reshape(2, -1))

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.method.classes import ClassIndex, preview
+from stream_can.method.class_names import preview
+from stream_can.method.classes import ClassIndex
 from stream_can.method.rows import as_float64, names_of
 from stream_can.multilabel.loop import outside
 

@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch
-from stream_can.method import receipts as receipt_rows
-from stream_can.method.classes import ClassIndex, ClassName, class_names
+from stream_can.method import receipt_checks
+from stream_can.method.class_names import ClassName, class_names
+from stream_can.method.classes import ClassIndex
 from stream_can.method.settings import in_range
 from stream_can.method.successor import balanced
 from stream_can.multilabel.loop import OF_LABELS, PRECISIONS, Model
@@ -203,7 +204,7 @@ class MultiLabelCorrector(MultiLabelState):
             A row, label or receipt is invalid; nothing was learned.
         """
         labels = self._labels_of(Y)
-        receipt_rows.require_row(receipts, P, one=False)
+        receipt_checks.require_row(receipts, P, single=False)
         rows = None if P is None else self._rows_of(P)
         if rows is not None and len(rows) != len(labels):
             raise InvalidPrediction(
@@ -227,7 +228,7 @@ class MultiLabelCorrector(MultiLabelState):
         if isinstance(y, Mapping):
             y = self._row_of_known(y)
         labels = self._labels_of(np.asarray(y)[None])
-        receipt_rows.require_row(receipt, p, one=True)
+        receipt_checks.require_row(receipt, p, single=True)
         rows = None if p is None else self._row_of(p)
         known = None if receipt is None else self._receipts(receipt, 1, single=True)
         self._learn(rows, labels, known)
@@ -286,7 +287,7 @@ class MultiLabelCorrector(MultiLabelState):
         return PlayedMultiLabel(sent, sent_receipts, decided.view(np.bool_))
 
     def _receipts(self, receipts: ArrayLike, n: int, *, single: bool = False) -> Receipts:
-        return receipt_rows.checked(receipts, (n, 2 * self.m), one=single, most=1)
+        return receipt_checks.checked(receipts, (n, 2 * self.m), single=single, most=1)
 
     # ---- snapshots
 

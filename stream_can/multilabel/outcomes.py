@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.column_scores import HITS, LOSSES
-from stream_can.learner.lane import Taught, rows_of
+from stream_can.learner.call import Taught, rows_of
 from stream_can.scores import log_losses
 
 __all__ = ["outcomes_of"]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stream_can.errors import StreamCANError
-from stream_can.learner.lane import ONLY, Name
 from stream_can.learner.learner import Learner
+from stream_can.learner.model_name import ONLY, Name
 from stream_can.messages.messages import BadMessage, Label, Messages
 from stream_can.messages.naming import Naming
 from stream_can.messages.opening import Opened, OpenedLabels, OpenedPredictions

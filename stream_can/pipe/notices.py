@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from stream_can.learner.kinds import hit_rate, total
-from stream_can.learner.lane import Name
 from stream_can.learner.learner import Learner
+from stream_can.learner.model_name import Name
+from stream_can.learner.totals import hit_rate, total
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import Prediction
 from stream_can.messages.opening import Opened
 from stream_can.pipe.output import complain
-from stream_can.trust.alarm import Episode
+from stream_can.trust.episode import Episode
 
 __all__ = ["MANY_LABELS", "Notices"]
 

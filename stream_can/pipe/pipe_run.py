@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from stream_can.errors import StreamCANError
 from stream_can.learner import Corrected, LateLabel
-from stream_can.learner.lane import Name
+from stream_can.learner.model_name import Name
 from stream_can.messages.columns import table
 from stream_can.messages.messages import Label, Messages, Prediction
 from stream_can.messages.opening import Opened, rows_at

@@ -15,7 +15,7 @@ from stream_can.errors import StreamCANError
 from stream_can.messages.faults import probs_fault
 from stream_can.messages.forms import BadMessage, Forms, LabelScore, Probs
 from stream_can.messages.platforms import plain_row
-from stream_can.method.classes import MOST_SHOWN
+from stream_can.method.class_names import MOST_SHOWN
 from stream_can.recording.python_text import looks_printed, read_printed
 from stream_can.recording.table import DATES, InvalidRecording, Times
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from stream_can.messages.faults import BEST_ALONE, probs_fault
 from stream_can.messages.platforms import names_beside
-from stream_can.method.classes import MOST_SHOWN
+from stream_can.method.class_names import MOST_SHOWN
 from stream_can.method.rows import Normalise
 from stream_can.recording.cells import classes_of, in_ordinary_form, parsed
 from stream_can.recording.evidence import (

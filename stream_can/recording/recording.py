@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.messages.forms import Forms
 from stream_can.method.checks import bad_rows
-from stream_can.method.classes import ClassIndex, class_names
+from stream_can.method.class_names import class_names
+from stream_can.method.classes import ClassIndex
 from stream_can.method.normalise import divided
 from stream_can.method.prior import laplace
 from stream_can.method.rows import Normalise, as_float64

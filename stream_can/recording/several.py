@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.method.classes import ClassIndex, preview
+from stream_can.method.class_names import preview
+from stream_can.method.classes import ClassIndex
 from stream_can.multilabel.loop import outside
 from stream_can.recording.cells import parsed
 from stream_can.recording.recording import CHUNK, Recording, Segments

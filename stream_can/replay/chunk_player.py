@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner import Corrected, LateLabel, Learner
-from stream_can.learner.lane import ONLY, Explained, Name
+from stream_can.learner.call import Explained
+from stream_can.learner.model_name import ONLY, Name
 from stream_can.recording.recording import Segments, segments_of_rows
 from stream_can.replay.labels import Labels, RecordedRows, join, on_their_way, split
 from stream_can.replay.model_columns import ModelColumns

@@ -9,7 +9,8 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from stream_can.trust.alarm import Alarm, Episode
+from stream_can.trust.alarm import Alarm
+from stream_can.trust.episode import Episode
 
 __all__ = ["episodes_as_json", "milliseconds", "worse_in_words"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stream_can.errors import StreamCANError
-from stream_can.learner.lane import Name
+from stream_can.learner.model_name import Name
 from stream_can.replay.labels import RecordedRows
 
 __all__ = ["ModelColumns"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stream_can.change import Changes
 from stream_can.column_scores import ColumnScores
 from stream_can.learner import Learner
-from stream_can.learner.lane import ONLY
+from stream_can.learner.model_name import ONLY
 from stream_can.replay.delays import Delays
 from stream_can.replay.episodes import episodes_as_json
 from stream_can.replay.model_columns import ModelColumns

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.learner.lane import ONLY, Explained, Name
+from stream_can.learner.call import Explained
+from stream_can.learner.model_name import ONLY, Name
 from stream_can.recording.recording import Segments
 
 __all__ = ["Arrivals", "Step"]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river import base
 
-from stream_can.method.classes import class_name
+from stream_can.method.class_names import class_name
 from stream_can.method.settings import in_range
 from stream_can.river.corrected import (
     CorrectedWrapper,

@@ -12,10 +12,11 @@ from river import base
 
 from stream_can.corrector import Corrector
 from stream_can.errors import InvalidPrediction
-from stream_can.method.classes import class_name
+from stream_can.method.class_names import class_name
 from stream_can.method.receipts import only_set
 from stream_can.method.segments import given_texts
-from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords, takes_settings
+from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords
+from stream_can.method.settings_help import takes_settings
 from stream_can.river import frames
 from stream_can.river.corrected import (
     HasSuccessor,

@@ -106,7 +106,7 @@ class Appender:
 
     def rows(self, batch: SentBatch, state: CurrentState) -> None:
         """Append answered rows."""
-        size = sum(lane.rows.nbytes for lane in batch.lanes) + 200 * len(batch)
+        size = sum(lane.rows.nbytes for lane in batch.versions) + 200 * len(batch)
         with self._lock:
             self._rows.append(Waiting(batch, state.number, state.index.mark, size))
             self._bytes += size

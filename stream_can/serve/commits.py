@@ -17,8 +17,8 @@ from typing import Any
 from stream_can.app.health import Health
 from stream_can.app.metrics import Metrics
 from stream_can.app.tally import Tally
-from stream_can.learner.lane import Name
 from stream_can.learner.learner import Learner
+from stream_can.learner.model_name import Name
 from stream_can.serve.database import CannotWrite
 from stream_can.serve.service import Unavailable
 from stream_can.serve.store import Store

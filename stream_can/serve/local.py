@@ -29,7 +29,7 @@ from stream_can.app.status_report import StatusReport
 from stream_can.app.tally import Tally, lane_name
 from stream_can.errors import UnknownClass
 from stream_can.learner import Corrected
-from stream_can.learner.lane import ONLY
+from stream_can.learner.model_name import ONLY
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LaneName
 from stream_can.messages.records import Line

@@ -237,7 +237,7 @@ class Store(Database):
         rows[stored.MEMORY] = stored.encode(StateRow(1, number, oldest, identity, state.memory))
         if state.start != self._start:
             rows[stored.START] = state.start
-        known = {stored.MEMORY, stored.START, *map(stored.key_of, state.lanes)}
+        known = {stored.MEMORY, stored.START, *map(stored.key_of, state.names)}
         for (key,) in run("SELECT key FROM state").fetchall():
             if key not in known:
                 run("DELETE FROM state WHERE key = ?", (key,))

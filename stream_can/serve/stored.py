@@ -10,7 +10,7 @@ import msgspec
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner import Events, Learner, SentBatch, State, read_labels, read_sent
-from stream_can.learner.lane import Name
+from stream_can.learner.model_name import Name
 
 __all__ = [
     "MEMORY", "START", "CommitHead", "CommitRow", "StateRow", "StoredFile", "commit_in",

@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, DoubleType, StringType, StructType
 
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError, UnknownClass
-from stream_can.method.classes import json_name
+from stream_can.method.class_names import json_name
 from stream_can.spark.columns import (
     NAMES,
     arrays,

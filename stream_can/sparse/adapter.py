@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.learner.class_labels import ClassLabels
-from stream_can.learner.kinds import Given, JoinedLabel, Judged, Made, Unscored
+from stream_can.learner.kinds import Given, JoinedLabel, Judged, RunOutput, Unscored
 from stream_can.scores import RowScores
 from stream_can.sparse.blob import PROMOTED, SparseBlob, checked_blobs
 from stream_can.sparse.corrector import SparseCorrector
@@ -35,7 +35,7 @@ class Sparse(SparseLanes, ClassLabels):
     makes_sets = passes = corrects_alone = False
     scores = SparseScores
     random_requests = 0.5
-    width = both = 0
+    width = rows_width = 0
     """0: rows differ in length."""
 
     described = "sparse rows"
@@ -82,7 +82,7 @@ class Sparse(SparseLanes, ClassLabels):
         """Return one row like the rows of a call."""
         return [p]
 
-    def made(self, rows: NumberedRows, blobs: NDArray[np.float32]) -> NumberedRows:
+    def mark_corrected(self, rows: NumberedRows, blobs: NDArray[np.float32]) -> NumberedRows:
         """Mark the rows of a call as corrected elsewhere."""
         return rows._replace(sent_blobs=list(checked_blobs(blobs, self._classes.known)))
 
@@ -170,7 +170,7 @@ class Sparse(SparseLanes, ClassLabels):
         rows: NumberedRows,
         labels: Sequence[JoinedLabel],
         explain: Sequence[Any] | None = None,
-    ) -> Made:
+    ) -> RunOutput:
         """Correct rows and learn labels, in stream order.
 
         ``explain`` has a label for each row, or None: of rows with one it is found out, when they
@@ -182,7 +182,7 @@ class Sparse(SparseLanes, ClassLabels):
             run.learn(label)
         run.correct_until(len(rows.ks))
         ranks = None if explain is None else np.frombuffer(b"".join(run.ranks), "<f8")
-        return Made(run.sent, run.blobs, None, None if ranks is None else ranks.reshape(-1, 4))
+        return RunOutput(run.sent, run.blobs, None, None if ranks is None else ranks.reshape(-1, 4))
 
     def uncertainty(self, sent: Sequence[SparseRow]) -> list[float]:
         """1 - (best - second best); the rest is the second best of a row with one class."""
@@ -202,7 +202,7 @@ class Sparse(SparseLanes, ClassLabels):
 
     def score(self, judged: Judged, pending: Sequence[Unscored]) -> tuple[RowScores, RowScores]:
         """Add labelled predictions to the scores; return the scores of each, raw and sent."""
-        ranked = np.frombuffer(b"".join([row.both for row in pending]), "<f8").reshape(-1, 2, 2)
+        ranked = np.frombuffer(b"".join([row.rows for row in pending]), "<f8").reshape(-1, 2, 2)
         raw, sent = ranked.transpose(1, 2, 0)
         return judged.raw.add_checked(*raw), judged.sent.add_checked(*sent)
 
@@ -215,7 +215,7 @@ class Sparse(SparseLanes, ClassLabels):
     def load_pending(self, unscored: Unscored) -> Unscored:
         """A labelled prediction."""
         ranked = (
-            np.frombuffer(unscored.both, "<f8") if len(unscored.both) == 32 else np.array([np.nan])
+            np.frombuffer(unscored.rows, "<f8") if len(unscored.rows) == 32 else np.array([np.nan])
         )
         ranks, p = ranked[::2], ranked[1::2]
         if not (ranks >= -1).all() or not (ranks <= MOST_LISTED + PROMOTED).all():

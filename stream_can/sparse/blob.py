@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.method.receipts import require_probabilities, require_size
+from stream_can.method.receipt_checks import require_probabilities, require_size
 from stream_can.method.rows import TOLERANCE
 from stream_can.sparse.loop import MOST_LISTED
 from stream_can.sparse.rows import NumberedRows

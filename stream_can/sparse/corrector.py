@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can import snapshot
 from stream_can.errors import InvalidPrediction, SnapshotMismatch, UnknownClass
-from stream_can.method import receipts as receipt_rows
+from stream_can.method import receipt_checks
 from stream_can.method.rows import TOLERANCE
 from stream_can.method.settings import in_range
 from stream_can.row_kinds import read_snapshot
@@ -264,7 +264,7 @@ class SparseCorrector(SparseState):
         if bad.size:
             raise UnknownClass(f"label {bad[0]}: {self._classes.unknown(int(ys[bad[0]]))}")
         ys = ys.astype(np.int64)
-        receipt_rows.require_row(receipts, ids, one=False)
+        receipt_checks.require_row(receipts, ids, single=False)
         if ids is None or probs is None:
             if not (ids is None and probs is None):
                 raise ValueError("ids and probs: a row is given by both")
@@ -285,7 +285,7 @@ class SparseCorrector(SparseState):
 
         With classes "any" a label may be a new name. ``receipt`` has shape (3, k + 1).
         """
-        receipt_rows.require_row(receipt, row, one=True)
+        receipt_checks.require_row(receipt, row, single=True)
         if row is None:
             alone = self._classes.numbers_of([label], "label", add=True, error=UnknownClass)
             self._model.learn(None, None, None, np.array(alone, np.int64), None)
@@ -303,7 +303,7 @@ class SparseCorrector(SparseState):
 
     def _receipts(self, receipts: ArrayLike, rows: Rows, *, single: bool = False) -> Receipts:
         n, k = rows.ids.shape
-        return receipt_rows.checked(receipts, (n, 3, k + 1), one=single)
+        return receipt_checks.checked(receipts, (n, 3, k + 1), single=single)
 
     # ---- the tail
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.learner.lane import Name
-from stream_can.learner.sent import SentLane
+from stream_can.learner.model_name import Name
+from stream_can.learner.sent import SentVersion
 from stream_can.sparse.blob import SparseBlob, checked_blobs, encoded
 from stream_can.sparse.corrector import SparseCorrector
 from stream_can.sparse.numbering import ClassNumbering, Lookup, NamedRow
@@ -46,16 +46,16 @@ class SparseLanes(ClassNumbering):
         """How many classes have a name."""
         return 0 if self.numbered else self.corrector.n_classes
 
-    def fits(self, lane: SentLane) -> bool:
+    def number_and_check(self, lane: SentVersion) -> bool:
         """Whether the rows of a sent batch are sparse; numbers its new names."""
         if lane.named and not self.numbered:
             self.corrector.ids_of(lane.named)
         return not lane.classes and not (lane.named and self.numbered)
 
-    def told(
+    def sent_version(
         self, name: Name, raw: Sequence[NamedRow], sent: Sequence[SparseRow],
         receipts: Sequence[NDArray[np.float32]],
-    ) -> SentLane:  # fmt: skip
+    ) -> SentVersion:  # fmt: skip
         """Encode corrected rows for the learner; classes with names are numbered as they appear in
         the rows, see :meth:`adopted`."""
         numbers: dict[Any, int] = {}
@@ -72,9 +72,9 @@ class SparseLanes(ClassNumbering):
             )
         most = max(map(len, blobs), default=4)
         data = b"".join([blob.ljust(most, b"\0") for blob in blobs])
-        return SentLane(name, (), np.frombuffer(data, "<f4").reshape(-1, most // 4), (*numbers,))
+        return SentVersion(name, (), np.frombuffer(data, "<f4").reshape(-1, most // 4), (*numbers,))
 
-    def listed(self, lane: SentLane, i: int) -> tuple[list[float], list[float], list[Any]]:
+    def listed(self, lane: SentVersion, i: int) -> tuple[list[float], list[float], list[Any]]:
         """A row of a lane and the row that was sent, as lists, and their classes."""
         (blob,) = map(SparseBlob, checked_blobs(lane.rows[[i]], self._classes.known))
         names = self._classes.names_of(blob.sent_ids.tolist())
@@ -86,7 +86,7 @@ class SparseLanes(ClassNumbering):
         names = self._classes.names_of(blob.ids.tolist())
         return dict(zip(names, blob.P.tolist(), strict=True))
 
-    def adopted(self, lane: SentLane) -> tuple[SentLane, NDArray[np.bool_]]:
+    def adopted(self, lane: SentVersion) -> tuple[SentVersion, NDArray[np.bool_]]:
         """The rows of another process with the classes numbered as here, where new names get
         numbers; and whether each is one of these: there may be no room for its names."""
         is_known = np.ones(len(lane.rows), np.bool_)
@@ -105,7 +105,7 @@ class SparseLanes(ClassNumbering):
                 is_known[i] &= (ids >= 0).all()
         return lane._replace(rows=rows[is_known], named=()), is_known
 
-    def load_rows(self, lane: SentLane) -> list[Rows]:
+    def load_rows(self, lane: SentVersion) -> list[Rows]:
         """Rows of a sent batch's lane as those of a call."""
         rows = []
         for data in checked_blobs(lane.rows, self._classes.known):
@@ -115,7 +115,7 @@ class SparseLanes(ClassNumbering):
             rows.append(Rows(ids, P, np.array([k], np.int32)))
         return rows
 
-    def require_sent(self, lane: SentLane) -> None:
+    def require_sent(self, lane: SentVersion) -> None:
         """ValueError where rows that another process sent are none."""
         names = set(map(_shared_name, lane.named))
         if lane.classes or (lane.named and self.numbered) or len(names) < len(lane.named):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.column_scores import HITS, LOSSES
-from stream_can.learner.lane import Taught
+from stream_can.learner.call import Taught
 from stream_can.scores import log_losses
 
 __all__ = ["outcomes_of"]

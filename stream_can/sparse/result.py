@@ -37,7 +37,9 @@ class SparseReplay(Replay):
     def score(self, step: Step) -> None:
         """Score the rows of a step, and add its moment."""
         self.classes_listed += sum(map(len, step.rows))
-        ranked = np.concatenate([explained.found for explained in step.explained]).reshape(-1, 2, 2)
+        ranked = np.concatenate([explained.values for explained in step.explained]).reshape(
+            -1, 2, 2
+        )
         raw_scores, sent_scores = [
             scores.add_checked(ranked[:, side, 0], ranked[:, side, 1])
             for side, scores in enumerate((self.raw, self.corrected))

@@ -19,7 +19,7 @@ from kafka.errors import KafkaError
 
 from stream_can.kafka.client.guards import ClientError
 from stream_can.kafka.stored import StoredState
-from stream_can.learner import SentBatch, SentLane
+from stream_can.learner import SentBatch, SentVersion
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, state_of
 from tests.kafka.topics import create, delete, grow, produce, read, until_closed
@@ -262,7 +262,7 @@ def foreign_records(chaos: Chaos) -> None:
     chaos.counts["foreign records"] += 1
     batch = SentBatch(
         ["x"], np.array([5]), np.array([1.0]),
-        [SentLane((None, None), ("a", "b", "c", "d"), np.zeros((1, 40), np.float32))],
+        [SentVersion((None, None), ("a", "b", "c", "d"), np.zeros((1, 40), np.float32))],
         np.zeros(1, np.int32), {},
     ).to_bytes()  # fmt: skip
     values = [None, b"", rng.randbytes(100), b'{"label": "a"}', batch]

@@ -506,7 +506,7 @@ def judge_answers(servers: str, s: Settings, answers: list[Answered]) -> int:
             batch = read_sent(record.value)
             places = batch.places()
             for i, id in enumerate(batch.ids):
-                lane = batch.lanes[batch.of[i]]
+                lane = batch.versions[batch.of[i]]
                 if id.decode() in expected:  # else its answer did not arrive
                     both = lane.raw[places[i]].tolist(), lane.sent[places[i]].tolist()
                     assert both == expected[id.decode()]
@@ -781,7 +781,7 @@ def rows_of(
         batch = read_sent(record.value)
         places = batch.places()
         for i, (id, time) in enumerate(zip(batch.ids, batch.times.tolist(), strict=True)):
-            lane = batch.lanes[batch.of[i]]
+            lane = batch.versions[batch.of[i]]
             columns = {c: texts[i] for c, texts in batch.segments.items()} or None
             p_, receipt = lane.raw[places[i]], lane.receipts[places[i]].copy()
             size = size_of(id, p_, columns) + receipt.nbytes

@@ -27,7 +27,7 @@ from stream_can.kafka.memory import SentRecord, TopicLearner
 from stream_can.kafka.start import start_of
 from stream_can.kafka.state import MARK_HEADER, read_index, read_memory
 from stream_can.kafka.stored import StoredState
-from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.learner.sent import SentBatch, SentVersion
 from stream_can.messages.records import Record
 from stream_can.multilabel import MultiLabelCorrector
 from tests.mutations import MUTATIONS, VALUES, opened
@@ -78,7 +78,7 @@ def batch(rng: random.Random, kind: str, number: int, settings: dict[str, Any]) 
     ids: list[Any] = [b"%d" % rng.randrange(200) for _ in range(n)]
     times = NOW + 3 * number + draws.normal(size=n)
     return SentBatch(
-        ids, number + np.arange(n), times, [SentLane(lane, tuple(NAMES), rows)],
+        ids, number + np.arange(n), times, [SentVersion(lane, tuple(NAMES), rows)],
         np.zeros(n, np.int32), columns,
     )  # fmt: skip
 

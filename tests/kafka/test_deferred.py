@@ -25,7 +25,7 @@ from stream_can.kafka.start import start_of
 from stream_can.kafka.state import read_index, read_memory
 from stream_can.kafka.stored import StoredState
 from stream_can.learner import Events, Learner, read_sent
-from stream_can.learner.lane import ONLY
+from stream_can.learner.model_name import ONLY
 from stream_can.learner.sent import SentBatch
 from stream_can.messages.records import Record
 from tests.examples import examples
@@ -168,9 +168,9 @@ class Plain:
     def corrected(self, batch: SentBatch) -> None:
         """Rows that another corrector sent."""
         if (own := self.learner.numbering) is not None:
-            adopted, kept = own.adopted(batch.lanes[0])
+            adopted, kept = own.adopted(batch.versions[0])
             batch = batch.of_lanes([adopted], np.flatnonzero(kept))
-        for lane in batch.lanes:
+        for lane in batch.versions:
             if lane.name not in self.models.classes() and lane.name != ONLY:
                 self.models.begin(lane.name, lane.classes)
                 self.models.admit()

@@ -24,7 +24,7 @@ from stream_can.cli.main import main
 from stream_can.dense import about, outcomes, page
 from stream_can.dense import replay as dense_replay
 from stream_can.dense.kind import DenseKind
-from stream_can.learner.lane import ONLY
+from stream_can.learner.model_name import ONLY
 from stream_can.learner.saved import corrector
 from stream_can.messages.messages import JSON, BadMessage, Messages, Row
 from stream_can.pipe.run import pipe

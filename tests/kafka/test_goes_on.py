@@ -409,7 +409,7 @@ def test_batches_that_cannot_be_played_are_left_out(
         batch.ids[:] = ids
         wrong.append(batch.to_bytes())
     nonsense = good.part(0, 1)
-    nonsense.lanes[0].rows[:] = np.nan
+    nonsense.versions[0].rows[:] = np.nan
     wrong.append(nonsense.to_bytes())
     produce(app.servers, [(f"{app.id}-sent", 0, None, value, headers, STAMP) for value in wrong])
     nexts = [b"", b"\xff\xff", b"-1", b"1.5", "\u00b2".encode(), b"9" * 24, b"9" * 5000]

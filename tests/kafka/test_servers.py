@@ -19,7 +19,7 @@ from stream_can.kafka.client.guards import RetryError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.producer import Appended
 from stream_can.learner import read_sent
-from stream_can.learner.sent import SentBatch, SentLane
+from stream_can.learner.sent import SentBatch, SentVersion
 from stream_can.serve import appender as module
 from stream_can.serve.appender import Appender
 from stream_can.serve.service import Unavailable
@@ -226,7 +226,7 @@ def test_there_may_be_no_labels(broker: Served, tmp_path: Path) -> None:
 
 
 def row(n: int) -> SentBatch:
-    lane = SentLane((None, None), tuple("abcd"), np.zeros((1, 1 << 14), np.float32))
+    lane = SentVersion((None, None), tuple("abcd"), np.zeros((1, 1 << 14), np.float32))
     return SentBatch([b"%d" % n], np.array([0]), np.array([1.0]), [lane], np.zeros(1, np.int32), {})
 
 

@@ -17,7 +17,7 @@ from stream_can.kafka.backfill import backfill
 from stream_can.kafka.engine import States
 from stream_can.kafka.pending import PendingRequests
 from stream_can.learner import Learner, read_sent
-from stream_can.learner.lane import ONLY
+from stream_can.learner.model_name import ONLY
 from stream_can.learner.sent import SentBatch
 from stream_can.sparse import SparseCorrector
 from stream_can.sparse.blob import SparseBlob
@@ -77,9 +77,9 @@ def replayed(app: App, last: SparseCorrector) -> SparseCorrector:
     that lies in the topic; it knows the names in the order in which the last state does."""
     receipts = {}
     for batch in batches_of(app):
-        assert {lane.classes for lane in batch.lanes} <= {()}
+        assert {lane.classes for lane in batch.versions} <= {()}
         for place, k, id in zip(batch.places().tolist(), batch.of.tolist(), batch.ids, strict=True):
-            receipts[id] = SparseBlob(batch.lanes[k].rows[place].tobytes()).receipt
+            receipts[id] = SparseBlob(batch.versions[k].rows[place].tobytes()).receipt
     inputs, labels = app.given["input"], app.given["labels"]
     rows = [x for p in range(app.partitions) for x in read(app.servers, inputs, p)]
     said = [x for p in range(app.label_partitions) for x in read(app.servers, labels, p)]
@@ -250,7 +250,7 @@ def test_classes_of_another_process_get_numbers_here() -> None:
     ours.ids_of(["b", "z"])
     own, adapter = learner.numbering, Learner(theirs).numbering
     rows = adapter.given_rows([{"a": 0.5, "b": 0.25}, {"b": 0.5}])
-    lane = adapter.told(ONLY, rows, *adapter.corrected(rows, None)[:2])
+    lane = adapter.sent_version(ONLY, rows, *adapter.corrected(rows, None)[:2])
     assert (lane.classes, lane.named) == ((), ("a", "b"))
     adapter.require_sent(lane)
     adopted, kept = own.adopted(lane)
@@ -260,7 +260,7 @@ def test_classes_of_another_process_get_numbers_here() -> None:
     assert (raw, classes[:2]) == ([0.5, 0.25], ["a", "b"])
     assert sent == [*theirs.correct_one({"a": 0.5, "b": 0.25}).probabilities.values()]
     many = adapter.given_rows([{"c": 0.5}, dict.fromkeys("cdef", 0.2), {"b": 0.5}])
-    some, kept = own.adopted(adapter.told(ONLY, many, *adapter.corrected(many, None)[:2]))
+    some, kept = own.adopted(adapter.sent_version(ONLY, many, *adapter.corrected(many, None)[:2]))
     assert (kept.tolist(), len(some.rows)) == ([True, False, True], 2)
     assert ours.names == ["b", "z", "a", "c", "d", "e"]  # full, so that others say so
 
@@ -270,7 +270,7 @@ def test_classes_of_another_process_get_numbers_here() -> None:
 def test_classes_that_no_process_can_have_sent(named: tuple[Any, ...]) -> None:
     adapter = Learner(SparseCorrector("any", max_classes=6)).numbering
     rows = adapter.given_rows([{"a": 0.5, "b": 0.25}])
-    lane = adapter.told(ONLY, rows, *adapter.corrected(rows, None)[:2])
+    lane = adapter.sent_version(ONLY, rows, *adapter.corrected(rows, None)[:2])
     with pytest.raises(ValueError, match=r"."):
         adapter.require_sent(lane._replace(named=named))
 

@@ -16,7 +16,7 @@ from stream_can.app.tally import Tally
 from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.state import Index
 from stream_can.learner import Events, LateLabel
-from stream_can.learner.lane import ONLY
+from stream_can.learner.model_name import ONLY
 from stream_can.learner.switch import ON
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import JSON, Formats

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from stream_can.learner import Learner
-from stream_can.learner.lane import Explained
+from stream_can.learner.call import Explained
 from stream_can.multilabel import LabelScores, MultiLabelCorrector
 from stream_can.multilabel.result import MultiLabelReplay, decided_of
 from stream_can.recording.several import MultiLabelRecording

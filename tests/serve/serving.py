@@ -162,7 +162,7 @@ def played(commits: dict[int, tuple[bytes, bytes]], corrector: Corrector) -> Pla
     for _, (content, sent_batch) in rows:
         head, _ = snapshot.decode(content)
         batch, labels = read_sent(sent_batch), read_labels(head["labels"])
-        (lane,) = batch.lanes or [None]
+        (lane,) = batch.versions or [None]
         at = 0
         for i in range(len(batch) + 1):
             while at < len(labels) and labels[at].due <= i:

@@ -295,7 +295,7 @@ def test_requests_that_come_together_are_counted_once_and_all_are_told(tmp_path,
 
 def test_what_models_take_is_bounded_in_bytes_too(tmp_path, monkeypatch):
     """Before, `max_lanes` bounded their number alone: 1,000 of 256 classes were 1.3 GB."""
-    monkeypatch.setattr("stream_can.learner.lane.LEAST_MB", 1)
+    monkeypatch.setattr("stream_can.learner.model_version.LEAST_MB", 1)
     serving = Serving(tmp_path, max_lanes=5, commit_interval_ms=1)
     large = {f"c{i}": 1 / 256 for i in range(256)}  # 2 MB
     for i in range(3):

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from stream_can import Corrector, InvalidPrediction
-from stream_can.method.classes import json_name
+from stream_can.method.class_names import json_name
 from stream_can.row_sums import RowSums
 from stream_can.spark import Learning
 from stream_can.spark.sums import of_batch, without_decay

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from stream_can import InvalidPrediction, SnapshotMismatch, snapshot
 from stream_can.trust import alarm as module
 from stream_can.trust import evidence
-from stream_can.trust.alarm import Alarm, Episode
+from stream_can.trust.alarm import Alarm
+from stream_can.trust.episode import Episode
 from tests.examples import examples
 from tests.trust.alarm_oracle import change_of_errors, rise_of_losses
 

@@ -45,7 +45,7 @@ from stream_can.messages.codecs.walk import (
     read_numbers,
 )
 from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
-from stream_can.method.classes import json_name
+from stream_can.method.class_names import json_name
 
 if TYPE_CHECKING:
     from stream_can.messages.codecs.codec import Prediction

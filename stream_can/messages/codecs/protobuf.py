@@ -61,7 +61,7 @@ from stream_can.messages.codecs.proto_source import source
 from stream_can.messages.codecs.proto_types import messages_of, output_types
 from stream_can.messages.columns import header_bytes
 from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
-from stream_can.method.classes import json_name
+from stream_can.method.class_names import json_name
 
 if TYPE_CHECKING:
     from stream_can.messages.codecs.codec import Prediction

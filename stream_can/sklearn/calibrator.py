@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping
 from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils.validation import check_is_fitted
 
 from stream_can import snapshot as snapshots
 from stream_can.corrector import Corrector
-from stream_can.errors import StreamCANError
 from stream_can.method.segments import given_texts
-from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords, takes_settings
+from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords
+from stream_can.method.settings_help import takes_settings
 from stream_can.multilabel import MultiLabelCorrector
-
-try:
-    from scipy.sparse import issparse
-    from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-    from sklearn.model_selection import check_cv
-    from sklearn.utils import (
-        Bunch,
-        _safe_indexing,
-        assert_all_finite,
-        column_or_1d,
-        get_tags,
-        indexable,
-    )
-    from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
-except ImportError:
-    raise StreamCANError(
-        "the estimator needs scikit-learn 1.8 or newer: pip install 'stream_can[compare]'"
-    ) from None
+from stream_can.sklearn.held_out import held_out, probabilities
+from stream_can.sklearn.labels import check_classes, classes_of, rows_and_labels
+from stream_can.sklearn.protocol import EstimatorProtocol
 
 __all__ = ["StreamCalibrator"]
 
@@ -43,7 +27,7 @@ PREFIT = "prefit"
 
 
 @takes_settings
-class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Correct a classifier's probabilities, from held-out rows and later from late labels.
 
     :class:`sklearn.calibration.CalibratedClassifierCV` ends with ``fit``; this estimator continues:
@@ -112,8 +96,6 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         self.train_rows = train_rows
         self.__dict__.update(keywords(settings))
 
-    # ---- training
-
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Train the classifier, and the corrector on predictions of held-out rows.
 
@@ -135,8 +117,8 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         UserWarning
             A split's test rows have a class without training rows, as where ``y`` is sorted.
         """
-        X, y = _rows_and_labels(X, y)
-        given = self._given(X)
+        X, y = rows_and_labels(X, y)
+        segments = self._given(X)
         if self._is_prefit:
             if params:
                 raise ValueError(f"fit: {next(iter(params))!r} is for a classifier to be trained")
@@ -144,44 +126,19 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             P = self._raw(X)
         else:
             routed = self._route(params)
-            self.classes_, counts = _classes_of(y)
-            P, held = self._held_out(X, y, routed)
+            self.classes_, counts = classes_of(y)
+            P, held = held_out(self.estimator, self.cv, self.classes_, X, y, routed)
             model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
             self._start(model, y, counts)
             y = y[held]
-            if given is not None:
-                given = {name: [texts[i] for i in held] for name, texts in given.items()}
+            if segments is not None:
+                segments = {name: [texts[i] for i in held] for name, texts in segments.items()}
         if isinstance(self.corrector_, MultiLabelCorrector):
             rows = np.arange(len(y))
             self.corrector_.play(P, y, rows, rows + 1)
         else:
-            self.corrector_.fit(P, y, segments=given)
+            self.corrector_.fit(P, y, segments=segments)
         return self
-
-    def _held_out(self, X: Any, y: NDArray[Any], routed: Any) -> tuple[Array, NDArray[np.intp]]:
-        """Predictions of each split's test rows, and the indices of those rows."""
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"fit: {len(y)} rows hold only {len(self.classes_)} class, expected 2 or more; "
-                "one class needs no classifier"
-            )
-        _check_weights(routed.estimator.fit, len(y))
-        splitter = check_cv(self.cv, y, classifier=True)
-        parts, rows = [], []
-        unseen: list[Any] = []
-        for train, test in splitter.split(X, y, **routed.splitter.split):
-            own = _check_method_params(X, params=routed.estimator.fit, indices=train)
-            model = clone(self.estimator).fit(_safe_indexing(X, train), y[train], **own)
-            P = _probabilities(model, _safe_indexing(X, test))
-            if y.ndim == 1:
-                of_split, P = P, np.zeros((len(test), len(self.classes_)))
-                P[:, np.searchsorted(self.classes_, model.classes_)] = of_split
-                unseen += y[test][~np.isin(y[test], y[train])].tolist()
-            parts.append(P)
-            rows.append(test)
-        if unseen:
-            _warn_of_unseen(len(unseen), sum(map(len, rows)), unseen[0])
-        return np.concatenate(parts), np.concatenate(rows)
 
     def _start(self, model: Any, y: NDArray[Any], counts: ArrayLike | None = None) -> None:
         """Create the corrector of a trained classifier, for labels like y."""
@@ -192,15 +149,17 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
                 f"y has {y.shape[1]} labels a row, the classifier {len(self.classes_)}; give one"
                 " column for each label that it was trained on"
             )
-        names, more = self.classes_.tolist(), self._settings(several)
-        given, n = self.train_counts, self.train_rows
-        if given is None and n is None and counts is not None:
-            given, n = counts, len(y)
+        names, settings = self.classes_.tolist(), self._settings(several)
+        counts_by_class, n = self.train_counts, self.train_rows
+        if counts_by_class is None and n is None and counts is not None:
+            counts_by_class, n = counts, len(y)
         self.corrector_: Any
         if several:
-            self.corrector_ = MultiLabelCorrector(names, train_counts=given, train_rows=n, **more)
+            self.corrector_ = MultiLabelCorrector(
+                names, train_counts=counts_by_class, train_rows=n, **settings
+            )
         else:
-            self.corrector_ = Corrector(names, train_counts=given, **more)
+            self.corrector_ = Corrector(names, train_counts=counts_by_class, **settings)
 
     def _take(self, model: Any, several: bool) -> None:
         check_is_fitted(model)
@@ -217,21 +176,19 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
 
     def _settings(self, several: bool) -> dict[str, Any]:
         """Settings of the corrector; a ``MultiLabelCorrector`` has only one."""
-        found = {name: getattr(self, name) for name in SETTINGS}
+        settings = {name: getattr(self, name) for name in SETTINGS}
         if not several:
             if self.train_rows is not None:
                 raise ValueError("train_rows: for several labels a row, y has one")
-            return found
+            return settings
         for name, default in keywords({}).items():
-            if name != "half_life" and found[name] != default:
+            if name != "half_life" and settings[name] != default:
                 raise ValueError(f"{name}: not of multilabel rows; leave it out")
-        return {"half_life": found["half_life"]}
+        return {"half_life": settings["half_life"]}
 
     @property
     def _is_prefit(self) -> bool:
         return isinstance(self.cv, str) and self.cv == PREFIT
-
-    # ---- prediction: without learning
 
     def predict_proba(self, X: Any) -> Array:
         """Predict corrected probabilities, shape (n, m), in the order of ``classes_``."""
@@ -283,7 +240,7 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
         return np.asarray(sets)
 
     def _raw(self, X: Any) -> Array:
-        return _probabilities(self.estimator_, X)
+        return probabilities(self.estimator_, X)
 
     @property
     def _has_several(self) -> bool:
@@ -301,8 +258,6 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             if name not in names:
                 raise ValueError(f"segments: X has no column {name!r}; give a data frame with it")
         return given_texts(self.segments, X, many=True)
-
-    # ---- learning
 
     def observe(self, X: Any) -> Self:
         """Observe unlabelled rows in stream order; their labels come later, or never.
@@ -333,15 +288,15 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             A label is not in ``classes_``, or with several labels not 1, 0 or -1. Nothing was
             learned.
         """
-        X, y = _rows_and_labels(X, y)
+        X, y = rows_and_labels(X, y)
         if not hasattr(self, "corrector_"):
             if not self._is_prefit:
-                _check_classes(classes, y, np.unique(y), "the rows have")
+                check_classes(classes, y, np.unique(y), "the rows have")
                 return self.fit(X, y)
             check_is_fitted(self.estimator)
-            _check_classes(classes, y, self.estimator.classes_, "the classifier has")
+            check_classes(classes, y, self.estimator.classes_, "the classifier has")
             self._start(self.estimator, y)
-        _check_classes(classes, y, self.classes_, "the classifier has")
+        check_classes(classes, y, self.classes_, "the classifier has")
         self.corrector_.learn_many(self._raw(X), y, **self._more(X))
         return self
 
@@ -397,133 +352,12 @@ class StreamCalibrator(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # t
             The new version has other classes.
         """
         check_is_fitted(self)
-        after: Self = clone(self).set_params(estimator=estimator, cv=PREFIT)
-        after._take(estimator, self._has_several)
-        if not np.array_equal(after.classes_, self.classes_):
+        calibrator: Self = clone(self).set_params(estimator=estimator, cv=PREFIT)
+        calibrator._take(estimator, self._has_several)
+        if not np.array_equal(calibrator.classes_, self.classes_):
             raise ValueError(
-                f"successor: the new classifier has classes {after.classes_.tolist()}, this one"
-                f" {self.classes_.tolist()}; for other classes make a new StreamCalibrator"
+                f"successor: the new classifier has classes {calibrator.classes_.tolist()}, this"
+                f" one {self.classes_.tolist()}; for other classes make a new StreamCalibrator"
             )
-        after.corrector_ = self.corrector_.successor(discount)
-        return after
-
-    # ---- scikit-learn protocol
-
-    def get_metadata_routing(self) -> Any:
-        """Routing of parameters of ``fit``: to the classifier, and to the splitter."""
-        router = MetadataRouter(owner=self).add_self_request(self)
-        router.add(
-            estimator=self.estimator,
-            method_mapping=MethodMapping().add(caller="fit", callee="fit"),
-        )
-        if hasattr(self.cv, "split"):
-            router.add(
-                splitter=self.cv,
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
-        return router
-
-    def _route(self, params: dict[str, Any]) -> Any:
-        from sklearn import get_config
-
-        if not get_config()["enable_metadata_routing"]:
-            if "groups" in params and not has_fit_parameter(self.estimator, "groups"):
-                raise ValueError(
-                    "fit: 'groups' reaches the splitter only with metadata routing:"
-                    " sklearn.set_config(enable_metadata_routing=True)"
-                )
-            return Bunch(estimator=Bunch(fit=params), splitter=Bunch(split={}))
-        routed = process_routing(self, "fit", **params)
-        return Bunch(estimator=routed.estimator, splitter=routed.get("splitter", Bunch(split={})))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        own = get_tags(self.estimator)
-        tags.input_tags.sparse = own.input_tags.sparse
-        tags.input_tags.allow_nan = own.input_tags.allow_nan
-        tags.classifier_tags.multi_class = own.classifier_tags.multi_class
-        tags.classifier_tags.multi_label = own.classifier_tags.multi_label
-        return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "corrector_")
-
-
-def _rows_and_labels(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-    """Rows, and labels of shape (n,), or with several labels (n, m)."""
-    y = y.toarray() if issparse(y) else y
-    array = np.asarray(y)
-    if array.ndim == 2 and array.shape[1] > 1:
-        y = array.astype(int) if array.dtype == bool else array
-    else:
-        y = column_or_1d(y, warn=True)
-    assert_all_finite(y, input_name="y")
-    if y.ndim == 1:
-        check_classification_targets(y)
-    X, y = indexable(X, y)
-    return X, y
-
-
-def _classes_of(y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Classes, or labels, of training rows, and the number of rows of each."""
-    if y.ndim == 1:
-        return np.unique(y, return_counts=True)
-    bad = np.argwhere((y != 0) & (y != 1))
-    if len(bad):
-        row, column = bad[0].tolist()
-        raise ValueError(
-            f"fit: row {row}: label {column} is {y[row, column]}, expected 1 or 0, as the"
-            " classifier needs each; what is known in part is for partial_fit"
-        )
-    return np.arange(y.shape[1]), y.sum(axis=0)
-
-
-def _check_classes(
-    classes: ArrayLike | None, y: NDArray[Any], known: NDArray[Any], whose: str
-) -> None:
-    if y.ndim == 2:
-        known, whose = np.arange(2), "each of several labels has"
-    if classes is not None and not np.array_equal(np.unique(classes), known):
-        raise ValueError(
-            f"partial_fit: classes are {np.unique(classes).tolist()}, but {whose} "
-            f"{known.tolist()}; a class that is not known needs a fit with rows of it"
-        )
-
-
-def _check_weights(params: Mapping[str, Any], n: int) -> None:
-    """Refuse weights of a wrong length here; later the error would name a split's length."""
-    weights = params.get("sample_weight")
-    if isinstance(weights, Sized) and len(weights) != n:
-        raise ValueError(
-            f"fit: sample_weight has {len(weights)} weights for {n} rows; give one for each row"
-        )
-
-
-def _warn_of_unseen(unseen: int, rows: int, first: Any) -> None:
-    """Warn of held-out rows whose class their split's classifier was not trained on."""
-    warnings.warn(
-        f"fit: {unseen} of {rows} held-out rows are of a class that their split did not train on, "
-        f"the first of class {first!r}; where y is sorted, shuffle: cv=StratifiedKFold(5, "
-        "shuffle=True), or KFold(5, shuffle=True)",
-        UserWarning,
-        stacklevel=4,
-    )
-
-
-def _probabilities(model: Any, X: Any) -> Array:
-    if not hasattr(model, "predict_proba"):
-        raise ValueError(
-            f"{type(model).__name__} has no predict_proba; scikit-learn's CalibratedClassifierCV "
-            "around it gives it one"
-        )
-    P = model.predict_proba(X)
-    if isinstance(P, list):  # one array per label, with a column for each of its values
-        P = np.transpose(
-            [_column_of(1, one, values) for one, values in zip(P, model.classes_, strict=True)]
-        )
-    return np.asarray(P, np.float64)
-
-
-def _column_of(value: int, P: Array, values: NDArray[Any]) -> Array:
-    (k,) = np.nonzero(values == value)
-    return P[:, k[0]] if k.size else np.zeros(len(P))
+        calibrator.corrector_ = self.corrector_.successor(discount)
+        return calibrator

@@ -1,4 +1,4 @@
-"""Lanes: the models and versions of a learner, and what each begins with."""
+"""ModelVersions: the models and versions of a learner, each begun from its predecessor."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Collection
 
 from stream_can.learner import saved
 from stream_can.learner.kinds import Id, Kind
-from stream_can.learner.lane import ONLY, Lane, Name, most_bytes, predecessor
+from stream_can.learner.model_name import ONLY, Name
+from stream_can.learner.model_version import ModelVersion, most_bytes, predecessor
 from stream_can.learner.recent import Recent, RecentIndex
 from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.row_kinds import AnyCorrector, kind_of
 
-__all__ = ["Lanes", "adapter_of", "is_of"]
+__all__ = ["ModelVersions", "adapter_of", "is_of"]
 
 
 def adapter_of(corrector: AnyCorrector) -> Kind:
@@ -20,12 +21,12 @@ def adapter_of(corrector: AnyCorrector) -> Kind:
     return adapter
 
 
-def is_of(lane: Name, named: Name) -> bool:
+def is_of(name: Name, named: Name) -> bool:
     """Whether a label for ``named`` can belong to this model and version."""
-    return named[0] in (None, lane[0]) and named[1] in (None, lane[1])
+    return named[0] in (None, name[0]) and named[1] in (None, name[1])
 
 
-class Lanes:
+class ModelVersions:
     """The models and versions of a learner.
 
     Parameters
@@ -50,39 +51,39 @@ class Lanes:
         self.ask, self.max_lanes, self.scores = ask, max_lanes, scores
         self.switch = ON
         """Whether rows of models are corrected; see :meth:`set_switch`."""
-        self.by_name: dict[Name, Lane] = {}
-        self.by_serial: dict[int, Lane] = {}
-        """Lanes by serial number, by which predictions refer to them: numbers, because the garbage
+        self.by_name: dict[Name, ModelVersion] = {}
+        self.by_serial: dict[int, ModelVersion] = {}
+        """Versions by serial number. Predictions refer to them by number, because the garbage
         collector visits every reference repeatedly."""
-        self._of_model: dict[str | None, list[Lane]] = {}
+        self._of_model: dict[str | None, list[ModelVersion]] = {}
         self.recent = RecentIndex()
         """The kept predictions."""
         self._size = 0
         """Bytes of the correctors."""
         self._newest = -1
-        """Serial number of the newest lane."""
+        """Serial number of the newest version."""
         self.dropped = 0
-        """Number of lanes dropped beyond ``max_lanes``."""
+        """Number of versions dropped beyond ``max_lanes``."""
 
     def kind_of(self, name: Name) -> Kind:
         """The adapter of a model and version."""
-        lane = self.by_name.get(name)
-        return lane.kind if lane is not None else self.starts.get(name, self.default)
+        version = self.by_name.get(name)
+        return version.kind if version is not None else self.starts.get(name, self.default)
 
-    def matching(self, name: Name) -> Collection[Lane]:
-        """Lanes to which a label for ``name`` can belong."""
+    def matching(self, name: Name) -> Collection[ModelVersion]:
+        """Versions to which a label for ``name`` can belong."""
         every = self.by_name.values()
         if name == ONLY:
             return every
         of_model = every if name[0] is None else self._of_model.get(name[0], ())
-        return [lane for lane in of_model if is_of(lane.name, name)]
+        return [version for version in of_model if is_of(version.name, name)]
 
-    def keeping(self, id: Id | None, name: Name) -> list[tuple[Lane, Recent]]:
+    def keeping(self, id: Id | None, name: Name) -> list[tuple[ModelVersion, Recent]]:
         """The kept predictions of an id to which a label for ``name`` can belong, and their
-        lanes."""
+        versions."""
         return [
-            (lane, entry) for entry in self.recent.of(id)
-            if is_of((lane := self.by_serial[entry.lane]).name, name)
+            (version, entry) for entry in self.recent.of(id)
+            if is_of((version := self.by_serial[entry.lane]).name, name)
         ]  # fmt: skip
 
     def set_start(self, name: Name, kind: Kind) -> bool:
@@ -106,52 +107,56 @@ class Lanes:
         self.mixed = self.mixed or kind.classes != like.classes
         return True
 
-    def begin(self, name: Name, number: int) -> Lane:
+    def begin(self, name: Name, number: int) -> ModelVersion:
         """Start a model and version at the row of this number, from its predecessor if it has
         one."""
-        own = self.starts.pop(name, None)
-        classes = self.default.classes if own is None else own.classes
-        others = [lane for lane in self._of_model.get(name[0], ()) if lane.kind.classes == classes]
-        before = predecessor(name, {lane.name: lane.kind.corrector for lane in others})
-        if before is not None:
-            kind = self.by_name[before].kind.successor()
-        elif own is not None:
-            kind = own
+        start = self.starts.pop(name, None)
+        classes = self.default.classes if start is None else start.classes
+        candidates = [
+            version
+            for version in self._of_model.get(name[0], ())
+            if version.kind.classes == classes
+        ]
+        parent = predecessor(name, {version.name: version.kind.corrector for version in candidates})
+        if parent is not None:
+            kind = self.by_name[parent].kind.successor()
+        elif start is not None:
+            kind = start
         elif self.unused is not None:
             kind, self.unused = self.unused, None
         else:
             kind = adapter_of(saved.corrector(self.initial))
-        lane = Lane(name, kind, self.ask, number, number, before and before[1])
-        self.add(lane)
-        return lane
+        version = ModelVersion(name, kind, self.ask, number, number, parent and parent[1])
+        self.add(version)
+        return version
 
-    def add(self, lane: Lane) -> None:
-        """Add a lane under the next serial number."""
+    def add(self, version: ModelVersion) -> None:
+        """Add a version under the next serial number."""
         self._newest += 1
-        lane.scores, lane.serial, lane.recent = self.scores, self._newest, self.recent
-        self._size += lane.kind.nbytes
-        lane.kind.passes = not self.switch.is_on(lane.name[0])
-        self.by_name[lane.name] = self.by_serial[lane.serial] = lane
-        self._of_model.setdefault(lane.name[0], []).append(lane)
+        version.scores, version.serial, version.recent = self.scores, self._newest, self.recent
+        self._size += version.kind.nbytes
+        version.kind.passes = not self.switch.is_on(version.name[0])
+        self.by_name[version.name] = self.by_serial[version.serial] = version
+        self._of_model.setdefault(version.name[0], []).append(version)
 
     def set_switch(self, switch: CorrectionSwitch) -> None:
         """Correct the rows of models from now on, or send them as they come."""
         self.switch = switch
-        for lane in self.by_name.values():
-            lane.kind.passes = not switch.is_on(lane.name[0])
+        for version in self.by_name.values():
+            version.kind.passes = not switch.is_on(version.name[0])
 
-    def drop_excess(self, newest: Lane) -> list[Lane]:
-        """Drop the lanes with the oldest last predictions until the others fit; return them."""
-        gone = list[Lane]()
+    def drop_excess(self, newest: ModelVersion) -> list[ModelVersion]:
+        """Drop the versions with the oldest last predictions until the others fit; return them."""
+        dropped = list[ModelVersion]()
         while len(self.by_name) > 1 and not self._fit():
-            others = (lane for lane in self.by_name.values() if lane is not newest)
-            oldest = min(others, key=lambda lane: lane.last)
+            candidates = (version for version in self.by_name.values() if version is not newest)
+            oldest = min(candidates, key=lambda version: version.last)
             del self.by_name[oldest.name], self.by_serial[oldest.serial]
             self._of_model[oldest.name[0]].remove(oldest)
             self._size -= oldest.kind.nbytes
-            gone.append(oldest)
-        self.dropped += len(gone)
-        return gone
+            dropped.append(oldest)
+        self.dropped += len(dropped)
+        return dropped
 
     def _fit(self) -> bool:
         """Whether so many models and versions may be kept."""

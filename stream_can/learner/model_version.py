@@ -1,35 +1,18 @@
-"""Lane: the corrector of one model and version, with the predictions that await labels."""
+"""ModelVersion: the corrector of one version of a model, with the predictions that await labels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-import msgspec
-import numpy as np
-from numpy.typing import NDArray
-
+from stream_can.learner.call import Call, Explained
 from stream_can.learner.kinds import Given, Id, JoinedLabel, Judged, Kind, Reason, Unscored
+from stream_can.learner.model_name import Name
 from stream_can.learner.recent import Recent, RecentIndex, settle, unscored
 from stream_can.method.asking import LabelRequests
-from stream_can.method.receipts import TAIL
 
-__all__ = [
-    "ONLY",
-    "TOGETHER",
-    "Call",
-    "Explained",
-    "Lane",
-    "Name",
-    "Taught",
-    "most_bytes",
-    "predecessor",
-    "rows_of",
-]
+__all__ = ["TOGETHER", "ModelVersion", "most_bytes", "predecessor"]
 
-Name = tuple[str | None, str | None]
-"""Model and version."""
-ONLY: Name = (None, None)
 
 TOGETHER = 256
 """Number of labelled predictions scored together."""
@@ -44,58 +27,7 @@ def most_bytes(max_lanes: int) -> int:
     return max(max_lanes, LEAST_MB) << 20
 
 
-class Taught(msgspec.Struct, gc=False):
-    """A prediction whose label was learned."""
-
-    label: int
-    """Index of the label within the call; -1 for a held label."""
-    name: Name
-    prediction: Recent
-    """The prediction: its label in ``known``; row, sent row and receipt in ``blob``."""
-    time: float | None = None
-    """Time of the label in seconds, where given."""
-    n: int = 1
-    """Number of labels: several that were held for it are learned as one."""
-
-
-def rows_of(
-    taught: Sequence[Taught], m: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32]]:
-    """Rows and sent rows of predictions of m declared classes, shape (n, m), and the ends of their
-    receipts."""
-    blobs = b"".join([one.prediction.blob for one in taught])
-    data = np.frombuffer(blobs, "<f4").reshape(len(taught), -1)
-    both = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
-    return both[:, :m], both[:, m:], data[:, -TAIL:]
-
-
-class Explained(NamedTuple):
-    """What explains some rows of a call."""
-
-    rows: Any
-    """Indices of the rows; None for all of the call."""
-    found: Any
-    """In the adapter's terms."""
-
-
-class Call(NamedTuple):
-    """Rows of one call of the learner, and their results."""
-
-    n: int
-    rows: Any
-    """Rows in the adapter's type."""
-    sent: Any
-    """Output, written by the lanes."""
-    sets: list[list[Any]] | None
-    asked: list[Reason | None]
-    active: dict[Lane, None]
-    """Lanes with rows or labels in this call."""
-    taught: list[Taught]
-    explain: Any
-    explained: list[Explained]
-
-
-class Lane:
+class ModelVersion:
     """A corrector with its memory.
 
     Rows and labels are collected in order until :meth:`run` passes them to the corrector at once.
@@ -106,9 +38,9 @@ class Lane:
         name: Name,
         kind: Kind,
         ask: float | None,
-        begun: int = 0,
+        first: int = 0,
         last: int = 0,
-        after: str | None = None,
+        started_from: str | None = None,
     ) -> None:
         self.serial = -1
         """Serial number, assigned by the learner."""
@@ -116,12 +48,12 @@ class Lane:
         """Whether labelled predictions are scored."""
         self.name, self.kind = name, kind
         self.asks = None if ask is None else LabelRequests(ask, kind.random_requests)
-        self.after = after
+        self.started_from = started_from
         """Version of the same model from which this one was started."""
-        self.begun, self.last = begun, last
+        self.first, self.last = first, last
         """Numbers of the first row that can belong to it and of its last row."""
         self.recent = RecentIndex()
-        """The predictions of all lanes by their ids, assigned by the learner."""
+        """The predictions of all versions by their ids, assigned by the learner."""
         self.requests: dict[Id, Reason] = {}
         """Ids with open label requests, and the reasons."""
         self.judged: Judged = kind.new_judged()
@@ -141,8 +73,8 @@ class Lane:
     @property
     def requested(self) -> list[Recent]:
         """The predictions whose labels are requested."""
-        kept = (self.recent.latest(id, self.serial) for id in self.requests)
-        return [entry for entry in kept if entry is not None]
+        predictions = (self.recent.latest(id, self.serial) for id in self.requests)
+        return [entry for entry in predictions if entry is not None]
 
     # ---- collect
 
@@ -164,10 +96,10 @@ class Lane:
             return self.kind.raw(call.rows, self._numbers[entry.at])
         return self.kind.raw_of(entry.blob)
 
-    def learn(self, y: Any, row: bytes | None, given: Given | None) -> None:
+    def learn(self, y: Any, row: bytes | None, segments: Given | None) -> None:
         """Add a label without a kept prediction, of a row that came with it or of none; the rows
         that were added so far come before it."""
-        self.joined.append(JoinedLabel(y, None, row, given, self.collected))
+        self.joined.append(JoinedLabel(y, None, row, segments, self.collected))
 
     def run(self, call: Call) -> None:
         """Correct the collected rows and learn the collected labels, in order."""
@@ -192,7 +124,7 @@ class Lane:
             for number, names in zip(numbers, sets, strict=True):
                 call.sets[number] = names
         if self.asks is not None:
-            self._ask(self.asks, sent, call.asked)
+            self._ask(self.asks, sent, call.reasons)
         if self.scores:
             self._score(labels)
         self._numbers, self._entries = [], []
@@ -200,37 +132,37 @@ class Lane:
 
     def abandon(self) -> list[Recent]:
         """Discard the run; return its predictions, which have no results."""
-        left = [entry for entry in self._entries if entry.at >= 0]
-        for entry in left:
+        unfinished = [entry for entry in self._entries if entry.at >= 0]
+        for entry in unfinished:
             self.recent.forget(entry, self.requests)
         self._numbers, self._entries = [], []
         self.joined.clear()
-        return left
+        return unfinished
 
-    def _ask(self, asks: LabelRequests, rows: Any, asked: list[Reason | None]) -> None:
+    def _ask(self, asks: LabelRequests, rows: Any, reasons: list[Reason | None]) -> None:
         """Request labels for some rows of the run; only rows with an id can be labelled."""
-        entries, known = self._entries, []
+        entries, with_id = self._entries, []
         for i, entry in enumerate(entries):
             entry.fair = False
             if entry.id is not None:
-                known.append(i)
-        ids, scores = [entries[i].id for i in known], self.kind.uncertainty(rows)
-        said = asks.ask_scored(ids, [scores[i] for i in known])  # type: ignore[arg-type]
-        for i, one in zip(known, said, strict=True):
-            if one is None:
+                with_id.append(i)
+        ids, scores = [entries[i].id for i in with_id], self.kind.uncertainty(rows)
+        requests = asks.ask_scored(ids, [scores[i] for i in with_id])  # type: ignore[arg-type]
+        for i, request in zip(with_id, requests, strict=True):
+            if request is None:
                 continue
             entry = entries[i]
-            asked[self._numbers[i]] = entry.asked = one.reason
-            entry.fair = one.reason == "random"
+            reasons[self._numbers[i]] = entry.asked = request.reason
+            entry.fair = request.reason == "random"
             assert entry.id is not None
             if entry.known is None and self.recent.latest(entry.id, entry.lane) is entry:
-                self.requests[entry.id] = one.reason
+                self.requests[entry.id] = request.reason
 
     # ---- scores
 
     def _score(self, labels: list[JoinedLabel]) -> None:
         """Queue labelled predictions; queues are scored at fixed lengths."""
-        self.pending += unscored(labels, self.kind.both, Unscored)
+        self.pending += unscored(labels, self.kind.rows_width, Unscored)
         while len(self.pending) >= TOGETHER:
             together, self.pending = self.pending[:TOGETHER], self.pending[TOGETHER:]
             self.kind.judge(self.judged, together)
@@ -244,10 +176,10 @@ class Lane:
     @property
     def now(self) -> Judged:
         """A copy of scores and alarm that includes the queue."""
-        found = self.kind.copied(self.judged)
+        judged = self.kind.copied(self.judged)
         if self.pending:
-            self.kind.judge(found, self.pending)
-        return found
+            self.kind.judge(judged, self.pending)
+        return judged
 
 
 class Learned(Protocol):
@@ -261,5 +193,7 @@ class Learned(Protocol):
 def predecessor(name: Name, correctors: Mapping[Name, Learned]) -> Name | None:
     """Find the version from which a new one starts: the one of its model with the most recent
     labels; the newest if several are equal."""
-    found = [other for other in correctors if other[0] == name[0]]
-    return max(reversed(found), key=lambda one: correctors[one].effective_sample_size, default=None)
+    versions = [other for other in correctors if other[0] == name[0]]
+    return max(
+        reversed(versions), key=lambda name: correctors[name].effective_sample_size, default=None
+    )

@@ -1,0 +1,82 @@
+"""Content: the classes and settings that change together with the arrays of a corrector."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can.method import validation
+from stream_can.method.class_names import ClassName
+from stream_can.method.classes import ClassIndex
+from stream_can.method.prior import laplace
+from stream_can.method.rows import names_of, unordered
+
+__all__ = ["Content", "CorrectorHead", "SegmentsHead", "bytes_of", "counts_in_order"]
+
+Array = NDArray[np.float64]
+Receipts = NDArray[np.float32]
+
+
+class Content(NamedTuple):
+    """Settings that ``fit`` or a new class replaces together with the arrays, in one step."""
+
+    classes: tuple[Any, ...]
+    train_counts: Array | None
+    paths: tuple[str, ...]
+    fit_report: validation.FitReport | None
+    columns: tuple[str, ...] = ()
+    sets: float | None = None
+
+    @property
+    def train_prior(self) -> Array:
+        """Class prior of the training set, shape (m,)."""
+        counts = self.train_counts
+        return laplace(np.zeros(len(self.classes)) if counts is None else counts)
+
+
+class SegmentsHead(msgspec.Struct):
+    """Columns in a snapshot: names, memory bound in bytes, values in order."""
+
+    columns: list[str]
+    limit: int
+    values: list[tuple[int, str]]
+
+
+class CorrectorHead(msgspec.Struct):
+    """Head of a snapshot: everything but its arrays."""
+
+    classes: list[ClassName]
+    train_counts: list[float] | None
+    paths: list[str]
+    settings: dict[str, float | int | str | None]
+    fit: validation.FitReport | None
+    segments: SegmentsHead | None = None
+    sets: float | None = None
+
+
+def counts_in_order(counts: ArrayLike | Mapping[Any, float], index: ClassIndex) -> Array:
+    """Check training counts and put them in class order."""
+    if unordered(counts):
+        raise ValueError("train_counts: a set has no order; give {class: count}")
+    if (names := names_of(counts)) is not None:
+        counts = dict(zip(names, np.asarray(counts).tolist(), strict=True))
+    if isinstance(counts, Mapping):
+        strange = [name for name in counts if name not in index]
+        if strange:
+            raise ValueError(f"train_counts: {strange[0]!r} is not one of the classes")
+        counts = [counts.get(name, 0) for name in index]
+    try:
+        laplace(counts)
+    except ValueError as error:
+        raise ValueError(f"train_counts: {error}") from None
+    array = np.array(counts, np.float64)
+    if len(array) != len(index):
+        raise ValueError(f"train_counts: {len(array)} counts for {len(index)} classes")
+    return array
+
+
+def bytes_of(mb: float) -> int:
+    """Convert MiB to bytes."""
+    return max(1, int(mb * (1 << 20)))

@@ -1,0 +1,127 @@
+"""Fitting: a corrector learns validation rows before the stream, or takes another class."""
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from stream_can.corrector.label_learning import LabelLearning
+from stream_can.errors import StreamCANError
+from stream_can.method import paths as path_names
+from stream_can.method import validation
+from stream_can.method.class_names import class_names
+from stream_can.method.classes import ClassIndex
+from stream_can.method.kernel import Kernel, Mode
+from stream_can.method.state import (
+    JUDGED,
+    LATE,
+    MOVING,
+    SHARED,
+    WEIGHTS,
+    WITH_COLUMNS,
+    State,
+    grown,
+    judged,
+    start_weights,
+)
+from stream_can.method.values import Values
+
+__all__ = ["Fitting"]
+
+
+class Fitting(LabelLearning):
+    """The part of a `Corrector` whose arrays change shape."""
+
+    def fit(self, P: ArrayLike, ys: Iterable[Hashable], *, segments: Any = None) -> None:
+        """Learn from validation data before the stream starts, so that the first row benefits.
+
+        Adds two paths, ``fitted`` and ``fitted+can``: a recalibration fitted to these rows and
+        frozen, with an estimate of the stream's class mix that needs no labels. The other bases and
+        the prior learn the rows once, as labels.
+
+        Parameters
+        ----------
+        P
+            Predictions of the deployed classifier on rows outside its training set, shape (n, m).
+        ys
+            Their labels: n names of classes.
+        segments
+            {column: n values} of the declared columns.
+
+        Raises
+        ------
+        StreamCANError
+            The stream has started, or ``fit`` was called before.
+        ValueError
+            Fewer than two classes have rows.
+        InvalidPrediction, UnknownClass
+            A row or label is invalid. Nothing was learned, whatever the error.
+
+        Warns
+        -----
+        UserWarning
+            A class has no row: ``fit`` cannot help it.
+        """
+        state, changes, values = self._before_fit()
+        content = self._content
+        # Warnings are issued here, before anything changes and without holding the lock.
+        indices = self._indices_of(ys)
+        fitted = validation.fit(P, indices, content.classes, content.train_prior)
+        paths = (*content.paths, *path_names.FITTED_PATHS)
+        content_after = content._replace(paths=paths, fit_report=fitted.report)
+        # The fitted base follows the class mix itself, and a single path is no longer single.
+        state = {name: array for name, array in state.items() if name not in MOVING}
+        state |= fitted.state | judged(len(content.classes))
+        state |= dict(zip(WEIGHTS, start_weights(paths), strict=False))
+        bare = content_after._replace(sets=None)  # these labels teach no sets; see below
+        # Weights, guards and the judging of sent rows ignore these labels.
+        hidden = {*SHARED, *WITH_COLUMNS, *JUDGED, *LATE} - {"labels"}
+        unseen = {name: array.copy() for name, array in state.items() if name in hidden}
+        kernel = Kernel(self._model(state, bare, values), state)
+        kernel.learn_many(fitted.rows, fitted.labels, None, fitted.in_order(self._texts(segments)))
+        state |= unseen
+        if values is not None:
+            values.forget_odds()
+        model = self._model(state, content_after, values)
+        if content_after.sets is not None:
+            # As if labels came at once: sets from rows without labels would all err alike.
+            kernel, texts = Kernel(model, state, content_after, self._index), self._texts(segments)
+            model.teach_sets(kernel.rows(P, 2, Mode.CORRECT, texts=texts), indices)
+        while not self._kernel.replace(model, state, content_after, self._index, changes):
+            _, changes, _ = self._before_fit()
+
+    def _before_fit(self) -> tuple[State, int, Values | None]:
+        """Copies of the arrays, their number of changes, and the column values.
+
+        Raise where something has been learned.
+        """
+        content, state, changes, values = self._kernel.copied()
+        if content.fit_report is not None:
+            raise StreamCANError(
+                "fit: called a second time; make a new Corrector to fit other rows"
+            )
+        if state["counts"].any():
+            raise StreamCANError(
+                "fit: the stream has started; call fit before the first prediction or label"
+            )
+        return state, changes, values
+
+    def _add_class(self, name: Hashable) -> None:
+        """Append an unknown class: zero rows and columns, weights kept."""
+        while True:
+            content, state, changes, values = self._kernel.copied()
+            if content.fit_report is not None:
+                raise StreamCANError(
+                    "a fitted corrector cannot take another class: its validation rows lacked it"
+                )
+            names = (*content.classes, *class_names([name]))
+            index = ClassIndex(names)  # raises for a name that exists
+            counts = content.train_counts
+            counts = None if counts is None else np.append(counts, 0.0)
+            content_after = content._replace(classes=names, train_counts=counts)
+            state = grown(state)
+            values = None if values is None else values.grown(len(names))
+            model = self._model(state, content_after, values)
+            if self._kernel.replace(model, state, content_after, index, changes):
+                return

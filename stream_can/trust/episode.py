@@ -1,0 +1,57 @@
+"""Episode: a period in which the classifier, or the output, is worse than before."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+__all__ = ["Episode"]
+
+
+class Episode(msgspec.Struct, kw_only=True):
+    """A period in which the classifier, or the output, is worse than before."""
+
+    since: int
+    """Number of its first label, from 0, as the test locates it."""
+    time: int | None
+    """Time of that label, where known."""
+    noticed: int
+    """Number of labels when it was noticed."""
+    by: list[str]
+    """The tests that noticed it: "raw accuracy", "sent log loss"."""
+    side: Annotated[int, Meta(ge=0, le=1)] = 0
+    """0 where the raw rows became worse, 1 where only the sent ones did: noticed by tests of these
+    alone, and the raw score changed less than half as much."""
+    before: list[float]
+    """Means before: accuracy and log loss in nats of the raw rows, then of the sent rows."""
+    after: list[float]
+    """The same since it began."""
+    holds: float | None = None
+    """1 - rise of the sent log loss / rise of the raw log loss, over the last quarter; None where
+    the raw log loss has not risen."""
+    until: int | None = None
+    """Number of labels when it ended; None while it lasts."""
+    stays: bool = False
+    """Whether it ended because it lasted so long that it is the new normal."""
+
+    def text(self, of: str = "") -> str:
+        """Describe the episode: since when, and how much; ``of`` names the model, if any."""
+        side = 2 * self.side
+        since = "" if self.time is None else f" since {_minute(self.time)}"
+        accuracy = f"{100 * self.after[side]:.1f} % instead of {100 * self.before[side]:.1f}"
+        loss = f"{self.after[side + 1]:.3f} instead of {self.before[side + 1]:.3f}"
+        held = ""
+        corrected = self.after[:2] != self.after[2:]
+        if self.side == 0 and self.holds is not None and corrected:
+            held = f" The correction holds {100 * min(max(self.holds, 0), 1):.0f} % of that."
+        who = "What is sent" if self.side else "The classifier itself"
+        who += f" ({of})" if of else ""
+        return f"{who} is worse than before{since}: right in {accuracy}, log loss {loss}.{held}"
+
+
+def _minute(time: int) -> str:
+    """A time in milliseconds as text."""
+    return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
