@@ -158,7 +158,7 @@ def test_no_other_k_is_taken_anywhere(call, k):
         ({"half_life": 10**400}, "half_life: 1000"),
         ({"half_life": np.float32("nan")}, "half_life: nan"),
         ({"uncertainty": ["margin"]}, r"uncertainty: \['margin'\], expected one of topk_entropy, "),
-        ({"threshold": -0.1}, "threshold: -0.1, expected a number >= 0 and <= 1: the uncertainty"),
+        ({"threshold": -0.1}, "threshold: -0.1, expected a number >= 0 and <= 1: uncertainty"),
         ({"pseudo_count": math.inf}, r"pseudo_count: inf, expected a number >= 0 and <= 1e\+300"),
         ({"prior_strength": "5"}, "prior_strength: '5', expected a number > 0"),
     ],
