@@ -5,7 +5,7 @@ StreamCANError
 ├── UnknownClass               (ValueError) a label is none of the classes
 ├── SnapshotMismatch           (ValueError) bytes that are no snapshot, or one of another corrector
 ├── recording.InvalidRecording (ValueError) a file that cannot be replayed
-├── messages.forms.BadMessage  (ValueError) a message that cannot be read
+├── messages.probability_formats.BadMessage  (ValueError) a message that cannot be read
 │   └── messages.codecs.avro.AvroSchemaError  no record of an Avro schema can be read or answered
 ├── report.NoLabels            (ValueError) a replay without a label: nothing to draw
 ├── pipe.StateInUse                         another pipe has the state file

@@ -12,7 +12,7 @@ from stream_can.learner.model_name import ONLY, Name
 from stream_can.learner.model_versions import is_of
 from stream_can.learner.recent import LONGEST_ID
 from stream_can.messages.messages import BadMessage, Label, Messages, NoLabel
-from stream_can.messages.opening import OpenedLabels, RawMessage
+from stream_can.messages.parsing import OpenedLabels, RawMessage
 
 __all__ = ["LabelReader", "ReadLabels"]
 

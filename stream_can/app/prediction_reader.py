@@ -14,7 +14,8 @@ from stream_can.learner.model_name import ONLY, Name
 from stream_can.learner.recent import LONGEST_ID
 from stream_can.messages.columns import Table, table
 from stream_can.messages.messages import BadMessage, Messages, Prediction
-from stream_can.messages.opening import (
+from stream_can.messages.ordinary import OrdinaryBatch
+from stream_can.messages.parsing import (
     UNOPENED,
     OpenedPredictions,
     RawMessage,
@@ -22,7 +23,6 @@ from stream_can.messages.opening import (
     needs_measure,
     rows_at,
 )
-from stream_can.messages.ordinary import OrdinaryBatch
 
 __all__ = ["PredictionReader", "ReadPredictions"]
 

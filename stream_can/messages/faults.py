@@ -12,7 +12,15 @@ import msgspec
 from stream_can.messages.platforms import NUMBERS, key_of
 from stream_can.method.class_names import MOST_SHOWN
 
-__all__ = ["BEST_ALONE", "UNREADABLE", "beginning", "json_fault", "object_fault", "probs_fault"]
+__all__ = [
+    "BEST_ALONE",
+    "UNREADABLE",
+    "beginning",
+    "is_number",
+    "json_fault",
+    "object_fault",
+    "probs_fault",
+]
 
 # Deep nesting raises RecursionError, a key with invalid UTF-8 UnicodeDecodeError.
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -109,12 +117,12 @@ def _position(text: bytes) -> str:
 def probs_fault(probs: Any) -> str:
     """What a decoded value that is in none of the forms of probabilities has in place of them."""
     if isinstance(probs, dict):
-        numbers = [name for name, p in probs.items() if _is_number(p)]
+        numbers = [name for name, p in probs.items() if is_number(p)]
         flat = all(isinstance(p, str | int | float) for p in probs.values())
         if len(numbers) == 1 < len(probs) and flat and key_of(numbers[0]) in NUMBERS:
             return BEST_ALONE
         for name, p in probs.items():
-            if not _is_number(p):
+            if not is_number(p):
                 return f"{_shown(name)} is {_kind(p)}, expected a number"
     if not isinstance(probs, list):
         return f"it is {_kind(probs)}, expected {EXPECTED}"
@@ -140,10 +148,10 @@ def _entry_fault(entry: Any) -> str:
 
 
 def _number_fault(value: Any) -> str:
-    return "" if _is_number(value) else f"is {_kind(value)}, expected a number"
+    return "" if is_number(value) else f"is {_kind(value)}, expected a number"
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

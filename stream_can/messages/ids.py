@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from stream_can.messages.forms import BadMessage
+from stream_can.messages.probability_formats import BadMessage
 
 __all__ = ["id_of_float", "id_of_json", "id_of_text"]
 

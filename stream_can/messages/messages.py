@@ -1,9 +1,9 @@
 """Messages: bytes to rows and labels, and back.
 
 A prediction is a message with the probabilities in one field, in one of the forms of
-:mod:`stream_can.messages.forms`. Its answer is the same message with the corrected probabilities in
-that field, in the same form, and the raw ones beside it; all other values are unchanged. The
-serialisation is the format's: see :mod:`stream_can.messages.codecs`.
+:mod:`stream_can.messages.probability_formats`. Its answer is the same message with the corrected
+probabilities in that field, in the same form, and the raw ones beside it; all other values are
+unchanged. The serialisation is the format's: see :mod:`stream_can.messages.codecs`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from stream_can.messages.columns import Columns, SegmentTexts, header_bytes
 from stream_can.messages.counting import elements
 from stream_can.messages.faults import UNREADABLE, json_fault
 from stream_can.messages.fields import HEADER, Fields
-from stream_can.messages.forms import BadMessage, Forms, Largest, PlatformForm
 from stream_can.messages.ids import id_of_json
 from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
 from stream_can.messages.platforms import PlainRow, plain_row
+from stream_can.messages.probability_formats import BadMessage, Forms, Largest, PlatformForm
 from stream_can.method.checks import all_fine, bad_rows, within
 from stream_can.method.class_names import json_name
 from stream_can.method.classes import ClassIndex, is_missing

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stream_can.messages.columns import Columns
 from stream_can.messages.fields import Fields
-from stream_can.messages.forms import BadMessage
+from stream_can.messages.probability_formats import BadMessage
 
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers

@@ -17,7 +17,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["NAMES", "NUMBERS", "PlainRow", "key_of", "names_beside", "number_of", "plain_row"]
+from stream_can.messages.number_texts import number_of, numbers_of
+from stream_can.messages.spark_vectors import (
+    is_row_tensor,
+    is_tensor,
+    printed_vector,
+    spread_vector,
+)
+
+__all__ = ["NAMES", "NUMBERS", "PlainRow", "key_of", "names_beside", "plain_row"]
 
 NAMES = (
     "displaynames", "displayname", "labels", "label", "classes", "class", "names", "name",
@@ -82,34 +90,13 @@ def _same(answer: Any) -> Any:
     return answer
 
 
-def number_of(value: Any) -> float | None:
-    """A number, or a text of one, perhaps in percent."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        if isinstance(value, str) and value.rstrip().endswith("%"):
-            return float(value.rstrip()[:-1]) / 100
-        return float(value)
-    except (ValueError, OverflowError):
-        return None
-
-
-def _numbers(values: Any) -> list[Any] | None:
-    """Numbers, None where one is missing; None where a value is something else."""
-    if not isinstance(values, list | tuple) or not values:
-        return None
-    numbers = [number_of(value) for value in values]
-    pairs = zip(values, numbers, strict=True)
-    return None if any(x is None and value is not None for value, x in pairs) else numbers
-
-
 def _of_list(value: Sequence[Any], depth: int) -> PlainRow | None:
     if not value:
         return None
-    if (numbers := _numbers(value)) is not None:
+    if (numbers := numbers_of(value)) is not None:
         return PlainRow(numbers, _same)
     if all(isinstance(entry, dict) for entry in value):
-        if len(value) > 1 and (tensors := [k for k, v in enumerate(value) if _is_row_tensor(v)]):
+        if len(value) > 1 and (tensors := [k for k, v in enumerate(value) if is_row_tensor(v)]):
             if len(tensors) > 1:
                 return None
             return _inside(value, tensors[0], plain_row(value[tensors[0]], depth - 1))
@@ -126,34 +113,9 @@ def _of_list(value: Sequence[Any], depth: int) -> PlainRow | None:
     ):  # fmt: skip
         scored = [{"label": name, "score": number_of(p)} for name, p in value]
         return PlainRow(scored, lambda answer: [[e["label"], e["score"]] for e in answer])
-    elif (vector := _of_size(value)) is not None:
+    elif (vector := printed_vector(value)) is not None:
         return PlainRow(vector, _same)
     return _inside(value, 0, plain_row(value[0], depth - 1)) if len(value) == 1 else None
-
-
-def _of_size(value: Sequence[Any]) -> list[float] | None:
-    """A sparse vector as Spark prints it: size, indices and values; or size, {index: value}."""
-    size, *rest = value or [None]
-    if isinstance(size, bool) or not isinstance(size, int):
-        return None
-    if len(rest) == 1 and isinstance(rest[0], dict):
-        return _spread(size, [*rest[0]], [*rest[0].values()])
-    return _spread(size, *rest) if len(rest) == 2 else None
-
-
-def _spread(size: Any, indices: Any, values: Any) -> list[float] | None:
-    """A sparse vector with its zeros; None where it is none."""
-    numbers = _numbers(values) if values else []
-    if numbers is None or not isinstance(indices, list | tuple) or len(indices) != len(numbers):
-        return None
-    if not isinstance(size, int) or not 0 < size <= 2**24 or None in numbers:
-        return None
-    row = [0.0] * size
-    for index, number in zip(indices, numbers, strict=True):
-        if not isinstance(index, int) or not 0 <= index < size:
-            return None
-        row[index] = number
-    return row
 
 
 def _of_entries(value: Sequence[dict[str, Any]]) -> PlainRow | None:
@@ -198,10 +160,10 @@ def _of_object(value: dict[str, Any], depth: int) -> PlainRow | None:
         return None
     if {"values"} < value.keys() <= {"type", "size", "indices", "values"}:  # a vector of Spark
         return _of_spark(value)
-    if _is_tensor(value):
-        row = plain_row(value["data"], depth - 1) if _is_row_tensor(value) else None
+    if is_tensor(value):
+        row = plain_row(value["data"], depth - 1) if is_row_tensor(value) else None
         return _inside(value, "data", row)
-    if (numbers := _numbers([*value.values()])) is not None:
+    if (numbers := numbers_of([*value.values()])) is not None:
         if None in numbers:
             return None
         return PlainRow(dict(zip(map(str, value), numbers, strict=True)), _same)
@@ -217,21 +179,11 @@ def _of_object(value: dict[str, Any], depth: int) -> PlainRow | None:
 
 def _of_spark(value: dict[str, Any]) -> PlainRow | None:
     values, dense = value["values"], value.get("type", 1) == 1 or value.get("indices") is None
-    row = _numbers(values) if dense else _spread(value.get("size"), value["indices"], values)
+    row = (
+        numbers_of(values) if dense else spread_vector(value.get("size"), value["indices"], values)
+    )
     empty = {key: None for key in ("size", "indices") if key in value and dense}
     return None if row is None else PlainRow(row, lambda a: {"type": 1, **empty, "values": a})
-
-
-def _is_tensor(value: dict[str, Any]) -> bool:
-    return {"shape", "datatype", "data"} <= value.keys()
-
-
-def _is_row_tensor(value: dict[str, Any]) -> bool:
-    """Whether a tensor holds one row of several numbers."""
-    if not _is_tensor(value) or not str(value["datatype"]).startswith(("FP", "BF")):
-        return False
-    *rows, m = value["shape"] or [1]
-    return all(n == 1 for n in rows) and isinstance(m, int) and m > 1
 
 
 def names_beside(value: dict[str, Any], numbers: str) -> str | None:
@@ -251,10 +203,10 @@ def _are_names(names: Any, numbers: Sequence[Any]) -> bool:
 
 def _of_arrays(value: dict[str, Any]) -> PlainRow | None:
     """An array of names beside an array of numbers."""
-    score = _key([value], NUMBERS, lambda v: isinstance(v, list) and _numbers(v) is not None)
+    score = _key([value], NUMBERS, lambda v: isinstance(v, list) and numbers_of(v) is not None)
     if score is None:
         return None
-    numbers: Any = _numbers(value[score])
+    numbers: Any = numbers_of(value[score])
     label = names_beside(value, score)
     if label is None or None in numbers:
         return None

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from stream_can.messages.forms import BadMessage
+from stream_can.messages.probability_formats import BadMessage
 
 __all__ = ["seconds_of"]
 

@@ -18,9 +18,9 @@ import fastavro
 from fastavro.write import Writer
 
 from stream_can.errors import StreamCANError
-from stream_can.messages.codecs.avro import program_of
+from stream_can.messages.codecs.avro_program import program_of
 from stream_can.messages.codecs.framing import Key, SchemaText
-from stream_can.messages.forms import BadMessage
+from stream_can.messages.probability_formats import BadMessage
 from stream_can.messages.records import Headers
 from stream_can.pipe.lines import MOST, Stop
 from stream_can.pipe.output import write_all

@@ -12,7 +12,7 @@ from stream_can.learner.learner import Learner
 from stream_can.learner.model_name import ONLY, Name
 from stream_can.messages.messages import BadMessage, Label, Messages
 from stream_can.messages.naming import Naming
-from stream_can.messages.opening import Opened, OpenedLabels, OpenedPredictions
+from stream_can.messages.parsing import Opened, OpenedLabels, OpenedPredictions
 from stream_can.messages.records import Line
 from stream_can.pipe.notices import Notices
 

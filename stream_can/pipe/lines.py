@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, BinaryIO, Self
 
-from stream_can.messages.forms import BadMessage
+from stream_can.messages.probability_formats import BadMessage
 
 __all__ = ["MOST", "Stop", "read_lines"]
 

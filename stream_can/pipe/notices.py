@@ -10,7 +10,7 @@ from stream_can.learner.model_name import Name
 from stream_can.learner.totals import hit_rate, total
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import Prediction
-from stream_can.messages.opening import Opened
+from stream_can.messages.parsing import Opened
 from stream_can.pipe.output import complain
 from stream_can.trust.episode import Episode
 

@@ -11,8 +11,8 @@ from stream_can.learner import Corrected, LateLabel
 from stream_can.learner.model_name import Name
 from stream_can.messages.columns import table
 from stream_can.messages.messages import Label, Messages, Prediction
-from stream_can.messages.opening import Opened, rows_at
 from stream_can.messages.ordinary import OrdinaryBatch
+from stream_can.messages.parsing import Opened, rows_at
 from stream_can.method.state import rows_at_once
 from stream_can.pipe.line_parser import LineParser, OpenedLines
 from stream_can.pipe.notices import MANY_LABELS, Notices

@@ -12,14 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
-from stream_can.messages.faults import probs_fault
-from stream_can.messages.forms import BadMessage, Forms, LabelScore, Probs
+from stream_can.messages.faults import is_number, probs_fault
 from stream_can.messages.platforms import plain_row
+from stream_can.messages.probability_formats import BadMessage, Forms, LabelScore, Probs
 from stream_can.method.class_names import MOST_SHOWN
 from stream_can.recording.python_text import looks_printed, read_printed
 from stream_can.recording.table import DATES, InvalidRecording, Times
 
-__all__ = ["classes_of", "in_ordinary_form", "parsed", "probs_of", "rows_of", "times_of"]
+__all__ = [
+    "classes_of",
+    "field",
+    "in_ordinary_form",
+    "is_best_alone",
+    "numbers_in",
+    "parsed",
+    "probs_of",
+    "rows_of",
+    "times_of",
+]
 
 
 def parsed(cell: Any) -> Any:
@@ -132,3 +142,40 @@ def _microseconds(text: str) -> int:
     date = datetime.fromisoformat(text)
     utc = date.replace(tzinfo=None) - (date.utcoffset() or date - date) - datetime(1970, 1, 1)
     return (utc.days * 86400 + utc.seconds) * 1_000_000 + utc.microseconds
+
+
+def numbers_in(cell: Any) -> list[float]:
+    """Numbers of a cell that may be a whole row; empty for anything else."""
+    cell = in_ordinary_form(cell)
+    if isinstance(cell, dict):
+        cell = list(cell.values())
+    elif is_best_alone(cell):
+        return []
+    elif isinstance(cell, list) and all(isinstance(entry, dict) for entry in cell):
+        cell = [entry.get("score") for entry in cell]
+    if not isinstance(cell, list) or len(cell) < 2:
+        return []
+    return cell if all(is_number(number) for number in cell) else []
+
+
+def is_best_alone(cell: Any) -> bool:
+    return (
+        isinstance(cell, list)
+        and len(cell) == 1
+        and isinstance(cell[0], dict)
+        and {"label", "score"} <= cell[0].keys()
+        and cell[0]["score"] != 1
+    )
+
+
+def field(row: dict[str, Any], name: str) -> Any:
+    """Value of a field or of a nested one (``model.probs``); None where missing."""
+    if name in row:
+        return row[name]
+    if "," in name:  # names and numbers, see `with_names_beside`
+        cells = {part.rpartition(".")[2]: field(row, part) for part in name.split(",")}
+        return cells if any(cell is not None for cell in cells.values()) else None
+    value: Any = row
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
 from stream_can.recording.cells import times_of
+from stream_can.recording.csv_dialect import dialect_of
+from stream_can.recording.frame_cells import cells_of, number_or_text, numbers_of, with_point
 from stream_can.recording.source import SourceFile
 from stream_can.recording.table import DATES, HEAD, Batch, InvalidRecording, LabelLines, Times
 
@@ -66,7 +68,7 @@ class FrameTable:
 
     def __init__(self, source: SourceFile, form: str) -> None:
         self._path, self._name, self._form = source.path, source.name, form
-        self._dialect = _dialect(source.start) if form == "csv" else {}
+        self._dialect = dialect_of(source.start) if form == "csv" else {}
         self.separator = self._dialect.get("separator")
         """What separates the fields of csv; None for other files."""
         self._commas = self._dialect.get("decimal_comma", False)
@@ -87,7 +89,7 @@ class FrameTable:
             self.head = start.rows(named=True)
             if self._commas:
                 self.head = [
-                    {name: _with_point(cell) for name, cell in row.items()} for row in self.head
+                    {name: with_point(cell) for name, cell in row.items()} for row in self.head
                 ]
             self.first = self.head[0]
         except (*DAMAGED, OSError) as error:
@@ -174,7 +176,7 @@ class FrameTable:
                     part[label].to_list(),
                     [self._times(part[name], first) for name in times],
                     [
-                        [_number(cell) for cell in part[name]]
+                        [number_or_text(cell) for cell in part[name]]
                         if name in fractions
                         else part[name].to_list()
                         for name in segments
@@ -188,13 +190,13 @@ class FrameTable:
         self, part: pl.DataFrame, probs: list[str], first: int
     ) -> NDArray[np.float64] | list[Any]:
         if len(probs) == 1:
-            return _cells(part[probs[0]])
+            return cells_of(part[probs[0]])
         for name in probs:
             if (kind := part[name].dtype).is_nested():
                 raise InvalidRecording(
                     f"{self._name}: column {name!r} holds {kind}, expected numbers"
                 )
-        read = [_numbers(part[name], commas=self._commas) for name in probs]
+        read = [numbers_of(part[name], commas=self._commas) for name in probs]
         for name, numbers in zip(probs, read, strict=True):
             odd = numbers.is_null() & part[name].is_not_null()
             if odd.any() and (row := odd.arg_max()) is not None:
@@ -217,68 +219,6 @@ class FrameTable:
             missing = column.is_null().to_numpy()
             return Times(values, missing | np.isnan(values), "")
         return times_of(self._name, column.name, column.to_list(), first)
-
-
-def _numbers(column: pl.Series, *, commas: bool) -> pl.Series:
-    """A column as numbers, null where one is none; texts may be in percent, with decimal commas."""
-    if column.dtype != pl.String:
-        return column.cast(pl.Float64, strict=False)
-    text = column.str.strip_chars()
-    if commas:
-        text = text.str.replace(",", ".", literal=True)
-    numbers = text.str.strip_suffix("%").str.strip_chars().cast(pl.Float64, strict=False)
-    return numbers / (1 + 99 * text.str.ends_with("%").cast(pl.Float64))
-
-
-def _with_point(cell: Any) -> Any:
-    """A cell of the first rows; a percentage with a decimal point in place of a comma."""
-    if isinstance(cell, str) and re.fullmatch(r"\s*\d*,\d+\s*%\s*", cell):
-        return cell.replace(",", ".")
-    return cell
-
-
-def _cells(column: pl.Series) -> NDArray[np.float64] | list[Any]:
-    """Lists of equal length as a matrix, other cells unchanged."""
-    if isinstance(column.dtype, pl.Array) and not column.has_nulls():
-        return np.ascontiguousarray(column.to_numpy(), np.float64)
-    if (
-        isinstance(column.dtype, pl.List)
-        and column.dtype.inner.is_numeric()
-        and not column.has_nulls()
-    ):
-        lengths = column.list.len()
-        if lengths.min() == lengths.max():
-            return column.explode().cast(pl.Float64).to_numpy().reshape(len(column), -1)
-    return column.to_list()
-
-
-def _number(cell: Any) -> Any:
-    """Parse a CSV cell as a number where it is one."""
-    try:
-        return float(cell) if isinstance(cell, str) else cell
-    except ValueError:
-        return cell
-
-
-def _dialect(start: bytes) -> dict[str, Any]:
-    """Options of polars for a CSV file, by its first lines: the separator, decimal commas, and
-    lines before the header."""
-    lines = start.decode(errors="replace").removeprefix("\ufeff").splitlines() or [""]
-    options: dict[str, Any] = {}
-    if declared := re.fullmatch(r"sep=(.)", lines[0]):  # as Excel writes it
-        options["skip_lines"] = 1
-        lines = lines[1:] or [""]
-    plain = [re.sub(r'"[^"]*"', "", line) for line in lines]
-    uncommented = [line for line in plain if not line.startswith("#")] or [""]
-    header = uncommented[0]
-    separator = declared[1] if declared else max(",;\t|", key=header.count)
-    if plain[0].startswith("#") and plain[0].count(separator) != header.count(separator):
-        options["comment_prefix"] = "#"
-    else:
-        uncommented = plain
-    second = uncommented[1] if len(uncommented) > 1 else ""
-    comma = separator == ";" and bool(re.search(r"(^|;)-?\d*,\d+( ?%)?(;|\r?$)", second))
-    return options | {"separator": separator, "decimal_comma": comma}
 
 
 def _reason(error: BaseException) -> str:

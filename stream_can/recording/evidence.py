@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.messages.platforms import number_of
+from stream_can.messages.number_texts import number_of
 from stream_can.method.classes import trailing_numbers
 from stream_can.method.rows import TOLERANCE
 

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.messages.faults import UNREADABLE, json_fault, object_fault
-from stream_can.messages.forms import BadMessage
-from stream_can.messages.ids import id_of_float, id_of_text
 from stream_can.messages.numbers import read_array
-from stream_can.recording.cells import times_of
+from stream_can.recording.cells import field, times_of
+from stream_can.recording.joined_labels import JoinedLabels
 from stream_can.recording.other_forms import pandas_form
 from stream_can.recording.source import SourceFile
 from stream_can.recording.table import HEAD, Batch, InvalidRecording, LabelLines, Names, Times
@@ -46,7 +45,8 @@ class JsonTable:
         self._decode: Decode = _decode
         if bytes(next(self._lines(), (0, b""))[1]).lstrip()[:1] == b"[":
             self._decode = self._array
-        rows = (row for row in self._objects() if not self._is_label(row))
+        self._labels = JoinedLabels(self._name, names)
+        rows = (row for row in self._objects() if not self._labels.is_label(row))
         self.head = list(islice(rows, HEAD))
         if not self.head:  # the labels are then beside probabilities under another name
             self.head = list(islice(self._objects(), HEAD))
@@ -56,19 +56,17 @@ class JsonTable:
         if len(self.head) == 1 and (table := pandas_form(self._name, first)):
             raise InvalidRecording(f"{self._name}: {table}")
         self.columns = list(first)
-        self._labels_of_row: dict[int, list[tuple[Any, int]]] = {}
-        """Row -> its labels, each with the number of rows before its line."""
         self.labels_apart = False
-        self.label_lines = LabelLines()
         # If the first prediction has no label, labels may be on lines of their own.
         if field(first, names.label) is None:
-            self.rows = self._join()
-            self.labels_apart = bool(self._labels_of_row) or self.label_lines.n > 0
+            self.rows = self._labels.join(self._objects())
+            self.labels_apart = bool(self._labels.by_row) or self._labels.lines.n > 0
         elif self._is_array:
             self.rows = sum(1 for _ in self._objects())
         else:
             with self._path.open("rb") as file:
                 self.rows = sum(1 for line in file if not line.isspace())
+        self.label_lines: LabelLines = self._labels.lines
 
     def _lines(self) -> Iterator[tuple[int, Any]]:
         with self._path.open("rb") as file:
@@ -116,69 +114,6 @@ class JsonTable:
                 ) from None
             yield row
 
-    def _is_label(self, row: dict[str, Any]) -> bool:
-        probs, label, _ = self._names
-        return (
-            field(row, label) is not None
-            and field(row, probs) is None
-            and not any(
-                name.startswith(probs.partition("*")[0])
-                for name, cell in row.items()
-                if name != label and cell is not None
-            )
-        )
-
-    def _join(self) -> int:
-        """Find the row of each label on a line of its own; return the number of rows.
-
-        It is the latest row before the label with its id.
-        """
-        rows = labels = unjoined = 0
-        first_unjoined, may_be_rows = "", False
-        latest: dict[str, int] = {}
-        for number, row in enumerate(self._objects(), 1):
-            is_label = self._is_label(row)
-            key = self._id(row, number if is_label else None)
-            if not is_label:
-                if key is not None:
-                    latest[key] = rows
-                rows += 1
-                continue
-            labels += 1
-            may_be_rows |= key is None or any(
-                isinstance(cell, float | list | dict)
-                for name, cell in row.items()
-                if name not in (self._names.label, self._names.id)
-            )
-            if key in latest:
-                row_labels = self._labels_of_row.setdefault(latest[key], [])
-                row_labels.append((field(row, self._names.label), rows))
-            else:
-                unjoined += 1
-                first_unjoined = first_unjoined or f"line {number}: {key!r}"
-        if self._labels_of_row or not may_be_rows:
-            first_id = next(iter(latest), "")
-            self.label_lines = LabelLines(labels, unjoined, first_unjoined, first_id)
-        return rows
-
-    def _id(self, row: dict[str, Any], line: int | None) -> str | None:
-        """The id of a row as text, or of the label on this line; None where it can join nothing.
-
-        Raises
-        ------
-        InvalidRecording
-            The id of a label is a float that stands for several ids, or for none.
-        """
-        id = field(row, self._names.id)
-        if id is None or isinstance(id, list | dict | bool):
-            return None
-        try:
-            return id_of_float(id) if isinstance(id, float) else id_of_text(str(id))
-        except BadMessage as error:
-            if line is None:
-                return None
-            raise InvalidRecording(f"{self._name}: line {line}: {error}") from None
-
     def cell(self, name: str) -> Any:
         return field(self.first, name)
 
@@ -191,7 +126,7 @@ class JsonTable:
         """See `Table.batches`."""
         first, rows = 0, list[dict[str, Any]]()
         for row in self._objects(self._decoder(probs, [label, *times, *segments])):
-            if self.labels_apart and self._is_label(row):
+            if self.labels_apart and self._labels.is_label(row):
                 continue
             rows.append(row)
             if len(rows) == size:
@@ -267,7 +202,7 @@ class JsonTable:
             return Batch(cells, [field(row, label) for row in rows], columns, segment_cells)
         numbers = np.arange(first, first + len(rows))
         labels_of_rows = [
-            (number, self._labels_of_row.get(number, [])) for number in numbers.tolist()
+            (number, self._labels.by_row.get(number, [])) for number in numbers.tolist()
         ]
         first_labels = [labels[0] if labels else (None, 0) for _, labels in labels_of_rows]
         positions = np.array([position for _, position in first_labels])
@@ -281,19 +216,6 @@ class JsonTable:
             segment_cells,
             [(number, *label) for number, labels in labels_of_rows for label in labels[1:]],
         )
-
-
-def field(row: dict[str, Any], name: str) -> Any:
-    """Value of a field or of a nested one (``model.probs``); None where missing."""
-    if name in row:
-        return row[name]
-    if "," in name:  # names and numbers, see `with_names_beside`
-        cells = {part.rpartition(".")[2]: field(row, part) for part in name.split(",")}
-        return cells if any(cell is not None for cell in cells.values()) else None
-    value: Any = row
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
 
 
 def _hint(line: bytes, number: int) -> str:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from stream_can.recording.layout import LABELS
+from stream_can.recording.column_hints import LABELS
 from stream_can.recording.table import Table
 
 __all__ = ["label_hint"]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
-from stream_can.messages.faults import BEST_ALONE, probs_fault
+from stream_can.messages.faults import BEST_ALONE, is_number, probs_fault
 from stream_can.messages.platforms import names_beside
 from stream_can.method.class_names import MOST_SHOWN
 from stream_can.method.rows import Normalise
-from stream_can.recording.cells import classes_of, in_ordinary_form, parsed
+from stream_can.recording.cells import classes_of, in_ordinary_form, is_best_alone, numbers_in
+from stream_can.recording.column_hints import BEST, no_column, probs_hint
 from stream_can.recording.evidence import (
-    INDEX,
     SEPARATORS,
     ColumnGroup,
     around,
@@ -19,13 +19,12 @@ from stream_can.recording.evidence import (
     best_group,
     in_order,
     near_total,
-    up_to_last_word,
 )
-from stream_can.recording.other_forms import long_form, several_rows
+from stream_can.recording.other_forms import several_rows
 from stream_can.recording.table import InvalidRecording, Table
 
 __all__ = [
-    "Layout", "column_of_rows", "find_layout", "in_other_case", "may_hold", "no_column",
+    "Layout", "column_of_rows", "find_layout", "in_other_case", "may_hold", 
     "with_names_beside",
 ]  # fmt: skip
 
@@ -37,14 +36,6 @@ class Layout(NamedTuple):
     cells: bool
     """Whether the single column holds whole rows."""
     classes: list[Any]
-
-
-BEST = f"the first row has {BEST_ALONE}"
-LABELS = (
-    "label", "labels", "target", "truth", "y", "y_true", "true", "actual", "class", "gold",
-    "ground_truth",
-)  # fmt: skip
-"""Other common names of label columns."""
 
 
 def find_layout(
@@ -78,7 +69,7 @@ def find_layout(
     if cell is not None:
         row = in_ordinary_form(cell)
         row_classes = classes_of(row)
-        if row_classes is not None and _is_best_alone(row):
+        if row_classes is not None and is_best_alone(row):
             raise InvalidRecording(f"{name}: {probs!r}: {BEST}")
         if advice := several_rows(row, probs, other_columns[0]):
             raise InvalidRecording(f"{name}: {probs!r}: {advice}")
@@ -135,7 +126,7 @@ def find_layout(
             if group is not None:
                 return _by_number(group.columns, group.names)
     error = str(no_column(name, table, "probs", probs))
-    raise InvalidRecording(f"{error}. {_way_out(name, table, free, other_columns[0])}")
+    raise InvalidRecording(f"{error}. {probs_hint(name, table, free, other_columns[0])}")
 
 
 def _by_number(columns: Sequence[str], names: Sequence[str]) -> Layout:
@@ -169,7 +160,7 @@ def column_of_rows(table: Table, other_columns: Sequence[str]) -> str | None:
         column
         for column in table.columns
         if column not in other_columns
-        and (numbers := _numbers_in(table.first.get(column)))
+        and (numbers := numbers_in(table.first.get(column)))
         and min(numbers) >= 0
         and near_total(sum(numbers), 1.0, len(numbers))
     ]
@@ -186,81 +177,11 @@ def with_names_beside(table: Table, probs: str, other_columns: Sequence[str]) ->
         return probs
     if inner == "values" and {"type", "size", "indices"} <= beside.keys():
         return outer
-    if len(beside[inner]) < 2 or not all(_is_number(number) for number in beside[inner]):
+    if len(beside[inner]) < 2 or not all(is_number(number) for number in beside[inner]):
         return probs
     free = {key: cell for key, cell in beside.items() if key == inner or key not in other_columns}
     names = names_beside(free, inner)
     return probs if names is None else f"{probs.removesuffix(inner)}{names},{probs}"
-
-
-def _numbers_in(cell: Any) -> list[float]:
-    """Numbers of a cell that may be a whole row; empty for anything else."""
-    cell = in_ordinary_form(cell)
-    if isinstance(cell, dict):
-        cell = list(cell.values())
-    elif _is_best_alone(cell):
-        return []
-    elif isinstance(cell, list) and all(isinstance(entry, dict) for entry in cell):
-        cell = [entry.get("score") for entry in cell]
-    if not isinstance(cell, list) or len(cell) < 2:
-        return []
-    return cell if all(_is_number(number) for number in cell) else []
-
-
-def _is_best_alone(cell: Any) -> bool:
-    return (
-        isinstance(cell, list)
-        and len(cell) == 1
-        and isinstance(cell[0], dict)
-        and {"label", "score"} <= cell[0].keys()
-        and cell[0]["score"] != 1
-    )
-
-
-def _is_number(value: Any) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _way_out(name: str, table: Table, free: Sequence[str], label: str) -> str:
-    """Suggest options, judging by the first rows."""
-    if pivot := long_form(name, table):
-        return pivot
-    for column in free:
-        if row := _numbers_in(table.first.get(column)):
-            return f"Column {column!r} holds {len(row)} numbers a row: --probs {column!r}?"
-        cell = parsed(table.first.get(column))
-        if advice := several_rows(cell, column, label):
-            return f"Column {column!r} holds {advice}"
-        if isinstance(cell, dict) and probs_fault(cell) == BEST_ALONE:
-            return f"Column {column!r} has {BEST_ALONE}"
-    if {"label", "score"} <= {*table.columns} and isinstance(table.first["label"], str):
-        return BEST[0].upper() + BEST[1:]
-    numbers = {c: table.first[c] for c in free if c not in INDEX and _is_number(table.first[c])}
-    if len(numbers) < 2:
-        needed = "Of each row the probabilities of all classes are needed: a column for each class,"
-        needed += " or one column of lists"
-        for column, number in numbers.items():
-            if 0 <= number <= 1:
-                needed += f"; or --probs {column!r}, if that is the second of two classes"
-        return needed
-    first, total = ", ".join(numbers), sum(numbers.values())
-    for prefix in dict.fromkeys(map(up_to_last_word, numbers)):
-        group = [column for column in numbers if prefix and column.startswith(prefix)]
-        sums_to_one = near_total(sum(numbers[column] for column in group), 1.0, len(group))
-        if 1 < len(group) < len(numbers) and sums_to_one:
-            return f"Columns {', '.join(group)} sum to 1: add --probs {prefix!r}"
-    prefix, suffix = around(list(numbers))
-    named = f" --probs '{prefix}*{suffix}'" if prefix or suffix else ""
-    if min(numbers.values()) < 0:
-        return (
-            f"Columns {first} are below 0 or above 1: logits? Make them probabilities first:"
-            " scipy.special.softmax(logits, axis=1)"
-        )
-    if near_total(total, 100.0, len(numbers)):
-        return f"Columns {first} sum to 100: percentages? Add{named} --normalise always"
-    if near_total(total, 1.0, len(numbers)) and named:
-        return f"Columns {first} sum to 1: add{named}"
-    return f"Which of {first} are probabilities? --classes NAME,NAME,... or --probs 'before*behind'"
 
 
 def _class_names(columns: list[str], prefix: str) -> list[str]:
@@ -307,44 +228,3 @@ def in_other_case(table: Table, name: str) -> str:
     """The only column that is called so but for case, where none is called so exactly."""
     matches = [column for column in table.columns if column.casefold() == name.casefold()]
     return matches[0] if len(matches) == 1 and not may_hold(table, name) else name
-
-
-def no_column(name: str, table: Table, purpose: str, column: str) -> InvalidRecording:
-    """The error that lists the columns."""
-    columns = ", ".join(table.columns[:12]) + (", ..." if len(table.columns) > 12 else "")
-    text = f"{name}: no column {column!r} for {purpose}; the file has {columns}"
-    if len(table.columns) > 1 and _are_values(table.columns[:-1]):
-        text += ". The first line holds numbers: a header is missing"
-    elif purpose == "label" and (other := [c for c in table.columns if c.lower() in LABELS]):
-        text += f". Add --label {other[0]}?"
-    elif column in {c.strip() for c in table.columns}:
-        text += ". There are blanks around names; without them: sed 's/ *, */,/g' FILE"
-    elif inside := [c for c in table.columns if _holds(table.first.get(c), column)]:
-        text += f". Add --{purpose.replace('_', '-')} {inside[0]}.{column}?"
-    elif texts := [c for c in table.columns if _is_json_text(table.first.get(c))]:
-        text += f". {texts[0]!r} holds JSON as text: jq -c '.{texts[0]} | fromjson' FILE"
-    elif purpose == "label" and len(table.columns) == 1:
-        text += ", and labels are needed beside them"
-    return InvalidRecording(text)
-
-
-def _holds(cell: Any, name: str) -> bool:
-    return isinstance(cell, dict) and name in cell
-
-
-def _is_json_text(cell: Any) -> bool:
-    return isinstance(cell, str) and cell.startswith("{") and isinstance(parsed(cell), dict)
-
-
-def _are_values(names: Sequence[str]) -> bool:
-    """Whether names are numbers other than the classes 0, 1, 2, ..."""
-    counted = any([*names] == [str(first + k) for k in range(len(names))] for first in (0, 1))
-    return not counted and all(_reads_as_number(name) for name in names)
-
-
-def _reads_as_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from stream_can.messages.faults import is_number
 from stream_can.recording.evidence import near_total
 from stream_can.recording.table import Table
 
@@ -70,11 +71,7 @@ def _rows_in(value: Any, place: str) -> RowsInside | None:
 
 
 def _are_numbers(row: Any) -> bool:
-    return isinstance(row, list) and len(row) > 1 and all(_is_number(number) for number in row)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(row, list) and len(row) > 1 and all(is_number(number) for number in row)
 
 
 def long_form(name: str, table: Table) -> str:
@@ -108,7 +105,7 @@ def long_form(name: str, table: Table) -> str:
 def _sums(group: Sequence[dict[str, Any]], column: str) -> bool:
     """Whether a column's numbers are probabilities that sum to 1."""
     cells = [row.get(column) for row in group]
-    numbers = [float(cell) for cell in cells if cell is not None and _is_number(cell)]
+    numbers = [float(cell) for cell in cells if cell is not None and is_number(cell)]
     return (
         len(numbers) == len(cells)
         and min(numbers) >= 0
@@ -129,7 +126,7 @@ def pandas_form(name: str, value: Any) -> str:
     if isinstance(value, list):
         scalars = all(cell is None or isinstance(cell, str | int | float) for cell in value)
         texts = [isinstance(cell, str) for cell in value]
-        if scalars and any(texts) and sum(map(_is_number, value)) > 1:
+        if scalars and any(texts) and sum(map(is_number, value)) > 1:
             orient = "values"
             axis = ["label" if text else "CLASS" for text in texts]
             names = f".set_axis({axis}, axis=1)"

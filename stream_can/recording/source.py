@@ -8,19 +8,15 @@ import gzip
 import io
 import lzma
 import math
-import os
-import shutil
 import sys
-import tempfile
-import weakref
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
 from stream_can.errors import StreamCANError
+from stream_can.recording.spool import SourceFile, Spool, most_bytes, start_of
 from stream_can.recording.table import InvalidRecording
 
 __all__ = ["SourceFile", "open_source"]
@@ -33,28 +29,7 @@ ARROW_STREAM = b"\xff\xff\xff\xff"
 SUFFIXES = (".gz", ".bz2", ".xz")
 PARTS = {".parquet", ".arrow", ".jsonl", ".json", ".ndjson", ".csv", ".tsv"}
 """Suffixes of files that a folder may be joined of."""
-START = 4096
 CHUNK = 1 << 20
-TIMES, LEAST_MOST = 100, 1 << 30
-"""A packed file may unpack to so many times its size, and to so many bytes whatever its size."""
-FREE_BYTES = 256 << 20
-"""Bytes that a copy leaves free on its disk."""
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """A file that can be read repeatedly; a temporary one is gone with this object."""
-
-    path: Path
-    """Path of the content."""
-    name: str
-    """Name for messages."""
-    suffix: str
-    """Suffix of its name, such as ".csv"; empty for standard input."""
-    start: bytes
-    """Its first bytes."""
-    owner: object = None
-    """What removes a temporary file when nobody refers to it any more."""
 
 
 def open_source(path: str | Path) -> SourceFile:
@@ -65,13 +40,13 @@ def open_source(path: str | Path) -> SourceFile:
         source = _joined(Path(path))
     else:
         path = Path(path)
-        source = SourceFile(path, str(path), path.suffix.lower(), _start(path))
+        source = SourceFile(path, str(path), path.suffix.lower(), start_of(path))
     unpack = next((PACKED[magic] for magic in PACKED if source.start.startswith(magic)), None)
     if unpack is not None and source.suffix in ("", *SUFFIXES):
         suffix = Path(source.path.stem).suffix.lower() if source.suffix else ""
         try:
             with unpack(source.path) as packed:
-                source = _copy(packed, source.name, suffix, _most_of(source))
+                source = _copy(packed, source.name, suffix, most_bytes(source))
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise InvalidRecording(f"{source.name}: cannot be unpacked: {error}") from None
     if source.start.startswith(CONTAINER) and source.suffix in ("", ".avro"):
@@ -83,61 +58,9 @@ def open_source(path: str | Path) -> SourceFile:
     return source
 
 
-class _Spool:
-    """A temporary file that is written once and then read as a :class:`SourceFile`.
-
-    It has no name where the system allows that (Linux), so nothing stays behind, however the
-    process ends.
-
-    Parameters
-    ----------
-    name
-        Name of the recording, for messages.
-    most
-        Bytes that it may hold.
-    """
-
-    def __init__(self, name: str, most: float = math.inf) -> None:
-        self._name, self._most, self._size, self._checked = name, most, 0, 0
-        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115, closed below
-        self._path = Path(f"/proc/{os.getpid()}/fd/{self._file.fileno()}")
-        if not self._path.exists():
-            self._file = tempfile.NamedTemporaryFile(prefix="stream-can-")  # noqa: SIM115
-            self._path = Path(self._file.name)
-        weakref.finalize(self, self._file.close)
-
-    def write(self, data: bytes) -> None:
-        """Append bytes."""
-        self._size += len(data)
-        if self._size > self._most:
-            raise InvalidRecording(
-                f"{self._name}: unpacks to over {self._most / 2**20:,.0f} MB, more than {TIMES}"
-                " times its size; unpack it first, if that is right"
-            )
-        if self._size >= self._checked:
-            self._checked = self._size + FREE_BYTES // 4
-            free = shutil.disk_usage(tempfile.gettempdir()).free
-            if free < FREE_BYTES:
-                raise InvalidRecording(
-                    f"{self._name}: its copy in {tempfile.gettempdir()!r} would leave less than"
-                    f" {FREE_BYTES >> 20} MB free there; set TMPDIR to a folder with more room"
-                )
-        try:
-            self._file.write(data)
-        except OSError as error:
-            raise InvalidRecording(
-                f"{self._name}: cannot be copied to {tempfile.gettempdir()!r}: {error}"
-            ) from None
-
-    def source(self, suffix: str) -> SourceFile:
-        """The file as it was written."""
-        self._file.flush()
-        return SourceFile(self._path, self._name, suffix, _start(self._path), self)
-
-
 def _copy(stream: IO[bytes], name: str, suffix: str, most: float = math.inf) -> SourceFile:
     """Copy a stream to a temporary file."""
-    spool = _Spool(name, most)
+    spool = Spool(name, most)
     while data := stream.read(CHUNK):
         spool.write(data)
     return spool.source(suffix)
@@ -154,7 +77,7 @@ def _lines_of(source: SourceFile) -> SourceFile:
         text = "Avro is read by fastavro: pip install 'stream_can[avro]'"
         raise StreamCANError(text) from None
     write, records = msgspec.json.Encoder(enc_hook=str).encode, 0
-    lines = _Spool(source.name, _most_of(source))
+    lines = Spool(source.name, most_bytes(source))
     with source.path.open("rb") as file:
         try:
             for record in fastavro.reader(file):
@@ -186,7 +109,7 @@ def _joined(folder: Path) -> SourceFile:
         return _joined_tables(parts, str(folder), suffix)
     if suffix in (".parquet", ".arrow"):
         return _tables_of(parts, str(folder), suffix)
-    spool = _Spool(str(folder))
+    spool = Spool(str(folder))
     for part in parts:
         with part.open("rb") as file:
             while data := file.read(CHUNK):
@@ -196,7 +119,7 @@ def _joined(folder: Path) -> SourceFile:
 
 def _joined_tables(parts: list[Path], name: str, suffix: str) -> SourceFile:
     """Join csv files, each with the same header."""
-    spool, header = _Spool(name), b""
+    spool, header = Spool(name), b""
     for part in parts:
         with part.open("rb") as file:
             first = file.readline().removeprefix(b"\xef\xbb\xbf").rstrip(b"\r\n")
@@ -224,12 +147,12 @@ def _tables_of(parts: list[Path], name: str, suffix: str) -> SourceFile:
     except ImportError:
         text = "parquet and Arrow are read by polars: pip install 'stream_can[report]'"
         raise StreamCANError(text) from None
-    spool = _Spool(name)
+    spool = Spool(name)
     try:
         if suffix == ".parquet":
             frame = pl.concat([pl.read_parquet(part) for part in parts])
         else:
-            streams = [_start(part).startswith(ARROW_STREAM) for part in parts]
+            streams = [start_of(part).startswith(ARROW_STREAM) for part in parts]
             frame = pl.concat([
                 pl.read_ipc_stream(part) if stream else pl.read_ipc(part)
                 for part, stream in zip(parts, streams, strict=True)
@@ -240,13 +163,3 @@ def _tables_of(parts: list[Path], name: str, suffix: str) -> SourceFile:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise InvalidRecording(f"{name}: cannot be read: {str(error).splitlines()[0]}") from None
     return spool.source(".parquet")
-
-
-def _most_of(source: SourceFile) -> int:
-    """How many bytes a packed file may unpack to."""
-    return max(LEAST_MOST, TIMES * source.path.stat().st_size)
-
-
-def _start(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(START)

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
-from stream_can.messages.forms import ListedForms
+from stream_can.messages.sparse_formats import ListedForms
 from stream_can.method.classes import is_missing
 from stream_can.recording.arrivals import LabelArrivals
 from stream_can.recording.cells import probs_of
+from stream_can.recording.column_hints import no_column
 from stream_can.recording.formats import open_table
-from stream_can.recording.layout import in_other_case, may_hold, no_column
+from stream_can.recording.layout import in_other_case, may_hold
 from stream_can.recording.recording import CHUNK
 from stream_can.recording.source import open_source
 from stream_can.recording.table import InvalidRecording, Names

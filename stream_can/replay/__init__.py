@@ -1,6 +1,6 @@
 """Replay recorded predictions and late labels through a corrector: would it help?"""
 
-from stream_can.recording.recording import Recording, from_arrays
+from stream_can.recording import Recording, from_arrays
 from stream_can.replay.asking import asking_for
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.delays import Delays

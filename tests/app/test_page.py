@@ -313,8 +313,7 @@ def test_how_many_labels_count_and_why_is_said(page: Page) -> None:
         " not a fair sample."
     )
     assert line(None, labels=2867, matched=2800, scored=2100) == (
-        "2,100 of 2,867 labels of the last day count: those whose sent prediction is"
-        " known."
+        "2,100 of 2,867 labels of the last day count: those whose sent prediction is known."
     )
     assert line(None, labels=40, scored=40) == "All 40 labels of the last day count."
     begun = (

@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 
 from stream_can.messages.codecs.framing import Key, SchemaText, key_of
-from stream_can.messages.forms import BadMessage
+from stream_can.messages.probability_formats import BadMessage
 
 
 class InMemory:

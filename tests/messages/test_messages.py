@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from stream_can import UnknownClass
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
-from stream_can.messages.opening import OpenedPredictions, far_below
+from stream_can.messages.parsing import OpenedPredictions, far_below
 from stream_can.messages.records import Line, Record, error_headers
 from stream_can.multilabel.messages import MultiLabelMessages
 

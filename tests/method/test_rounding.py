@@ -7,7 +7,7 @@ import pytest
 
 from stream_can import Corrector
 from stream_can.errors import InvalidPrediction
-from stream_can.messages.forms import ListedForms
+from stream_can.messages.sparse_formats import ListedForms
 from stream_can.method.normalise import divided
 
 pytestmark = pytest.mark.fast

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from stream_can.recording.recording import Recording, from_arrays
+from stream_can.recording import Recording, from_arrays
 from stream_can.recording.table import InvalidRecording
 
 pytestmark = pytest.mark.fast

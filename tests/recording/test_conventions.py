@@ -21,7 +21,7 @@ import pytest
 
 from stream_can.cli.main import main
 from stream_can.errors import InvalidPrediction, UnknownClass
-from stream_can.recording.recording import Recording, from_arrays
+from stream_can.recording import Recording, from_arrays
 from stream_can.recording.table import InvalidRecording
 
 pytestmark = pytest.mark.fast

@@ -15,7 +15,7 @@ import fastavro
 import polars as pl
 import pytest
 
-from stream_can.recording import source
+from stream_can.recording import spool
 from stream_can.recording.recording import Recording
 from stream_can.recording.table import InvalidRecording
 
@@ -41,10 +41,10 @@ def test_what_unpacks_to_too_much_is_refused(
     path = tmp_path / f"a.csv{suffix}"
     path.write_bytes(PACKED[suffix](LINES))
     assert Recording(path).rows == 300_000
-    monkeypatch.setattr(source, "LEAST_MOST", 2 << 20)
+    monkeypatch.setattr(spool, "LEAST_MOST", 2 << 20)
     with pytest.raises(InvalidRecording, match=rf"a.csv{suffix}: unpacks to over 2 MB, more than"):
         Recording(path)
-    monkeypatch.setattr(source, "TIMES", 100_000)
+    monkeypatch.setattr(spool, "TIMES", 100_000)
     assert Recording(path).rows == 300_000
     assert [*folder.iterdir()] == []
 
@@ -56,18 +56,18 @@ def test_a_container_of_packed_blocks_is_one_too(
     path = tmp_path / "a.avro"
     with path.open("wb") as file:
         fastavro.writer(file, schema, [{"x": " " * 10_000}] * 400, codec="deflate")
-    monkeypatch.setattr(source, "LEAST_MOST", 2 << 20)
+    monkeypatch.setattr(spool, "LEAST_MOST", 2 << 20)
     with pytest.raises(InvalidRecording, match=r"a.avro: unpacks to over 2 MB, more than 100"):
         Recording(path)
 
 
 def test_the_disk_keeps_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Usage:
-        free = source.FREE_BYTES - 1
+        free = spool.FREE_BYTES - 1
 
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(LINES))
-    monkeypatch.setattr(source.shutil, "disk_usage", lambda path: Usage)
+    monkeypatch.setattr(spool.shutil, "disk_usage", lambda path: Usage)
     with pytest.raises(InvalidRecording, match=r"gz: its copy in .*; set TMPDIR to a folder with"):
         Recording(path)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector, Learner
-from stream_can.recording.recording import from_arrays
+from stream_can.recording import from_arrays
 from stream_can.replay.model_columns import ModelColumns
 from stream_can.replay.steps import learner_of, steps
 from tests.cli.command import stream_can

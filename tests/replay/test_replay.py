@@ -62,7 +62,7 @@ def run(corrector, chunks, **options):
 
 @pytest.fixture(params=[50, 64, 333, 10_000])
 def chunked(request, monkeypatch):
-    monkeypatch.setattr("stream_can.recording.recording.CHUNK", request.param)
+    monkeypatch.setattr("stream_can.recording.arrays.CHUNK", request.param)
 
 
 @pytest.mark.usefixtures("chunked")

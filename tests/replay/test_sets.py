@@ -30,7 +30,7 @@ fast = pytest.mark.fast
 
 @pytest.fixture(params=[50, 333, 10_000])
 def chunked(request, monkeypatch):
-    monkeypatch.setattr("stream_can.recording.recording.CHUNK", request.param)
+    monkeypatch.setattr("stream_can.recording.arrays.CHUNK", request.param)
 
 
 def by_row(corrector, P, y, teaches, due_before, after=(), fair=None):

@@ -13,12 +13,9 @@ null. Several labels are an array of strings, enums or integers, or a map of boo
 from __future__ import annotations
 
 import io
-import json
-import re
-import struct
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 import msgspec
@@ -27,24 +24,29 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.messages.codecs.codec import ASKED, SET
-from stream_can.messages.codecs.framing import (
-    Key,
-    SchemaCodec,
-    SchemaText,
-    long_bytes,
-    read_long,
-    shown,
+from stream_can.messages.codecs.avro_answers import output_schema
+from stream_can.messages.codecs.avro_program import Path, Program, in_union, program_of
+from stream_can.messages.codecs.avro_types import (
+    AvroEntries,
+    AvroLabels,
+    AvroNumberMap,
+    AvroNumbers,
+    AvroScalar,
+    AvroSchemaError,
+    NumberRecord,
 )
-from stream_can.messages.codecs.walk import (
-    Kind,
-    Walker,
-    place_map,
-    place_numbers,
-    read_map,
-    read_numbers,
+from stream_can.messages.codecs.avro_values import (
+    AvroSpan,
+    block_bytes,
+    decode_probs,
+    place_probs,
+    read_labels,
+    require_symbols,
+    text_bytes,
 )
-from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
+from stream_can.messages.codecs.framing import Key, SchemaCodec, SchemaText, shown
+from stream_can.messages.codecs.walk import read_numbers
+from stream_can.messages.probability_formats import BadMessage, Form, Forms, Largest
 from stream_can.method.class_names import json_name
 
 if TYPE_CHECKING:
@@ -55,416 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AvroCodec", "AvroSchemaError", "output_schema"]
 
-_is_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _write = msgspec.json.Encoder(enc_hook=str).encode
-
-WIDTHS = {"float": 4, "double": 8}
-FORMATS = {"float": "f", "double": "d"}
-NUMBER = {4: struct.Struct("<f"), 8: struct.Struct("<d")}
-SCALARS = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
-LARGEST_FIXED = 2**31 - 1
-NAMES = ("record", "error", "enum", "fixed")
-"""Types with names of their own."""
-
-Path = tuple[str, ...]
-Item = TypeVar("Item")
-
-
-class AvroSchemaError(BadMessage):
-    """Records of a schema cannot be read or answered."""
-
-
-# ---- types
-
-
-class AvroScalar(msgspec.Struct, frozen=True):
-    """A value without parts."""
-
-    kind: str
-    symbols: tuple[str, ...] = ()
-    """Symbols of an enum."""
-
-    def value(self, data: bytes, start: int, end: int) -> Any:
-        """The value as JSON; undecodable bytes are backslash-escaped."""
-        match self.kind:
-            case "null":
-                return None
-            case "boolean":
-                return data[start] == 1
-            case "int" | "long":
-                return read_long(data, start)[0]
-            case "float" | "double":
-                return NUMBER[WIDTHS[self.kind]].unpack_from(data, start)[0]
-            case "enum":
-                return self.symbols[read_long(data, start)[0]]
-            case "string" | "bytes":
-                start = read_long(data, start)[1]
-        return data[start:end].decode(errors="backslashreplace")
-
-
-STRING = AvroScalar("string")
-
-
-class AvroNumbers(msgspec.Struct, frozen=True):
-    """An array of floats or doubles."""
-
-    width: int
-
-
-class AvroNumberMap(msgspec.Struct, frozen=True):
-    """A map of floats or doubles."""
-
-    width: int
-
-
-class NumberRecord(msgspec.Struct, frozen=True):
-    """A record whose fields are floats and doubles."""
-
-    names: tuple[str, ...]
-    layout: struct.Struct
-
-
-class AvroEntries(msgspec.Struct, frozen=True):
-    """An array of records of a label and a score."""
-
-    label: AvroScalar
-    width: int
-    label_first: bool
-
-
-class AvroOther(msgspec.Struct, frozen=True):
-    """Any other type."""
-
-    description: str
-
-
-class AvroLabels(AvroOther, frozen=True):
-    """An array of labels, or a map of booleans by label."""
-
-    label: AvroScalar
-    is_map: bool
-
-
-Type = AvroScalar | AvroNumbers | AvroNumberMap | NumberRecord | AvroEntries | AvroOther
-
-
-class AvroSpan(NamedTuple):
-    """A value found in a message."""
-
-    data: bytes
-    start: int
-    end: int
-    type: Type
-
-
-# ---- schemas
-
-
-class Program:
-    """A schema compiled for the walk.
-
-    Parameters
-    ----------
-    schema, named
-        Result of fastavro's ``parse_schema``, and its named types by full name.
-    places
-        Paths to be found, with the number of each one's slot.
-    """
-
-    def __init__(self, schema: Any, named: Mapping[str, Any], places: Mapping[Path, int]) -> None:
-        self.top, self._named, self._code = schema, named, array("i")
-        self._at: dict[str, int] = {}
-        self.types: list[Type] = []
-        self.slots = len(places)
-        self.walker = Walker(self._code, self._node(schema, places), self.slots)
-
-    def _add(self, *numbers: int) -> int:
-        at = len(self._code)
-        self._code.extend(numbers)
-        return at
-
-    def _node(self, schema: Any, wants: Mapping[Path, int]) -> int:
-        """Compile a type and return its position; ``wants`` are the paths wanted inside it."""
-        if isinstance(schema, list):
-            at = self._add(Kind.UNION, len(schema), *[0] * len(schema))
-            for i, branch in enumerate(schema):
-                self._code[at + 2 + i] = self._node(branch, wants)
-            return at
-        if () in wants:
-            type_ = self._type(schema)
-            rest = {path: slot for path, slot in wants.items() if path}
-            child, slot = self._node(schema, rest), wants[()]
-            self.types.append(type_)
-            return self._add(Kind.CAPTURE, slot, len(self.types) - 1, child)
-        kind = kind_of(schema)
-        if kind in SCALARS:
-            return self._scalar(kind)
-        definition = self._definition(schema)
-        name = str(definition.get("name", "")) if definition["type"] in NAMES else ""
-        if name and not wants and name in self._at:
-            return self._at[name]
-        match definition["type"]:
-            case "record" | "error":
-                fields = definition["fields"]
-                at = self._add(Kind.RECORD, len(fields), *[0] * len(fields))
-                if not wants:
-                    self._at[name] = at
-                for i, field in enumerate(fields):
-                    inside = {
-                        path[1:]: slot for path, slot in wants.items() if is_called(field, path[0])
-                    }
-                    self._code[at + 2 + i] = self._node(field["type"], inside)
-                return at
-            case "enum":
-                at = self._add(Kind.ENUM, len(definition["symbols"]))
-            case "fixed":
-                if not 0 <= definition["size"] <= LARGEST_FIXED:
-                    raise AvroSchemaError(f"{name}: a fixed of {definition['size']} bytes")
-                at = self._add(Kind.FIXED, definition["size"])
-            case "array":
-                items = definition["items"]
-                at = self._add(Kind.ARRAY, 0, self._is_empty(items, ()))
-                self._code[at + 1] = self._node(items, {})
-                return at
-            case "map":
-                at = self._add(Kind.MAP, 0)
-                self._code[at + 1] = self._node(definition["values"], {})
-                return at
-            case other:
-                raise AvroSchemaError(f"no type {other!r} is known")
-        self._at[name] = at
-        return at
-
-    def _scalar(self, kind: str) -> int:
-        if kind not in self._at:
-            node = {
-                "null": (Kind.EMPTY,), "boolean": (Kind.BOOLEAN,), "int": (Kind.VARINT,),
-                "long": (Kind.VARINT,), "float": (Kind.FIXED, 4), "double": (Kind.FIXED, 8),
-            }.get(kind, (Kind.TEXT,))  # fmt: skip
-            self._at[kind] = self._add(*node)
-        return self._at[kind]
-
-    def _definition(self, schema: Any) -> dict[str, Any]:
-        """Definition of a complex type, looked up where only its name is given."""
-        definition = schema if isinstance(schema, dict) else self._named.get(schema)
-        if not isinstance(definition, dict):
-            raise AvroSchemaError(f"no type {schema!r} is known")
-        inner = definition["type"]
-        return self._definition(inner) if isinstance(inner, dict) else definition
-
-    def _is_empty(self, schema: Any, inside: tuple[str, ...]) -> bool:
-        """Whether values take no bytes: an array may claim any number of such items."""
-        if isinstance(schema, list):
-            return False
-        kind = kind_of(schema)
-        if kind in SCALARS:
-            return kind == "null"
-        definition = self._definition(schema)
-        if definition["type"] == "fixed":
-            return bool(definition["size"] == 0)
-        if definition["type"] not in ("record", "error") or definition["name"] in inside:
-            return False
-        inside = (*inside, definition["name"])
-        return all(self._is_empty(field["type"], inside) for field in definition["fields"])
-
-    def _type(self, schema: Any) -> Type:
-        """The type of a schema's values."""
-        kind = kind_of(schema)
-        if kind in SCALARS:
-            return AvroScalar(kind)
-        definition = self._definition(schema)
-        kind = definition["type"]
-        if kind == "enum":
-            return AvroScalar("enum", tuple(definition["symbols"]))
-        if kind == "fixed":
-            return AvroScalar("fixed")
-        if kind == "map":
-            width = WIDTHS.get(kind_of(definition["values"]))
-            if width is not None:
-                return AvroNumberMap(width)
-            description = f"a map of {named_kind(definition['values'])}"
-            is_labels = kind_of(definition["values"]) == "boolean"
-            return AvroLabels(description, STRING, True) if is_labels else AvroOther(description)
-        if kind == "array":
-            items = definition["items"]
-            if (width := WIDTHS.get(kind_of(items))) is not None:
-                return AvroNumbers(width)
-            description, label = f"an array of {named_kind(items)}", self._label(items)
-            if label is not None:
-                return AvroLabels(description, label, False)
-            return self._entries(items) or AvroOther(description)
-        fields = definition["fields"]
-        kinds = [kind_of(field["type"]) for field in fields]
-        if fields and {*kinds} <= WIDTHS.keys():
-            layout = struct.Struct("<" + "".join(FORMATS[kind] for kind in kinds))
-            return NumberRecord(tuple(field["name"] for field in fields), layout)
-        return AvroOther(f"a record {definition['name']!r}")
-
-    def _entries(self, items: Any) -> AvroEntries | None:
-        """Type of an array's items, where they are records of label and score."""
-        if isinstance(items, list) or kind_of(items) in SCALARS:
-            return None
-        definition = self._definition(items)
-        fields = {field["name"]: field["type"] for field in definition.get("fields", ())}
-        if fields.keys() != {"label", "score"}:
-            return None
-        label, width = self._label(fields["label"]), WIDTHS.get(kind_of(fields["score"]))
-        if width is None or label is None:
-            return None
-        return AvroEntries(label, width, next(iter(fields)) == "label")
-
-    def _label(self, schema: Any) -> AvroScalar | None:
-        """A type that names a class; None for another."""
-        label = None if isinstance(schema, list) else self._type(schema)
-        known = isinstance(label, AvroScalar) and label.kind in ("string", "enum", "int", "long")
-        return label if known else None  # type: ignore[return-value]
-
-    def fitted(self, schema: Any, values: Any) -> Any:
-        """Select values for which a type has fields; ids become bytes where required."""
-        branches = schema if isinstance(schema, list) else [schema]
-        for branch in branches:
-            kind = kind_of(branch)
-            if isinstance(values, str) and kind == "bytes":
-                return values.encode()
-            if isinstance(values, str) and kind in ("int", "long"):
-                return int(values)
-            if isinstance(values, list) and kind == "array":
-                items = self._definition(branch)["items"]
-                return [self.fitted(items, entry) for entry in values]
-            if isinstance(values, dict) and kind == "map":
-                return values
-            if isinstance(values, dict) and kind not in SCALARS:
-                definition = self._definition(branch)
-                fields = {f["name"]: f["type"] for f in definition.get("fields", ())}
-                return {k: self.fitted(fields[k], v) for k, v in values.items() if k in fields}
-        return values
-
-    def at(self, path: Sequence[str]) -> Any:
-        """Type at a path from the top; None without one."""
-        type_: Any = self.top
-        for name in path:
-            branches = type_ if isinstance(type_, list) else [type_]
-            type_ = None
-            for branch in branches:
-                if kind_of(branch) in SCALARS:
-                    continue
-                definition = self._definition(branch)
-                for field in definition.get("fields", ()):
-                    if type_ is None and is_called(field, name):
-                        type_ = field["type"]
-            if type_ is None:
-                return None
-        return type_
-
-
-def kind_of(schema: Any) -> str:
-    """Name of a type, "union" for a list; a logical type counts as its base type."""
-    while isinstance(schema, dict):
-        schema = schema["type"]
-    return schema if isinstance(schema, str) else "union"
-
-
-def named_kind(schema: Any) -> str:
-    """Name of a type, for messages."""
-    if isinstance(schema, dict) and schema.get("type") in NAMES:
-        return f"{schema['type']} {schema.get('name')!r}"
-    return kind_of(schema)
-
-
-def is_called(field: Mapping[str, Any], name: str) -> bool:
-    """Whether a field has a name, or has it as an alias."""
-    return field["name"] == name or name in field.get("aliases", ())
-
-
-def program_of(schema: SchemaText, places: Mapping[Path, int] | None = None) -> Program:
-    """Compile a schema; AvroSchemaError where it is invalid."""
-    named: dict[str, Any] = {}
-    try:
-        for text in schema.references.values():
-            fastavro.parse_schema(json.loads(text), named)
-        top = fastavro.parse_schema(json.loads(schema.text), named)
-        return Program(top, named, places or {})
-    except AvroSchemaError:
-        raise
-    except RecursionError:
-        raise AvroSchemaError("nested too deeply") from None
-    except Exception as error:  # foreign text can make fastavro raise anything
-        why = str(error) or type(error).__name__
-        raise AvroSchemaError(why[:500]) from None
-
-
-def output_schema(
-    schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool = False, sets: bool = False
-) -> SchemaText:
-    """Schema of the answers to records of a schema.
-
-    Parameters
-    ----------
-    schema
-        Schema of the input.
-    probs
-        Path of its probabilities.
-    raw
-        Field for the raw probabilities; empty: none.
-    asks, sets
-        Whether answers carry label requests, and sets.
-
-    Raises
-    ------
-    AvroSchemaError
-        The top is no record, it has nothing at ``probs``, or an added field's name is taken.
-    """
-    program = program_of(schema)
-    if isinstance(program.top, list) or kind_of(program.top) not in ("record", "error"):
-        raise AvroSchemaError(f"the top is {named_kind(program.top)}, expected a record")
-    document = json.loads(schema.text)
-    while isinstance(document.get("type"), dict):
-        document = document["type"]
-    added: list[dict[str, Any]] = []
-    if raw:
-        place = ".".join(probs)
-        probs_type = program.at(probs)
-        if probs_type is None:
-            raise AvroSchemaError(f"no field {place!r}")
-        branches = probs_type if isinstance(probs_type, list) else [probs_type]
-        types = [branch for branch in branches if kind_of(branch) != "null"]
-        if len(types) != 1:
-            raise AvroSchemaError(f"{place}: a union of {len(types)} types, expected one or null")
-        added.append({"name": raw, "type": ["null", referred(types[0])], "default": None})
-    if asks:
-        added.append({"name": ASKED, "type": ["null", "string"], "default": None})
-    if sets:
-        names = {"type": "array", "items": "string"}
-        added.append({"name": SET, "type": ["null", names], "default": None})
-    for field in added:
-        if not _is_name(field["name"]):
-            raise AvroSchemaError(f"raw: {field['name']!r} is no name of an Avro field")
-        if any(is_called(existing, field["name"]) for existing in document["fields"]):
-            way = "; give raw another name" if field["name"] == raw else ""
-            raise AvroSchemaError(f"it has a field {field['name']!r}, which is ours{way}")
-    document["fields"] = [*document["fields"], *added]
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    answer_schema = schema._replace(text=text)
-    program_of(answer_schema)
-    return answer_schema
-
-
-def referred(schema: Any) -> Any:
-    """Refer to a type a second time: named types by name only."""
-    if isinstance(schema, list):
-        return [referred(branch) for branch in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if schema["type"] in NAMES:
-        return schema["name"]
-    return {
-        key: referred(value) if key in ("type", "items", "values") else value
-        for key, value in schema.items()
-        if not key.startswith("__")
-    }
-
-
-# ---- messages
 
 
 class AvroOpened(msgspec.Struct, gc=False):
@@ -552,7 +145,7 @@ class AvroCodec(SchemaCodec):
         if isinstance(type_, AvroScalar):
             return Raw(_write(type_.value(data, start, end)))
         if isinstance(type_, AvroLabels):
-            return Raw(_write(_labels(span)))
+            return Raw(_write(read_labels(span)))
         is_array = isinstance(type_, AvroNumbers | AvroEntries) or "array" in getattr(
             type_, "description", ""
         )
@@ -580,52 +173,21 @@ class AvroCodec(SchemaCodec):
                 raise BadMessage(f"{where}: {len(row)} probabilities for {forms.m} classes")
             return row, None
         try:
-            numbers, form = forms.parse(self._decode_probs(original))
+            numbers, form = forms.parse(decode_probs(original))
             if isinstance(type_, NumberRecord) and isinstance(form, Largest):
                 raise BadMessage(f"a record with {form.k} fields for {forms.m} classes")
             if isinstance(type_, AvroEntries) and type_.label.kind == "enum":
-                self._require_symbols(type_.label, form)
+                require_symbols(type_.label, form)
         except (BadMessage, UnknownClass) as error:
             raise type(error)(f"{where}: {error}") from None
         return array("d", numbers), form
-
-    def _decode_probs(self, span: AvroSpan) -> Any:
-        """Decode probabilities that are no array, for the forms."""
-        data, start, end, type_ = span
-        match type_:
-            case AvroNumberMap():
-                try:
-                    return read_map(data, start, end, type_.width)
-                except UnicodeDecodeError as error:
-                    raise BadMessage(f"a name in the map: {error}") from None
-            case NumberRecord():
-                return dict(zip(type_.names, type_.layout.unpack_from(data, start), strict=True))
-            case AvroEntries():
-                return list(_entries(span))
-            case AvroScalar() if type_.kind in WIDTHS:
-                return type_.value(data, start, end)
-        description = (
-            type_.kind if isinstance(type_, AvroScalar) else getattr(type_, "description", "")
-        )
-        raise BadMessage(
-            f"{description}, expected an array or map of float or double, an array of records of"
-            " label and score, or a record of float or double fields"
-        )
-
-    @staticmethod
-    def _require_symbols(label: AvroScalar, form: Form | None) -> None:
-        """Check that an enum of labels has a symbol for every class that an answer may name."""
-        assert isinstance(form, Largest)
-        missing = next((name for name in form.names if name not in label.symbols), None)
-        if missing is not None:
-            raise BadMessage(f"the labels are an enum that has no symbol for class {missing!r}")
 
     def names(self, message: AvroOpened, path: Sequence[str]) -> list[Any] | None:
         """Keys of a map, fields of a record, labels of entries."""
         span = self._span(message, path)
         if span is None or not isinstance(span.type, AvroNumberMap | NumberRecord | AvroEntries):
             return None
-        probs = self._decode_probs(span)
+        probs = decode_probs(span)
         return [entry.label for entry in probs] if isinstance(probs, list) else list(probs)
 
     def write_all(
@@ -643,12 +205,12 @@ class AvroCodec(SchemaCodec):
             tail = [b"\x02", data[start:end]] if raw else []
             if self._asks:
                 reason = prediction.ask_reason
-                tail.append(b"\x00" if reason is None else b"\x02" + _text(reason))
+                tail.append(b"\x00" if reason is None else b"\x02" + text_bytes(reason))
             if self.sets:
                 names = prediction.set
-                texts = None if names is None else [_text(json_name(name)) for name in names]
-                tail.append(b"\x00" if texts is None else b"\x02" + _block(texts))
-            placed = _placed(span, prediction.form, row)
+                texts = None if names is None else [text_bytes(json_name(name)) for name in names]
+                tail.append(b"\x00" if texts is None else b"\x02" + block_bytes(texts))
+            placed = place_probs(span, prediction.form, row)
             head, begin = self._head(message.key), message.start
             out.append(b"".join((head, data[begin:start], placed, data[end:], *tail)))
         return out
@@ -672,106 +234,3 @@ class AvroCodec(SchemaCodec):
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadMessage(f"a label of the newest schema: {error}") from None
         return bytes(head + record.getvalue()[len(first) :])
-
-
-def in_union(schema: SchemaText) -> tuple[list[Any], bytes]:
-    """Put a schema last into a union, after those that it refers to, and return the union with its
-    index prefix: fastavro only knows names within one schema."""
-    texts = [*schema.references.values(), schema.text]
-    return [json.loads(text) for text in texts], long_bytes(len(texts) - 1)
-
-
-def _text(text: str) -> bytes:
-    data = text.encode()
-    return long_bytes(len(data)) + data
-
-
-def _block(items: Sequence[bytes]) -> bytes:
-    """Encode an array or map."""
-    return (long_bytes(len(items)) + b"".join(items) if items else b"") + b"\x00"
-
-
-def _entries(span: AvroSpan) -> list[LabelScore]:
-    """Labels and scores of a walked array of records."""
-    data, start, _, type_ = span
-    assert isinstance(type_, AvroEntries)
-    score = NUMBER[type_.width]
-
-    def read(at: int) -> tuple[LabelScore, int]:
-        name, behind = _name(type_.label, data, at if type_.label_first else at + score.size)
-        (number,) = score.unpack_from(data, behind if type_.label_first else at)
-        return LabelScore(name, number), behind + score.size * type_.label_first
-
-    return _items(data, start, read)
-
-
-def _labels(span: AvroSpan) -> Any:
-    """Names in a walked array, or booleans by name of a walked map."""
-    data, start, _, type_ = span
-    assert isinstance(type_, AvroLabels)
-
-    def read(at: int) -> tuple[tuple[Any, bool], int]:
-        name, behind = _name(type_.label, data, at)
-        return (name, data[behind] == 1), behind + 1
-
-    if type_.is_map:
-        return dict(_items(data, start, read))
-    return _items(data, start, lambda at: _name(type_.label, data, at))
-
-
-def _items(data: bytes, at: int, read: Callable[[int], tuple[Item, int]]) -> list[Item]:
-    """Items of a walked array or map; ``read`` returns the one at a position, and where it ends."""
-    items: list[Item] = []
-    while True:
-        count, at = read_long(data, at)
-        if count == 0:
-            return items
-        if count < 0:
-            (_, at), count = read_long(data, at), -count
-        for _ in range(count):
-            item, at = read(at)
-            items.append(item)
-
-
-def _name(label: AvroScalar, data: bytes, at: int) -> tuple[Any, int]:
-    """A label, and where it ends."""
-    number, behind = read_long(data, at)
-    if label.kind == "string":
-        behind += number
-    return label.value(data, at, behind), behind
-
-
-def _placed(span: AvroSpan, form: Form | None, row: NDArray[np.float64]) -> bytes:
-    """Encode probabilities in their original form and type."""
-    data, start, end, type_ = span
-    if isinstance(type_, AvroNumbers):
-        return place_numbers(data, start, end, type_.width, row)
-    assert form is not None
-    numbers = row.tolist()
-    if isinstance(type_, AvroNumberMap):
-        if isinstance(form, Named):
-            in_order = [numbers[i] for i in form.columns.values()]
-            placed = place_map(data, start, end, type_.width, in_order)
-            if placed is not None:
-                return placed
-        put, answer = NUMBER[type_.width].pack, form.of(numbers)
-        return _block([_text(name) + put(number) for name, number in answer.items()])
-    if isinstance(type_, NumberRecord):
-        assert isinstance(form, Named)
-        return type_.layout.pack(*[numbers[form.columns[name]] for name in type_.names])
-    if isinstance(type_, AvroEntries):
-        put, label = NUMBER[type_.width].pack, type_.label
-        entries = []
-        for entry in form.of(numbers):
-            name, number = entry["label"], put(entry["score"])
-            match label.kind:
-                case "string":
-                    text = _text(str(name))
-                case "enum":
-                    text = long_bytes(label.symbols.index(name))
-                case _:
-                    text = long_bytes(int(name))
-            entries.append(text + number if type_.label_first else number + text)
-        return _block(entries)
-    assert isinstance(type_, AvroScalar)
-    return NUMBER[WIDTHS[type_.kind]].pack(form.of(numbers))

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from stream_can.messages.columns import SegmentTexts
-from stream_can.messages.forms import Form, Forms
+from stream_can.messages.probability_formats import Form, Forms
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from stream_can.messages.columns import header_bytes
 from stream_can.messages.faults import beginning
-from stream_can.messages.forms import BadMessage
+from stream_can.messages.probability_formats import BadMessage
 
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers

@@ -18,8 +18,9 @@ from stream_can.errors import UnknownClass
 from stream_can.messages.codecs.codec import ASKED, REST, SET
 from stream_can.messages.counting import elements
 from stream_can.messages.faults import UNREADABLE, json_fault, object_fault, probs_fault
-from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore, Listed, ListedForms
 from stream_can.messages.numbers import array_texts, read_array
+from stream_can.messages.probability_formats import BadMessage, Form, Forms, LabelScore
+from stream_can.messages.sparse_formats import Listed, ListedForms
 
 if TYPE_CHECKING:
     from stream_can.messages.codecs.codec import Prediction

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from stream_can.messages.codecs.codec import ASKED, SET
 from stream_can.messages.codecs.framing import Key, SchemaCodec, SchemaText
 from stream_can.messages.codecs.json import JsonCodec
-from stream_can.messages.forms import BadMessage
+from stream_can.messages.probability_formats import BadMessage
 
 if TYPE_CHECKING:
     from stream_can.messages.codecs.codec import Prediction

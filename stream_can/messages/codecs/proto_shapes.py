@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, message_factory  # type: ignore[import-untyped]
 
-from stream_can.messages.forms import BadMessage
+from stream_can.messages.probability_formats import BadMessage
 from stream_can.method.class_names import json_name
 
 __all__ = [

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import base64
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
@@ -40,13 +40,10 @@ from stream_can.messages.codecs.framing import (
     SchemaCodec,
     Schemas,
     SchemaText,
-    long_bytes,
-    read_long,
 )
+from stream_can.messages.codecs.proto_indexes import indexes_bytes, read_indexes
 from stream_can.messages.codecs.proto_shapes import (
-    INTEGERS,
     Entries,
-    F,
     NumberMap,
     NumberMessage,
     Numbers,
@@ -54,13 +51,13 @@ from stream_can.messages.codecs.proto_shapes import (
     Place,
     Scalar,
     place_at,
-    repeats,
     require_shape,
 )
 from stream_can.messages.codecs.proto_source import source
 from stream_can.messages.codecs.proto_types import messages_of, output_types
+from stream_can.messages.codecs.proto_values import FieldValue, decode, fill, put_probs
 from stream_can.messages.columns import header_bytes
-from stream_can.messages.forms import BadMessage, Form, Forms, LabelScore, Largest, Named
+from stream_can.messages.probability_formats import BadMessage, Form, Forms, Largest
 from stream_can.method.class_names import json_name
 
 if TYPE_CHECKING:
@@ -73,21 +70,9 @@ __all__ = ["ProtobufCodec"]
 
 _write = msgspec.json.Encoder().encode
 
-DEEPEST = 100
-"""Maximum nesting of messages, as in the protobuf library."""
 
 EMPTY = ("", b"")
 """JSON texts that mean absence in a field without presence."""
-
-
-class FieldValue(NamedTuple):
-    """A field with a value."""
-
-    holder: Any
-    """The message that contains it."""
-    place: Place
-    value: Any
-    """The value; a view where it is repeated or a message."""
 
 
 class Opened(msgspec.Struct, gc=False):
@@ -145,7 +130,7 @@ class ProtobufCodec(SchemaCodec):
             at = "" if path is None else f"{path}: "
             raise ValueError(f"protobuf_descriptor: {at}{error}") from None
         self._make, self._top = self._types.make, self._types.make.DESCRIPTOR
-        self._indexes = _written(self._types.indexes)
+        self._indexes = indexes_bytes(self._types.indexes)
         self._places: dict[tuple[str, ...], Place | None] = {}
 
     def _answer(self, schema: SchemaText) -> SchemaText:
@@ -188,7 +173,7 @@ class ProtobufCodec(SchemaCodec):
 
     def _require_indexes(self, data: bytes, start: int) -> int:
         """Position after the message indexes, which must be those of our message."""
-        indexes, end = _read_indexes(data, start)
+        indexes, end = read_indexes(data, start)
         if indexes != self._types.indexes:
             received, expected = list(indexes), list(self._types.indexes)
             names = {at: name for name, at in messages_of(self._types.file)}
@@ -233,7 +218,7 @@ class ProtobufCodec(SchemaCodec):
         if isinstance(shape, Scalar):
             return Raw(_write(shape.value(field.value)))
         if isinstance(shape, Other) and shape.label is not None:
-            return Raw(_write(_decode(field)))
+            return Raw(_write(decode(field)))
         is_array = isinstance(shape, Numbers | Entries) or getattr(shape, "repeated", False)
         return Raw(b"[]" if is_array else b"{}")
 
@@ -249,7 +234,7 @@ class ProtobufCodec(SchemaCodec):
             if isinstance(field.place.shape, Scalar):
                 setattr(top, self._raw, field.value)
             elif isinstance(field.place.shape, NumberMap):
-                getattr(top, self._raw).update(_decode(field))
+                getattr(top, self._raw).update(decode(field))
             else:
                 getattr(top, self._raw).MergeFrom(field.value)
         return field
@@ -264,7 +249,7 @@ class ProtobufCodec(SchemaCodec):
             return row, None
         require_shape(shape, where)
         try:
-            numbers, form = forms.parse(_decode(original))
+            numbers, form = forms.parse(decode(original))
             if isinstance(shape, NumberMessage) and isinstance(form, Largest):
                 raise BadMessage(f"a message with {form.k} fields for {forms.m} classes")
             if isinstance(shape, Entries) and isinstance(form, Largest):
@@ -280,7 +265,7 @@ class ProtobufCodec(SchemaCodec):
         field = self._locate(message, path)
         if field is None or not isinstance(field.place.shape, NumberMap | NumberMessage | Entries):
             return None
-        probs = _decode(field)
+        probs = decode(field)
         return [entry.label for entry in probs] if isinstance(probs, list) else list(probs)
 
     def write_all(
@@ -295,7 +280,7 @@ class ProtobufCodec(SchemaCodec):
         out = []
         for prediction, row in zip(predictions, rows.tolist(), strict=True):
             opened, field = prediction.message, prediction.original
-            _put(field, prediction.form, row)
+            put_probs(field, prediction.form, row)
             if self._asks:
                 opened.message.ClearField(ASKED)
                 if prediction.ask_reason is not None:
@@ -328,102 +313,7 @@ class ProtobufCodec(SchemaCodec):
         head = b"" if self.schemas is None else self.schemas.newest()[0] + self._indexes
         message = self._make()
         try:
-            _fill(message, values)
+            fill(message, values)
             return head + bytes(message.SerializeToString(deterministic=True))
         except (ValueError, TypeError, AttributeError, EncodeError) as error:
             raise BadMessage(f"a label as message {self._name}: {error}") from None
-
-
-def _decode(field: FieldValue) -> Any:
-    """Decode probabilities that are not repeated numbers, for the forms, and labels."""
-    value = field.value
-    match shape := field.place.shape:
-        case Other(repeated=True, label=Scalar() as label):
-            return [label.value(name) for name in value]
-        case NumberMap() | Other(repeated=False, label=Scalar()):
-            try:
-                return dict(value)
-            except UnicodeDecodeError as error:  # strings in proto2 may be invalid UTF-8
-                raise BadMessage(f"a name in the map: {error}") from None
-        case NumberMessage():
-            return {name: getattr(value, name) for name in shape.names}
-        case Entries():
-            return [LabelScore(shape.label.value(entry.label), entry.score) for entry in value]
-    return value
-
-
-def _put(field: FieldValue, form: Form | None, row: list[float]) -> None:
-    """Set the probabilities, in their original form."""
-    holder, place, value = field
-    if form is None:
-        del value[:]
-        value.extend(row)
-        return
-    match shape := place.shape:
-        case Scalar():
-            setattr(holder, place.name, form.of(row))
-        case NumberMap():
-            if not isinstance(form, Named):
-                value.clear()
-            for name, number in form.of(row).items():
-                value[name] = number
-        case NumberMessage():
-            for name, number in form.of(row).items():
-                setattr(value, name, number)
-        case Entries():
-            del value[:]
-            for entry in form.of(row):
-                value.add(label=shape.known[entry["label"]], score=entry["score"])
-
-
-def _fill(message: Any, values: Mapping[str, Any]) -> None:
-    """Set those fields of a message that are among the values."""
-    for name, field in message.DESCRIPTOR.fields_by_name.items():
-        value = values.get(name)
-        if value is None:
-            continue
-        inner = field.message_type
-        if repeats(field):
-            target = getattr(message, name)
-            if isinstance(value, Mapping):
-                target.update(value)
-            elif inner is not None:
-                for entry in value:
-                    _fill(target.add(), entry)
-            else:
-                target.extend([_as(field, entry) for entry in value])
-        elif inner is not None:
-            getattr(message, name).SetInParent()
-            _fill(getattr(message, name), value)
-        else:
-            setattr(message, name, _as(field, value))
-
-
-def _as(field: Any, value: Any) -> Any:
-    """An id or label of another type as that of a field."""
-    if isinstance(value, str) and field.type == F.TYPE_BYTES:
-        return value.encode()
-    if isinstance(value, str) and field.type in INTEGERS:
-        return int(value)
-    if not isinstance(value, str) and field.type == F.TYPE_STRING:
-        return json_name(value)
-    return value
-
-
-def _written(indexes: tuple[int, ...]) -> bytes:
-    """Encode message indexes as a prefix."""
-    return b"\0" if indexes == (0,) else b"".join(map(long_bytes, (len(indexes), *indexes)))
-
-
-def _read_indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """Decode message indexes; return them and the following position."""
-    count, at = read_long(data, at)
-    if count == 0:
-        return (0,), at
-    if not 0 < count <= DEEPEST:
-        raise BadMessage(f"{count} message indexes, expected 1 to {DEEPEST}")
-    indexes = []
-    for _ in range(count):
-        index, at = read_long(data, at)
-        indexes.append(index)
-    return tuple(indexes), at

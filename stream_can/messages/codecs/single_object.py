@@ -10,7 +10,7 @@ import fastavro
 
 from stream_can.messages.codecs.framing import Key, SchemaText
 from stream_can.messages.faults import beginning
-from stream_can.messages.forms import BadMessage
+from stream_can.messages.probability_formats import BadMessage
 
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers

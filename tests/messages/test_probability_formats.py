@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector
 from stream_can.messages.fields import Fields
-from stream_can.messages.forms import Forms
 from stream_can.messages.messages import Messages
+from stream_can.messages.probability_formats import Forms
 from stream_can.method.normalise import divided
 from stream_can.method.rows import rounded
 from tests.messages.task import Record, Task

@@ -1,0 +1,98 @@
+"""Avro schemas of answers: those of the records with the added fields."""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from stream_can.messages.codecs.avro_program import program_of
+from stream_can.messages.codecs.avro_types import (
+    NAMES,
+    AvroSchemaError,
+    is_called,
+    kind_of,
+    named_kind,
+)
+from stream_can.messages.codecs.codec import ASKED, SET
+from stream_can.messages.codecs.framing import SchemaText
+
+if TYPE_CHECKING:
+    Row = array[float]
+
+__all__ = ["output_schema"]
+
+_is_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
+
+
+def output_schema(
+    schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool = False, sets: bool = False
+) -> SchemaText:
+    """Schema of the answers to records of a schema.
+
+    Parameters
+    ----------
+    schema
+        Schema of the input.
+    probs
+        Path of its probabilities.
+    raw
+        Field for the raw probabilities; empty: none.
+    asks, sets
+        Whether answers carry label requests, and sets.
+
+    Raises
+    ------
+    AvroSchemaError
+        The top is no record, it has nothing at ``probs``, or an added field's name is taken.
+    """
+    program = program_of(schema)
+    if isinstance(program.top, list) or kind_of(program.top) not in ("record", "error"):
+        raise AvroSchemaError(f"the top is {named_kind(program.top)}, expected a record")
+    document = json.loads(schema.text)
+    while isinstance(document.get("type"), dict):
+        document = document["type"]
+    added: list[dict[str, Any]] = []
+    if raw:
+        place = ".".join(probs)
+        probs_type = program.at(probs)
+        if probs_type is None:
+            raise AvroSchemaError(f"no field {place!r}")
+        branches = probs_type if isinstance(probs_type, list) else [probs_type]
+        types = [branch for branch in branches if kind_of(branch) != "null"]
+        if len(types) != 1:
+            raise AvroSchemaError(f"{place}: a union of {len(types)} types, expected one or null")
+        added.append({"name": raw, "type": ["null", referred(types[0])], "default": None})
+    if asks:
+        added.append({"name": ASKED, "type": ["null", "string"], "default": None})
+    if sets:
+        names = {"type": "array", "items": "string"}
+        added.append({"name": SET, "type": ["null", names], "default": None})
+    for field in added:
+        if not _is_name(field["name"]):
+            raise AvroSchemaError(f"raw: {field['name']!r} is no name of an Avro field")
+        if any(is_called(existing, field["name"]) for existing in document["fields"]):
+            way = "; give raw another name" if field["name"] == raw else ""
+            raise AvroSchemaError(f"it has a field {field['name']!r}, which is ours{way}")
+    document["fields"] = [*document["fields"], *added]
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    answer_schema = schema._replace(text=text)
+    program_of(answer_schema)
+    return answer_schema
+
+
+def referred(schema: Any) -> Any:
+    """Refer to a type a second time: named types by name only."""
+    if isinstance(schema, list):
+        return [referred(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema["type"] in NAMES:
+        return schema["name"]
+    return {
+        key: referred(value) if key in ("type", "items", "values") else value
+        for key, value in schema.items()
+        if not key.startswith("__")
+    }
