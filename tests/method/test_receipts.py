@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector, InvalidPrediction
+from stream_can.method import receipt_checks
 from stream_can.method import receipts as room
 
 pytestmark = pytest.mark.fast
@@ -53,7 +54,7 @@ def test_what_a_receipt_gave_is_the_same_however_it_was_kept(m, kind):
     ]
     assert single == kept == [row.tobytes() for row in want]
     assert (room.joined(kept, rows=rows) == want).all()
-    room.require_probabilities(abs(want))
+    receipt_checks.require_probabilities(abs(want))
 
 
 def test_a_receipt_that_does_not_say_what_was_on_top_is_none():

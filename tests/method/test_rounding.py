@@ -71,6 +71,6 @@ def test_python_is_told_how_to_divide():
 
 
 def test_so_is_a_row_of_the_likeliest_of_very_many():
-    row, _ = ListedForms(numbered=False).read({"cat": 0.5, "dog": 0.50390625})
+    row, _ = ListedForms(numbered=False).parse({"cat": 0.5, "dog": 0.50390625})
     assert sum(row.values()) == 1
-    assert ListedForms(numbered=False).read({"cat": 0.5, "dog": 0.5234})[0]["dog"] == 0.5234
+    assert ListedForms(numbered=False).parse({"cat": 0.5, "dog": 0.5234})[0]["dog"] == 0.5234

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_can import InvalidPrediction, SnapshotMismatch, snapshot
-from stream_can.trust import alarm as module
-from stream_can.trust import evidence
+from stream_can.trust import change_tests, evidence
 from stream_can.trust.alarm import Alarm
 from stream_can.trust.episode import Episode
 from tests.examples import examples
@@ -58,7 +57,7 @@ def test_errors_are_those_of_the_slow_statement(seed, n, before, after):
     one._gather()
     want, start = change_of_errors(of_label(P, ys)[0].tolist())
     got, at = one._errors(0)
-    if n < 2 * module.PER_OCTAVE:
+    if n < 2 * change_tests.PER_OCTAVE:
         assert got == pytest.approx(want, abs=1e-8)
         assert math.isinf(got) or one._starts[at] == start
     assert got <= want + 1e-8
@@ -77,8 +76,8 @@ def test_losses_are_those_of_the_slow_statement(seed, n, after):
     one._gather()
     for side, rows in enumerate((P, P[:, ::-1])):
         want, start = rise_of_losses(of_label(rows, 3 - ys)[1].tolist())
-        got, at = one._bets(side, module.REFERENCE)
-        if n < 2 * module.PER_OCTAVE:
+        got, at = one._bets(side, change_tests.REFERENCE)
+        if n < 2 * change_tests.PER_OCTAVE:
             assert got == pytest.approx(want, abs=1e-8)
             assert one._starts[at] == start
         assert got <= want + 1e-8
@@ -176,7 +175,7 @@ def test_a_fall_that_what_is_sent_shows_first_is_the_classifiers_own(seed):
 
 
 def test_what_lasts_is_usual(monkeypatch):
-    monkeypatch.setattr(module, "STAYS", 1000)
+    monkeypatch.setattr("stream_can.trust.alarm.STAYS", 1000)
     rng = np.random.default_rng(3)
     P, ys = (np.concatenate(both) for both in zip(
         stream(rng, 1500, 0.9), stream(rng, 3500, 0.6), strict=True))  # fmt: skip
