@@ -12,7 +12,7 @@ StreamCANError
 ├── pipe.BadLine                            the line at which `--errors fail` stopped
 ├── pipe.container.NoContainer              the input of a pipe is no Avro container file
 ├── app.settings.SettingsError (ValueError) a setting of `stream-can run` or `serve`
-├── kafka.refusals.RefusedOutput            what the output topic would not take: a dead letter
+├── kafka.dead_letters.RefusedOutput            what the output topic would not take: a dead letter
 ├── serve.service.TooMany                   a request of more rows than are read at once
 ├── app.server.NoPort                       a port cannot be had
 ├── app.labelling.requests.NotOpen          a label request that was answered already

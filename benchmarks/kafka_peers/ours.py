@@ -27,12 +27,12 @@ with warnings.catch_warnings():
 from meter import Meter
 
 from stream_can.kafka import Settings, Worker
-from stream_can.kafka.correcting import Work
-from stream_can.kafka.corrections import VERSION_HEADER, Correcting, Corrections
+from stream_can.kafka.correcting_role import CorrectingRole
+from stream_can.kafka.record_corrector import VERSION_HEADER, Corrections, RecordCorrector
 from stream_can.messages.records import Output, headers_of
 
 
-class PassThrough(Correcting):
+class PassThrough(RecordCorrector):
     """Sends each record on as it came, with a header."""
 
     def correct_records(self, records: Sequence[Any], state: object) -> Corrections:
@@ -44,7 +44,7 @@ class PassThrough(Correcting):
         )
 
 
-class Metered(Work):
+class Metered(CorrectingRole):
     """Stops its worker after so many records."""
 
     worker: Worker

@@ -12,7 +12,8 @@ from stream_can.app.learner_models import LearnerModels
 from stream_can.app.model_messages import ModelMessages
 from stream_can.app.prediction_reader import PredictionReader, ReadPredictions
 from stream_can.errors import StreamCANError
-from stream_can.kafka.corrections import (
+from stream_can.kafka.deferred import DeferredBatch
+from stream_can.kafka.record_corrector import (
     VERSION_HEADER,
     Corrections,
     StateRows,
@@ -21,7 +22,6 @@ from stream_can.kafka.corrections import (
     sent_batch_of,
     write_group,
 )
-from stream_can.kafka.deferred import DeferredBatch
 from stream_can.kafka.state import STATE_HEADER
 from stream_can.learner.call import Corrected
 from stream_can.learner.model_name import ONLY, Name

@@ -24,9 +24,9 @@ from stream_can.app.tally import STAGES, Tally
 from stream_can.change import Changes
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.readers import Readers
-from stream_can.kafka.correcting import UnreadableRecord, Work, offset_of
+from stream_can.kafka.correcting_role import CorrectingRole, UnreadableRecord, offset_of
 from stream_can.kafka.deferred import DeferredBatch, TimesOf
-from stream_can.kafka.learner import Learns
+from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.memory import LabelPlace, PlayedRecords, SentRecord, TopicLearner
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
@@ -110,8 +110,8 @@ def backfill(settings: Settings, *, start_group: bool = False) -> Backfill:
         No broker answers.
     """
     start = start_of(settings)
-    work = Work(settings, start, Metrics(), Health(60))
-    learns = Learns(settings, start_of(settings), Metrics())
+    work = CorrectingRole(settings, start, Metrics(), Health(60))
+    learns = LearningRole(settings, start_of(settings), Metrics())
     try:
         return _backfill(settings, start, work, learns, start_group)
     finally:
@@ -121,7 +121,7 @@ def backfill(settings: Settings, *, start_group: bool = False) -> Backfill:
 
 
 def _backfill(
-    settings: Settings, start: Start, work: Work, learns: Learns, start_group: bool
+    settings: Settings, start: Start, work: CorrectingRole, learns: LearningRole, start_group: bool
 ) -> Backfill:
     readers = Readers(work.client.options)
     if start_group:

@@ -20,7 +20,7 @@ from stream_can.kafka.client.guards import (
     RetryError,
     within,
 )
-from stream_can.kafka.patience import Patience
+from stream_can.kafka.retry import RetryPolicy
 from stream_can.kafka.schemas import RegistryAway
 from stream_can.kafka.settings import Settings
 
@@ -85,7 +85,7 @@ class Loop:
         self.role, self.settings, self.health = role, settings, health
         self._takes_turns = takes_turns
         self.stopping = threading.Event()
-        self.patience = Patience(
+        self.patience = RetryPolicy(
             settings.connect_seconds, settings.name, self.stopping, health.beat
         )
         self._explained = -EXPLAIN_SECONDS

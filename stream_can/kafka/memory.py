@@ -20,10 +20,10 @@ from stream_can.app.models import DeclaredCorrector
 from stream_can.app.start import Start
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka.answering import DeferredRecords
-from stream_can.kafka.behind import LAST_TIMES
 from stream_can.kafka.client.guards import DeniedError
-from stream_can.kafka.corrections import Corrections
 from stream_can.kafka.deferred import DeferredBatch
+from stream_can.kafka.learned_time import LAST_TIMES
+from stream_can.kafka.record_corrector import Corrections
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import (
     Begin,

@@ -159,7 +159,7 @@ class Memory(NamedTuple):
     """The last plays, as far as they contain recent predictions."""
     times: dict[int, list[float]]
     """The last known row times of each partition of sent batches, in seconds; see
-    :func:`stream_can.kafka.behind.progress`."""
+    :func:`stream_can.kafka.learned_time.progress`."""
     topics: dict[str, str]
     """Ids of the topics to which the offsets belong, by name."""
     within: dict[int, int] = {}  # noqa: RUF012

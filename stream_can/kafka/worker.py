@@ -17,10 +17,10 @@ from stream_can.app.status_report import StatusReport
 from stream_can.app.tally import lane_name
 from stream_can.errors import StreamCANError
 from stream_can.kafka.checking import SaidOfTopic, found_in_topics
-from stream_can.kafka.correcting import Work
-from stream_can.kafka.corrections import known_of
-from stream_can.kafka.learner import Learns
+from stream_can.kafka.correcting_role import CorrectingRole
+from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.loop import Loop
+from stream_can.kafka.record_corrector import known_of
 from stream_can.kafka.schemas import Asked, check
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
@@ -75,11 +75,13 @@ class Worker:
         self.work = self.learns = None
         self._loops: list[Loop] = []
         if corrects:
-            self.work = Work(settings, self.start, self.metrics, self.health, lookups_in_use[0])
+            self.work = CorrectingRole(
+                settings, self.start, self.metrics, self.health, lookups_in_use[0]
+            )
             self.work.more_to_show = self._on_terminal
             self._loops.append(Loop(self.work, settings, self.health))
         if settings.learn or not corrects:
-            self.learns = Learns(settings, starts[1], self.metrics, lookups_in_use[1])
+            self.learns = LearningRole(settings, starts[1], self.metrics, lookups_in_use[1])
             health = Health(settings.live_seconds) if corrects else self.health
             self._loops.append(Loop(self.learns, settings, health, takes_turns=True))
         self.doubts = 0

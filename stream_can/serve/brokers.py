@@ -24,11 +24,11 @@ from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.producer import Appended
 from stream_can.kafka.client.topic_check import check_topics
-from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.following import Follower
 from stream_can.kafka.memory import require_identity
-from stream_can.kafka.patience import Patience
 from stream_can.kafka.pending import PendingRequests
+from stream_can.kafka.record_corrector import CurrentState, RecordCorrector
+from stream_can.kafka.retry import RetryPolicy
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
 from stream_can.kafka.topics import topics_of
@@ -105,7 +105,7 @@ class BrokerService(Service):
             known=self._known,
             over_http=True,
         )
-        self._correcting = Correcting(
+        self._correcting = RecordCorrector(
             settings.fields, self.start.formats, self.start.segments, needs_id=True,
             rows=settings.rows,
         )  # fmt: skip
@@ -115,7 +115,7 @@ class BrokerService(Service):
             if (fields.id or "").startswith(HEADER):
                 raise ValueError(f"label_id: {fields.id}: labels over HTTP have no such header")
             id = fields.id or settings.fields.id  # it becomes the key
-            self._labels = Correcting(
+            self._labels = RecordCorrector(
                 msgspec.structs.replace(fields, id=id),
                 self.start.formats,
                 self.start.segments,
@@ -256,7 +256,7 @@ class BrokerService(Service):
 
     def _follow(self) -> None:
         s = self._application
-        patience = Patience(s.connect_seconds, s.name, self._stopping, self.health.beat)
+        patience = RetryPolicy(s.connect_seconds, s.name, self._stopping, self.health.beat)
         limits = patience.until_answered(self._check)
         appender = self._appender = Appender(
             self._options, s.sent_topic, s.name, limits,

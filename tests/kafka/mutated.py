@@ -22,7 +22,7 @@ import numpy as np
 from stream_can import Corrector, snapshot
 from stream_can.app.metrics import Metrics
 from stream_can.kafka import load
-from stream_can.kafka.learner import Learns
+from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.memory import SentRecord, TopicLearner
 from stream_can.kafka.start import start_of
 from stream_can.kafka.state import MARK_HEADER, read_index, read_memory
@@ -118,7 +118,7 @@ def play(
 ) -> None:
     """Play as many of a kind, in states of some; every so often the next learner goes on."""
     start = start_of(settings)
-    role = Learns(settings, start, Metrics())
+    role = LearningRole(settings, start, Metrics())
     learning = TopicLearner.begin(settings, start, {0: 0, 1: 0}, {"labels": {0: 0}})
     kept: dict[int, list[SentRecord]] = {0: [], 1: []}
     rng, offset, number = random.Random(f"{kind}-{seed}"), 0, 0

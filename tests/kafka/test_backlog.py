@@ -13,12 +13,12 @@ import pytest
 
 from stream_can.app.status import Backlog
 from stream_can.kafka import handing
-from stream_can.kafka import learner as learner_module
+from stream_can.kafka import learning_role as learner_module
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.guards import RebuildError
-from stream_can.kafka.correcting import Work
+from stream_can.kafka.correcting_role import CorrectingRole
 from stream_can.kafka.handing import Handing, Unread, handed_over
-from stream_can.kafka.learner import Learns
+from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.memory import PlayedRecords, TopicLearner
 from stream_can.kafka.state import DEFERRED_HEADER
 from tests.kafka.broker.broker import Served
@@ -115,7 +115,7 @@ def corrects_at_once(
     return "hand over" if handed is None and unread.records > 1 else "correct"
 
 
-def hands_over_twice(self: Work, partition: int, records: list[Any], state: Any) -> None:
+def hands_over_twice(self: CorrectingRole, partition: int, records: list[Any], state: Any) -> None:
     """Each batch of records is written twice."""
     send = self.client.transaction.send
     self.client.transaction.send = lambda *given: (send(*given), send(*given))  # type: ignore[assignment,return-value]
@@ -125,7 +125,7 @@ def hands_over_twice(self: Work, partition: int, records: list[Any], state: Any)
         self.client.transaction.send = send  # type: ignore[method-assign]
 
 
-def forgets(self: Learns, learning: TopicLearner, played: PlayedRecords) -> int:
+def forgets(self: LearningRole, learning: TopicLearner, played: PlayedRecords) -> int:
     """What was played is told, and its outputs are not written, once."""
     if not LOST:
         LOST.append(True)
@@ -133,15 +133,15 @@ def forgets(self: Learns, learning: TopicLearner, played: PlayedRecords) -> int:
     return SEND_ANSWERS(self, learning, played)
 
 
-HAND_OVER, SEND_ANSWERS, LOST = Work._hand_over, Learns._send_answers, list[bool]()
+HAND_OVER, SEND_ANSWERS, LOST = CorrectingRole._hand_over, LearningRole._send_answers, list[bool]()
 
 
 @pytest.mark.parametrize(
     ("where", "name", "mutant"),
     [
         (Handing, "way", corrects_at_once),
-        (Work, "_hand_over", hands_over_twice),
-        (Learns, "_send_answers", forgets),
+        (CorrectingRole, "_hand_over", hands_over_twice),
+        (LearningRole, "_send_answers", forgets),
     ],
     ids=["direct before all deferred are answered", "deferred twice", "deferred lost"],
 )
@@ -225,9 +225,9 @@ def test_the_learner_fails_while_it_answers(
     steps = {"_send_answers": 2, "_send_requests": 2, "_write": 2}
 
     def failing(name: str) -> Any:
-        before = getattr(Learns, name)
+        before = getattr(LearningRole, name)
 
-        def fails(self: Learns, *given: Any) -> Any:
+        def fails(self: LearningRole, *given: Any) -> Any:
             found = before(self, *given)
             if steps[name] and getattr(given[-1], "answers", None):
                 steps[name] -= 1
@@ -237,7 +237,7 @@ def test_the_learner_fails_while_it_answers(
         return fails
 
     for name in steps:
-        monkeypatch.setattr(Learns, name, failing(name))
+        monkeypatch.setattr(LearningRole, name, failing(name))
     running = app.worker()
     caught_up(app, running)
     running.stop()
@@ -252,10 +252,10 @@ def test_a_backlog_does_not_slow_its_states(
     """Bytes of states have a pace; those of the rows that were corrected between have none."""
     app = history_of(broker)
     pace = 20_000
-    monkeypatch.setattr("stream_can.kafka.learner.MOST_BYTES_A_SECOND", pace)
-    write, pauses = Learns._write, list[tuple[float, float]]()
+    monkeypatch.setattr("stream_can.kafka.learning_role.MOST_BYTES_A_SECOND", pace)
+    write, pauses = LearningRole._write, list[tuple[float, float]]()
 
-    def measured(self: Learns, learning: TopicLearner, played: PlayedRecords | None) -> None:
+    def measured(self: LearningRole, learning: TopicLearner, played: PlayedRecords | None) -> None:
         send, state = self.client.transaction.send, list[int]()
 
         def counted(topic: str, partition: int, key: Any, value: Any, *more: Any) -> Any:
@@ -269,7 +269,7 @@ def test_a_backlog_does_not_slow_its_states(
         if played is not None and played.answers:
             pauses.append((self._due - time.monotonic(), sum(state) / pace))
 
-    monkeypatch.setattr(Learns, "_write", measured)
+    monkeypatch.setattr(LearningRole, "_write", measured)
     running = app.worker()
     caught_up(app, running)
     running.stop()

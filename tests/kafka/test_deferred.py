@@ -18,9 +18,9 @@ from stream_can.app.learner_models import LearnerModels
 from stream_can.app.model_messages import ModelMessages
 from stream_can.app.prediction_reader import PredictionReader
 from stream_can.kafka import load
-from stream_can.kafka.corrections import Correcting, CurrentState, corrector_of
 from stream_can.kafka.deferred import pieces_of, read_deferred, times_of
 from stream_can.kafka.memory import PlayedRecords, SentRecord, TopicLearner, cut
+from stream_can.kafka.record_corrector import CurrentState, RecordCorrector, corrector_of
 from stream_can.kafka.start import start_of
 from stream_can.kafka.state import read_index, read_memory
 from stream_can.kafka.stored import StoredState
@@ -220,7 +220,7 @@ class Topics:
     def correct(self, records: list[Record], state: CurrentState) -> Any:
         """What a worker makes of records."""
         s = self.settings
-        corrector = Correcting(s.fields, self.start.formats, self.start.segments, rows=s.rows)
+        corrector = RecordCorrector(s.fields, self.start.formats, self.start.segments, rows=s.rows)
         return corrector.correct_records(records, state)
 
     def told(self, played: PlayedRecords) -> None:

@@ -24,9 +24,9 @@ from stream_can.kafka import DeniedError
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import RetryError, errors_as
-from stream_can.kafka.correcting import Work
+from stream_can.kafka.correcting_role import CorrectingRole
 from stream_can.kafka.engine import States
-from stream_can.kafka.learner import Learns, Queue
+from stream_can.kafka.learning_role import LearningRole, Queue
 from stream_can.kafka.memory import TopicLearner
 from stream_can.kafka.state import MARK_HEADER, NEXT_HEADER, STATE_HEADER
 from stream_can.learner import read_sent
@@ -156,12 +156,12 @@ def test_order_where_what_was_sent_is_deleted(
     recorder.until_end()
     recorder.delete(recorder.positions)
     fill(app, 300, seed=1, first=100)
-    goes_on, take = threading.Event(), Learns._records_to_play
+    goes_on, take = threading.Event(), LearningRole._records_to_play
 
-    def waits(self: Learns, learning: TopicLearner) -> Any:
+    def waits(self: LearningRole, learning: TopicLearner) -> Any:
         return take(self, learning) if goes_on.is_set() else ({}, {}, math.inf)
 
-    monkeypatch.setattr(Learns, "_records_to_play", waits)
+    monkeypatch.setattr(LearningRole, "_records_to_play", waits)
     running = app.worker()
     try:
         work = running.worker.work
@@ -372,7 +372,7 @@ def test_an_input_that_is_made_again_between_two_polls(
     running = app.worker()
     caught_up(app, running)
     app.close()
-    goes_on = stands_still(monkeypatch, Work, "step")
+    goes_on = stands_still(monkeypatch, CorrectingRole, "step")
     records.make_again(topic, {"retention.ms": "-1"}, 2)
     fill(app, 200, seed=1, first=100)
     goes_on.set()

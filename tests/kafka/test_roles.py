@@ -14,11 +14,11 @@ import pytest
 from stream_can import Corrector
 from stream_can.app.metrics import Metrics
 from stream_can.kafka import Worker
-from stream_can.kafka import learner as learner_module
+from stream_can.kafka import learning_role as learner_module
 from stream_can.kafka.client.guards import DeniedError, RetryError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
-from stream_can.kafka.learner import Learns
+from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.start import start_of
 from stream_can.kafka.state import MARK_HEADER, PLAYED_HEADER, corrector_key
 from stream_can.kafka.stored import newest_index, newest_state
@@ -129,7 +129,7 @@ def test_a_worker_says_that_nobody_has_learned(
     broker: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It waited for ever and said nothing."""
-    monkeypatch.setattr("stream_can.kafka.correcting.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("stream_can.kafka.correcting_role.QUIET_SECONDS", 0.0)
     app = App(broker.bootstrap_servers, partitions=1)
     fill(app, 20)
     worker = app.worker(learn=False)
@@ -191,7 +191,9 @@ def test_what_was_learned_can_be_forgotten(
     before = newest_state(readers, f"{app.id}-state")
     assert before is not None
     assert len(before.lanes) > 1
-    begun_otherwise = Learns(app.settings("1", raw="was"), start_of(app.settings("1")), Metrics())
+    begun_otherwise = LearningRole(
+        app.settings("1", raw="was"), start_of(app.settings("1")), Metrics()
+    )
     with pytest.raises(DeniedError, match=r"--reset"):
         begun_otherwise._restore({})
     begun_otherwise.client.close(leave=False)
@@ -199,7 +201,7 @@ def test_what_was_learned_can_be_forgotten(
     role = worker.learns
     assert role is not None
     write = role._write
-    between = [Learns(app.settings("2"), start_of(app.settings("2")), Metrics())]
+    between = [LearningRole(app.settings("2"), start_of(app.settings("2")), Metrics())]
 
     def taken_back(*given: Any) -> None:
         """As the one that learns may do, at once: before, it ended the other in half of the

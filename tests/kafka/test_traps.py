@@ -38,7 +38,7 @@ from stream_can.kafka.client.topic_limits import TopicLimits
 from stream_can.kafka.client.transaction import Transaction
 from stream_can.kafka.client.transaction_status import TransactionStatus, last_transaction
 from stream_can.kafka.client.unpacking import unpark
-from stream_can.kafka.patience import Patience
+from stream_can.kafka.retry import RetryPolicy
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, caught_up, fill, run_once
 from tests.kafka.topics import create, produce, read, unique
@@ -57,7 +57,7 @@ class Pass:
 
     def rebuild(self) -> None:
         """As a worker does: again while the brokers are only just back."""
-        Patience(120, "0", threading.Event(), lambda: None).until_answered(self.client.rebuild)
+        RetryPolicy(120, "0", threading.Event(), lambda: None).until_answered(self.client.rebuild)
 
     def open(self) -> Assignment:
         self.client.open()

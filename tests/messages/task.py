@@ -13,7 +13,7 @@ from stream_can.app.label_reader import LabelReader
 from stream_can.app.learner_models import LearnerModels
 from stream_can.app.model_messages import ModelMessages
 from stream_can.app.tally import Tally
-from stream_can.kafka.corrections import Correcting, CurrentState
+from stream_can.kafka.record_corrector import CurrentState, RecordCorrector
 from stream_can.kafka.state import Index
 from stream_can.learner import Events, LateLabel
 from stream_can.learner.model_name import ONLY
@@ -104,7 +104,9 @@ class Task:
             corrector.classes, fields, formats, segments, models, rows="dense"
         )
         self._labels = LabelReader(self._messages)
-        self._correcting = Correcting(fields, formats, segments, rows="dense", max_bytes=max_bytes)
+        self._correcting = RecordCorrector(
+            fields, formats, segments, rows="dense", max_bytes=max_bytes
+        )
         self.counts, self.next_prediction = Counts(), 0
         self.messages = self._messages.first
         self._tally = Tally(segments, lambda name: len(corrector.classes), named=False, sets=False,

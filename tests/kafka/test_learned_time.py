@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from stream_can.kafka import behind, learner
-from stream_can.kafka.behind import Behind, HandedOver
+from stream_can.kafka import learned_time, learning_role
 from stream_can.kafka.client.guards import RetryError
-from stream_can.kafka.correcting import Work
+from stream_can.kafka.correcting_role import CorrectingRole
+from stream_can.kafka.learned_time import HandedOver, LearnedTime
 from tests.kafka.broker.broker import Served
 from tests.kafka.streams import (
     STAMP,
@@ -37,7 +37,7 @@ class Input:
     def __init__(self, *times: list[float]) -> None:
         self.times = times
         self.inputs = dict.fromkeys(range(len(times)), 0)
-        self.behind = Behind(self._ends, self._following, WAIT)
+        self.behind = LearnedTime(self._ends, self._following, WAIT)
         self.asked = 0
 
     def _ends(self, partitions: list[int]) -> dict[int, int]:
@@ -56,7 +56,7 @@ class Input:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(behind.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(learned_time.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -170,14 +170,14 @@ def test_no_label_is_given_up_while_a_partition_is_behind(
         predictions.append((app.given["input"], i % 2, key, message, [], stamp))
         labels.append((app.given["labels"], i % 2, key, label(truth), [], stamp + 5000))
     produce(app.servers, predictions, labels)
-    released, step = threading.Event(), Work.step
+    released, step = threading.Event(), CorrectingRole.step
 
-    def first_the_one(self: Work, wait_ms: int) -> None:
+    def first_the_one(self: CorrectingRole, wait_ms: int) -> None:
         if self._at:
             self.client.member.hold(1, not released.is_set())
         step(self, wait_ms)
 
-    monkeypatch.setattr(Work, "step", first_the_one)
+    monkeypatch.setattr(CorrectingRole, "step", first_the_one)
     running = app.worker()
     wait("the one is learned", lambda: running.learning().inputs.get(0) == ROWS // 2)
     released.set()
@@ -194,14 +194,14 @@ def test_an_answer_that_does_not_come_costs_no_row(
 ) -> None:
     """Rows are taken for a state before it is asked how far all partitions are: what was taken was
     lost where the brokers did not answer, and no learner could go on from the state behind it."""
-    until, fails = Behind.until, iter([False, True, False, False, True] + [False] * 10_000)
+    until, fails = LearnedTime.until, iter([False, True, False, False, True] + [False] * 10_000)
 
-    def sometimes(self: Behind, *args: Any, **more: Any) -> float:
+    def sometimes(self: LearnedTime, *args: Any, **more: Any) -> float:
         if next(fails):
             raise RetryError("no answer")
         return until(self, *args, **more)
 
-    monkeypatch.setattr(Behind, "until", sometimes)
+    monkeypatch.setattr(LearnedTime, "until", sometimes)
     app = App(broker.bootstrap_servers)
     for seed in range(3):
         fill(app, 300, seed=seed, first=300 * seed)
@@ -215,7 +215,7 @@ def test_labels_that_wait_leave_room_for_rows(
 ) -> None:
     """Labels of a backlog that filled all the memory of the learner kept it from reading the rows
     that they waited for: nothing went on."""
-    monkeypatch.setattr(learner, "WAITING_BYTES", 40_000)  # a third of the labels
+    monkeypatch.setattr(learning_role, "WAITING_BYTES", 40_000)  # a third of the labels
     app = App(broker.bootstrap_servers)
     rng, predictions, labels = random.Random(1), [], []
     for i in range(400):

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from stream_can.kafka import DeniedError, RebuildError, RetryError, correcting
-from stream_can.kafka import patience as patience_module
+from stream_can.kafka import DeniedError, RebuildError, RetryError, correcting_role
+from stream_can.kafka import retry as retry_module
 from stream_can.kafka.client.topic_limits import TopicLimits
-from stream_can.kafka.patience import MOST_RESTORES, Patience
+from stream_can.kafka.retry import MOST_RESTORES, RetryPolicy
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, Running, prediction, run_once
 from tests.kafka.topics import produce, read
@@ -128,7 +128,7 @@ def test_what_is_refused_all_the_same_is_named(
     """As where the topics' settings may not be read, or change while the worker runs; of records
     that are handed over too."""
     monkeypatch.setattr(TopicLimits, "from_configs", classmethod(lambda cls, _: cls()))
-    monkeypatch.setattr(correcting, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(correcting_role, "ANSWER_SECONDS", 2.0)
     now = int(time.time() * 1000) - (60_000 if old else 0)
     key, value, _ = prediction(random.Random(0), 0)
     for config, bad, reason in (
@@ -163,7 +163,7 @@ def test_restores_without_a_commit_back_off_and_end(monkeypatch: pytest.MonkeyPa
     pauses: list[float] = []
     stopping = threading.Event()
     monkeypatch.setattr(stopping, "wait", pauses.append)
-    patience = Patience(300, "0", stopping, lambda: None)
+    patience = RetryPolicy(300, "0", stopping, lambda: None)
     error = RebuildError("the brokers say no")
     for committed in (0, 10):  # a commit begins a new row
         for _ in range(MOST_RESTORES):
@@ -174,5 +174,5 @@ def test_restores_without_a_commit_back_off_and_end(monkeypatch: pytest.MonkeyPa
         pauses.clear()
     with pytest.raises(RetryError, match=r"20 failures in a row.*: the brokers say no"):
         patience.before_restore(error, 10)
-    monkeypatch.setattr(patience_module, "CALM_SECONDS", 0.0)  # as if it was long ago
+    monkeypatch.setattr(retry_module, "CALM_SECONDS", 0.0)  # as if it was long ago
     patience.before_restore(error, 10)

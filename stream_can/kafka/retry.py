@@ -1,4 +1,4 @@
-"""Patience: when to give up on brokers, commits, or a rival process of the same name."""
+"""RetryPolicy: when to give up on brokers, commits, or a rival process of the same name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CALM_SECONDS = 120.0
 """Seconds without a restore after which the count of consecutive ones restarts."""
 
 
-class Patience:
+class RetryPolicy:
     """Retries calls until they succeed, time is up, or the worker stops.
 
     Parameters

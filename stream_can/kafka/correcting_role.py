@@ -20,17 +20,17 @@ from stream_can.app.metrics import Metrics
 from stream_can.app.start import Start
 from stream_can.app.tally import Tally
 from stream_can.errors import StreamCANError
-from stream_can.kafka import refusals
+from stream_can.kafka import dead_letters
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
 from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.client.topic_limits import OVERHEAD_BYTES
-from stream_can.kafka.corrections import Correcting, CurrentState
 from stream_can.kafka.deferred import pieces_of
 from stream_can.kafka.following import Follower
 from stream_can.kafka.handing import ANSWER_SECONDS, Handing, Unread, handed_over
 from stream_can.kafka.memory import require_fits, require_identity
 from stream_can.kafka.progress import Progress
+from stream_can.kafka.record_corrector import CurrentState, RecordCorrector
 from stream_can.kafka.schemas import Asked, RegistryAway
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import DEFERRED_HEADER, NEXT_HEADER, Index, headers_by
@@ -39,7 +39,7 @@ from stream_can.kafka.topics import topics_of
 from stream_can.learner.sent import NO_ROWS, SentBatch
 from stream_can.messages.records import Header, Source
 
-__all__ = ["UnreadableRecord", "Work"]
+__all__ = ["CorrectingRole", "UnreadableRecord"]
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ def offset_of(record: Source) -> str:
     return f"offset {record.offset} of {record.topic}-{record.partition}"
 
 
-class Work:
+class CorrectingRole:
     """Corrects the partitions assigned by the group; implements
     :class:`stream_can.kafka.loop.Role`.
 
@@ -168,7 +168,7 @@ class Work:
             )
         self._told = counts
         limit = self.client.transaction.max_bytes[s.output] - OVERHEAD_BYTES
-        self._correcting = Correcting(
+        self._correcting = RecordCorrector(
             s.fields, self.start.formats, self.start.segments, max_bytes=limit,
             fail=s.errors == "fail", rows=s.rows,
             times=RecordTimes(s, self.start.formats).in_seconds,
@@ -392,7 +392,7 @@ class Work:
         transaction = self.client.transaction
         corrections = self._correcting.correct_records(records, state)
         topics, now = transaction.topic_limits, transaction.clock.now_ms()
-        accepted, refused = refusals.divert(
+        accepted, refused = dead_letters.divert(
             corrections.outputs, topics[s.output], now, fail=s.errors == "fail"
         )
         if refused:
@@ -401,11 +401,11 @@ class Work:
                 corrections.dead_letters + refused,
             )
             corrections.corrected = sum(output.value is not None for output in accepted)
-        refusals.require_taken(corrections.dead_letters, self.dead_letters, transaction)
+        dead_letters.require_taken(corrections.dead_letters, self.dead_letters, transaction)
         last = (
             records[-1].offset if corrections.stopped is None else corrections.stopped[0].offset - 1
         )
-        with refusals.made_of([records]):
+        with dead_letters.made_of([records]):
             self._begin_work(partition)
             transaction.send_all(s.output, partition, corrections.outputs)
             transaction.send_all(self.dead_letters, partition, corrections.dead_letters)
@@ -479,7 +479,7 @@ class Work:
         headers = headers_by(state.number, state.index.mark)
         if records:
             too_large = list[Source]()
-            with refusals.made_of([records]):
+            with dead_letters.made_of([records]):
                 self._begin_work(partition)
                 end_before = 0
                 for data, n in pieces_of(records, limit):
@@ -494,9 +494,9 @@ class Work:
                     transaction.send(topic, partition, None, data, headers + own_headers)
                     self._written += len(data)
             first, self._at[partition] = self._at[partition], records[-1].offset + 1
-            refused = refusals.not_handed_over(too_large, topic, limit, fail=fail)
+            refused = dead_letters.not_handed_over(too_large, topic, limit, fail=fail)
             if refused:
-                refusals.require_taken(refused, self.dead_letters, transaction)
+                dead_letters.require_taken(refused, self.dead_letters, transaction)
                 transaction.send_all(self.dead_letters, partition, refused)
                 self._tallies[partition].answered(0, 0, len(refused))
                 self._send(partition, NO_ROWS, self._at[partition], state)

@@ -1,4 +1,4 @@
-"""Behind: how far each input partition has been learned, so labels can wait for slower ones."""
+"""LearnedTime: how far each input partition has been learned, so labels wait for slower ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from stream_can.learner.order import steady
 
-__all__ = ["LAST_TIMES", "Behind", "HandedOver", "is_backlog", "progress"]
+__all__ = ["LAST_TIMES", "HandedOver", "LearnedTime", "is_backlog", "progress"]
 
 BACKLOG_SECONDS = 10.0
 """Predictions older than this many seconds, by their own times, count as backlog."""
@@ -73,7 +73,7 @@ class HandedOver:
     ends
         Returns the next offsets of partitions.
     following
-        As for :class:`Behind`; ``inf`` where nothing comes.
+        As for :class:`LearnedTime`; ``inf`` where nothing comes.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class HandedOver:
         return self._next[p][1]
 
 
-class Behind:
+class LearnedTime:
     """Tracks how much of the input is not learned yet, and how old it is.
 
     Parameters

@@ -305,7 +305,7 @@ class Corrections:
         return len(self.outputs), self.corrected, len(self.dead_letters), len(self.without_id)
 
 
-class Correcting:
+class RecordCorrector:
     """Corrects records of partitions by the current state.
 
     Parameters

@@ -29,13 +29,13 @@ from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.start import Start
 from stream_can.app.tally import Tally, lane_name
 from stream_can.errors import SnapshotMismatch, StreamCANError
-from stream_can.kafka import refusals
-from stream_can.kafka.behind import Behind, HandedOver, is_backlog, progress
+from stream_can.kafka import dead_letters
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, FencedError, RebuildError, RetryError
 from stream_can.kafka.client.topic_limits import OVERHEAD_BYTES
 from stream_can.kafka.deferred import DeferredBatch, TimesOf, read_deferred, times_of
+from stream_can.kafka.learned_time import HandedOver, LearnedTime, is_backlog, progress
 from stream_can.kafka.memory import (
     LabelPlace,
     PlayedRecords,
@@ -75,7 +75,7 @@ from stream_can.messages.records import place as place_of
 from stream_can.method.kernel import inside
 from stream_can.method.receipts import TAIL
 
-__all__ = ["Learns"]
+__all__ = ["LearningRole"]
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ def _in_sets(lane: SentVersion) -> int:
     return int(inside(sent, thetas[known]).sum())
 
 
-class Learns:
+class LearningRole:
     """Learns while it owns partition 0 of the topic of states; implements
     :class:`stream_can.kafka.loop.Role`.
 
@@ -243,7 +243,7 @@ class Learns:
         """Ids of the topics of sent batches and labels that are being read."""
         self._begun_at: dict[int, int] = {}
         """Offset of each input partition at which learning starts."""
-        self._input: Behind | None = None
+        self._input: LearnedTime | None = None
         self._handed_over: HandedOver | None = None
         self._came: dict[int, tuple[int, float]] = {}
         """For each input partition the next offset and the latest time of what was read."""
@@ -347,7 +347,7 @@ class Learns:
             ends = partial(readers.ends, topic)
             following = partial(readers.following, topic, times_of=learning.record_times.in_seconds)
             self._handed_over = HandedOver(ends, following)
-            self._input = Behind(ends, following, self.settings.label_wait)
+            self._input = LearnedTime(ends, following, self.settings.label_wait)
         self._reader = Assigned(self.client.options)
         moved = self._go_on_within_topics(learning, ids)
         self._read_all(learning)
@@ -671,10 +671,10 @@ class Learns:
         tally.not_learned(*played.not_learned)
         tally.counts["early"] = learning.learner.early_labels
         tally.refuse(len(played.bad), labels=True)
-        answers, dead_letters = played.answers.values(), list[Output]()
+        answers, refused = played.answers.values(), list[Output]()
         for answer in answers:
             tally.answered(*answer.counts)
-            dead_letters += answer.dead_letters
+            refused += answer.dead_letters
             lonely = answer.without_id if self.settings.labels is not None else ()
             self.metrics.tell(answer.faults, lonely)
         delays, answered = list[int](), 0
@@ -686,7 +686,7 @@ class Learns:
         now, field_names = time.time(), self.settings.field_names
         letters = [
             letter(_letter(record, error), now, field_names) for record, error in played.bad[-KEPT:]
-        ] + [letter(output, now, field_names) for output in dead_letters[-KEPT:]]
+        ] + [letter(output, now, field_names) for output in refused[-KEPT:]]
         self.metrics.tell(letters=letters)
         reasons = [reason for reason in corrected.asked if reason is not None]
         self.metrics.handled(
@@ -1058,13 +1058,13 @@ class Learns:
                 raise DeniedError(
                     f'{where}: {reason_of(first)}; errors = "fail" ends learning there'
                 )
-            answer.outputs, refused = refusals.divert(
+            answer.outputs, refused = dead_letters.divert(
                 answer.outputs, accepts[s.output], now, fail=fail
             )
             if refused:
                 answer.dead_letters += refused
                 answer.corrected = sum(output.value is not None for output in answer.outputs)
-            refusals.require_taken(answer.dead_letters, self.dead_letters, transaction)
+            dead_letters.require_taken(answer.dead_letters, self.dead_letters, transaction)
 
     def _send_answers(self, learning: TopicLearner, played: PlayedRecords) -> int:
         """Send outputs and dead letters of deferred records, and tell of all rows that were played
@@ -1072,7 +1072,7 @@ class Learns:
         s, transaction, size = self.settings, self.client.transaction, 0
         answers = played.answers.items()
         outputs_of_each = ([*answer.outputs, *answer.dead_letters] for _, answer in answers)
-        with refusals.made_of(
+        with dead_letters.made_of(
             [[output.source for output in outputs if output.source] for outputs in outputs_of_each]
         ):
             for p, answer in answers:
@@ -1111,7 +1111,7 @@ class Learns:
         transaction = self.client.transaction
         letters = [_letter(record, error) for record, error in played.bad]
         accepts = transaction.topic_limits[self.dead_letters]
-        refusals.date(letters, accepts, transaction.clock.now_ms())
+        dead_letters.date(letters, accepts, transaction.clock.now_ms())
         for dead_letter, (record, _) in zip(letters, played.bad, strict=True):
             transaction.send_all(self.dead_letters, record.partition % of, [dead_letter])
 
@@ -1143,7 +1143,9 @@ class Learns:
                 Output(id, msgspec.json.encode(says), headers, now)
             )
         for partition, outputs in requests.items():
-            accepted = refusals.accepted(outputs, s.requests_topic, transaction.topic_limits, now)
+            accepted = dead_letters.accepted(
+                outputs, s.requests_topic, transaction.topic_limits, now
+            )
             transaction.send_all(s.requests_topic, partition, accepted)
 
     def _partitions(self, topic: str) -> int:
