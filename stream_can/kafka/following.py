@@ -106,8 +106,8 @@ class Follower:
                 if self.state is None:
                     raise RebuildError(f"{where}: correctors of a state are gone; reading again")
                 return
-            for at, record in fetched.items():
-                known[at] = corrector_of(record.value)
+            for at, corrector_record in fetched.items():
+                known[at] = corrector_of(corrector_record.value)
         except SnapshotMismatch as error:
             raise DeniedError(f"{where}: {error}") from None
         self._by_offset = known
