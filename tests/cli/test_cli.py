@@ -413,12 +413,12 @@ def test_every_setting_of_kafka_is_an_option(command):
     lists = [text for name in names for text in (name, "a=1", name, "b=2")]
     _, bound, _ = app.parse_args([command, "a.toml", *texts, *switches, *lists])
     assert bound.arguments["config"] == Path("a.toml")
-    found = vars(bound.arguments["given"])
+    found = vars(bound.arguments["typed"])
     assert list(found) == [option.name for option in options()]
     for option in options():
         value = {str: option.name, bool: True, dict: ["a=1", "b=2"]}[option.kind]
         assert found[option.name] == value
-    assert set(vars(app.parse_args([command])[1].arguments.get("given", NOTHING)).values()) == {
+    assert set(vars(app.parse_args([command])[1].arguments.get("typed", NOTHING)).values()) == {
         None
     }
 
