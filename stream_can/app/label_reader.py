@@ -157,7 +157,7 @@ class LabelReader:
         self, messages: Messages, message: Any, record: RawMessage
     ) -> tuple[Label, Array]:
         reading = OpenedLabels(messages)
-        reading.add(record, message)
+        reading.append(record, message)
         (parsed,), P = reading.checked()
         if isinstance(parsed, StreamCANError):
             raise parsed

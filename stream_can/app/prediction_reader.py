@@ -181,7 +181,7 @@ class PredictionReader:
                 continue
             reading = OpenedPredictions(messages, max_bytes=self._max_bytes)
             for k, record in enumerate(some):
-                reading.add(record, UNOPENED if contents is None else contents[k])
+                reading.append(record, UNOPENED if contents is None else contents[k])
             opened, P, divided = reading.checked()
             readable = list[Prediction]()
             for i, (prediction, record) in enumerate(zip(opened, some, strict=True), first):

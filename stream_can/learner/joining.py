@@ -136,7 +136,7 @@ class LabelJoining:
             if (held := self.held.get(id, named)) is not None:
                 return self._hold_more(held, stored)
         if self.wait > 0 and late.time is not None and id is not None:
-            self.held.add(Held(float(late.time), id, stored, named))
+            self.held.hold(Held(float(late.time), id, stored, named))
             while (excess := self.held.take_excess()) is not None:
                 self._let_go(excess, call)
             return "held"

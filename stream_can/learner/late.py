@@ -102,7 +102,7 @@ class HeldLabels:
     def __len__(self) -> int:
         return len(self._held)
 
-    def add(self, held: Held) -> None:
+    def hold(self, held: Held) -> None:
         """Hold a label."""
         held.number = self._number
         self._number += 1

@@ -117,7 +117,7 @@ class Learner(Persistence):
         learner = cls(corrector, **options)
         versions = learner._memory.versions
         for name, of_name in correctors.items():
-            versions.add(ModelVersion(name, adapter_of(of_name), versions.ask))
+            versions.enter(ModelVersion(name, adapter_of(of_name), versions.ask))
             versions.unused = None
         return learner
 

@@ -73,7 +73,7 @@ class LearnerMemory:
         if self.versions.set_start(name, adapter_of(corrector)) and self.log is not None:
             self.log.starts.append((len(self.log.rows), name, corrector.to_bytes()))
 
-    def add(self, entries: Sequence[Recent], size: int) -> None:
+    def extend(self, entries: Sequence[Recent], size: int) -> None:
         """Keep predictions with an id, and drop the oldest beyond the bound."""
         self.order += entries
         self.size += size
@@ -87,7 +87,7 @@ class LearnerMemory:
         self.number += 1
         if id is not None:
             self.versions.recent.keep([entry], version.requests)
-            self.add((entry,), entry.size)
+            self.extend((entry,), entry.size)
         if self.log is not None:
             self.log.rows.append(entry)
 

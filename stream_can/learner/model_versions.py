@@ -127,11 +127,11 @@ class ModelVersions:
         else:
             kind = adapter_of(saved.corrector(self.initial))
         version = ModelVersion(name, kind, self.ask, number, number, parent and parent[1])
-        self.add(version)
+        self.enter(version)
         return version
 
-    def add(self, version: ModelVersion) -> None:
-        """Add a version under the next serial number."""
+    def enter(self, version: ModelVersion) -> None:
+        """Enter a version under the next serial number."""
         self._newest += 1
         version.scores, version.serial, version.recent = self.scores, self._newest, self.recent
         self._size += version.kind.nbytes

@@ -247,4 +247,4 @@ class Playing:
         self.joining.lone.count_early(rows.ids, first, last)
         rows.entries.extend(entries)
         version.predict(range(first, last), entries)
-        self.memory.add(named, size)
+        self.memory.extend(named, size)

@@ -77,7 +77,7 @@ def restore(
         saved.require(version_head.lane not in versions.by_name, "two models of a name")
         versions.mixed = versions.mixed or has_own_classes
         version = _version(version_head, number, kind, versions.ask, arrays)
-        versions.add(version)
+        versions.enter(version)
         stored[version] = kind_as_stored
         if version.name == ONLY:  # as where it began; new names keep their numbers
             versions.default = version.kind
@@ -85,7 +85,7 @@ def restore(
         versions.set_start(name, adapter_of(under(name, saved.corrector(initial, None, settings))))
     check_ids(held.id for held in head.held)
     for held in head.held:
-        joining.held.add(held)
+        joining.held.hold(held)
     if versions.by_name:
         versions.unused = None
     for hashed, named, label in head.lone:

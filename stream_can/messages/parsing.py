@@ -41,7 +41,7 @@ class _Opened:
         self._opened: list[Any] = []
         self._rows: list[array[float]] = []
 
-    def add(self, record: RawMessage, message: Any = UNOPENED) -> None:
+    def append(self, record: RawMessage, message: Any = UNOPENED) -> None:
         """Parse the next one; ``message`` is its message or its error, where opened already."""
         try:
             self._opened.append(self._parse(record, message))

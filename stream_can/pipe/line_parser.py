@@ -79,7 +79,7 @@ class LineParser:
         labels, are_labels, contents = OpenedLabels(self.messages), list[bool](), list[Any]()
         for _, line in numbered:
             message, is_label = self.open_line(line)
-            (labels if is_label else predictions).add(Line(line), message)
+            (labels if is_label else predictions).append(Line(line), message)
             are_labels.append(is_label)
             contents.append(message)
         of_predictions, P, off = predictions.checked()

@@ -306,7 +306,7 @@ def test_an_answer_is_refused_from_the_first_byte_above_the_limit(text, key, hea
     size = messages.largest(messages.read(line.value)) + len(key or b"") + 46 * bool(headers)
     for limit, refused in ((size, False), (size - 1, True), (None, False)):
         predictions = OpenedPredictions(messages, max_bytes=limit)
-        predictions.add(line)
+        predictions.append(line)
         (found,), P, _ = predictions.checked()
         assert isinstance(found, BadMessage) == refused
         if refused:
@@ -328,15 +328,15 @@ def test_what_is_far_below_the_limit_is_not_measured_and_never_above_it():
 @pytest.mark.parametrize(("key", "headers"), [(b"k" * 5000, ()), (None, [("h", b"v" * 5000)])])
 def test_a_small_message_with_a_large_key_or_header_is_measured(key, headers):
     predictions = OpenedPredictions(Messages(["a", "b"]), max_bytes=5000)
-    predictions.add(Line(b'{"probs":[0.25,0.75]}', key, headers))
+    predictions.append(Line(b'{"probs":[0.25,0.75]}', key, headers))
     (refused,), _, _ = predictions.checked()
     assert isinstance(refused, BadMessage)
 
 
 def test_a_record_without_key_and_value_is_refused():
     predictions = OpenedPredictions(Messages(["a", "b"]))
-    predictions.add(Line(None))
-    predictions.add(Line(None, b"k"))
+    predictions.append(Line(None))
+    predictions.append(Line(None, b"k"))
     (refused, tombstone), _, _ = predictions.checked()
     assert isinstance(refused, BadMessage)
     assert tombstone is None
