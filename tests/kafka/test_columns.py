@@ -76,7 +76,7 @@ def test_values_that_would_not_fit_a_record_are_refused_before_anything_is_done(
 ) -> None:
     app = App(broker.bootstrap_servers, partitions=1, segments=["carrier"], segments_mb=2)
     _, said = command("run", write_config(app, tmp_path), "--check", code=3)
-    assert "less segments_mb where columns are declared" in " ".join(said.split())
+    assert "lower segments_mb where segments are declared" in " ".join(said.split())
     made = App(broker.bootstrap_servers, partitions=1, segments=["carrier"], segments_mb=2)
     made.given |= {"state_topic": f"{made.id}-states", "create_topics": True}
     command("run", write_config(made, tmp_path, "made"), "--check")

@@ -169,7 +169,7 @@ class Plain:
         """Rows that another corrector sent."""
         if (own := self.learner.numbering) is not None:
             adopted, kept = own.adopted(batch.versions[0])
-            batch = batch.of_lanes([adopted], np.flatnonzero(kept))
+            batch = batch.of_versions([adopted], np.flatnonzero(kept))
         for lane in batch.versions:
             if lane.name not in self.models.classes() and lane.name != ONLY:
                 self.models.begin(lane.name, lane.classes)

@@ -131,7 +131,7 @@ def test_values_of_a_worker_in_a_browser_and_labels_of_one_alone(
         gap = abs(hits - P.max(axis=1).mean())
         assert labelled[f"calibration_{side}"] == pytest.approx(gap)
 
-    what = f"100 % of the labels are of 33 % of the rows, those with carrier “{ODD[0]}”."
+    what = f"100 % of the labels come from 33 % of the rows, those with carrier “{ODD[0]}”."
     assert what in [problem["what"] for problem in found["problems"]]
     browser.look(f"http://127.0.0.1:{number}/", 1280)
     wait("the page", lambda: browser.value(TITLE) == app.id)

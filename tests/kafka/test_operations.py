@@ -78,7 +78,7 @@ def test_of_several_states_one_is_chosen_by_its_key(broker: Broker, tmp_path: Pa
     assert "--save: choose one with --key: " in several.stderr
     unknown = command("inspect", "--config", config, "--key", "d")
     assert unknown.returncode == 1
-    assert "key 'd' is none of " in unknown.stderr
+    assert "--key: no corrector 'd'; there are " in unknown.stderr
     assert not saved.exists()
     one = command("inspect", "--config", config, "--key", "b c", "--save", str(saved))
     assert one.returncode == 0, one.stderr
@@ -90,8 +90,8 @@ def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
     config = write_config(app, tmp_path)
     for arguments, message in {
         ("backfill", config): "--snapshot FILE or --start-group",
-        ("inspect",): "file of a snapshot, or --topic or --config",
-        ("inspect", "x.bin", "--topic", "t"): "file of a snapshot, or --topic or --config",
+        ("inspect",): "a file, or --topic or --config",
+        ("inspect", "x.bin", "--topic", "t"): "a file, or --topic or --config",
         ("inspect", "--topic", "t"): "--bootstrap-servers HOST:PORT",
         ("inspect", "--config", config): f"{app.id}-state: no state has been written yet",
         ("inspect", "--topic", "nowhere-x", "--bootstrap-servers", app.servers): "does not exist",

@@ -195,7 +195,7 @@ def test_the_command_says_what_the_library_says(tmp_path):
     _, err = stream_can("replay", file, "--label-delay", 1, "--sets", 1, code=1)
     assert err == (
         "stream-can: sets: 1.0, expected a number > 0 and < 1: share of the labelled rows whose"
-        " prediction set is to hold the label, such as 0.9: rows then have sets\n"
+        " prediction set should contain the label, such as 0.9; rows then get sets\n"
     )
 
 
