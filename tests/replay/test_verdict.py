@@ -366,4 +366,4 @@ def test_a_gain_over_the_commonest_class_must_be_sure(tmp_path):
     text = judge(found).use
     assert "more predictions are right" not in text
     assert "Always saying ok is right in" in text
-    assert "class bad" in text
+    assert "Recall of other classes: bad " in text
