@@ -40,7 +40,7 @@ def one_by_one(task, records, outputs, refused):
     done = set()
     for record in records:
         if record.topic == "in" and record.offset in sent:
-            given = task.messages.read(record.value, record.headers).given
+            given = task.messages.read(record.value, record.headers).segments
             said = list(zip(COLUMNS, given, strict=True))
             rows.update(said)
             if record.key is not None:

@@ -171,6 +171,7 @@ class CorrectorPersistence(Fitting):
 
         Examples
         --------
+        >>> from stream_can import Corrector
         >>> old = Corrector(["fraud", "fine"])
         >>> old.learn_many([[0.6, 0.4]] * 200, ["fraud", "fine", "fine", "fine"] * 50)
         >>> new = old.successor()
