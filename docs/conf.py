@@ -35,7 +35,7 @@ nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"(?!stream_can).*"),  # types in signatures: mostly of other packages
     ("py:class", r"stream_can\.messages\.records\.Source"),  # whatever has a record's attributes
-    ("py:class", r"stream_can\.messages\.probability_formats\.Form"),  # how one message has its probabilities
+    ("py:class", r"stream_can\.messages\.probability_formats\.Form"),  # of one message
     ("py:class", r"stream_can\.messages\.naming\.LaneName"),  # a model and its version
     ("py:class", r"stream_can\.learner\.call\.Explained"),  # for replays
     ("py:class", r"stream_can\.recording\.(table\.LabelLines|times\.RowTimes)"),  # for doubts
