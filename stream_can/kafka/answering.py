@@ -117,7 +117,7 @@ class DeferredRecords:
         ----------
         places
             Partition and offset of each row of the play, in its order.
-        found
+        corrected
             Its results.
         number
             Number of the state before it.

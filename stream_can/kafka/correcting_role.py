@@ -79,8 +79,8 @@ class CorrectingRole:
         Topics and rules, and the source of initial correctors and readers.
     metrics, health
         Receive counts and status.
-    asked
-        Tells whether a record can be read now, or a schema registry must be asked first; such a
+    lookups
+        Tell whether a record can be read now, or a schema registry must be asked first; such a
         record holds back those behind it in its partition.
     """
 

@@ -18,8 +18,7 @@ from stream_can.kafka.client.transaction import Transaction
 from stream_can.messages.records import (
     Output,
     Source,
-    error_headers,
-    headers_of,
+    dead_letter_of,
     place,
 )
 
@@ -82,7 +81,8 @@ def divert(
         assert record is not None
         if fail:
             raise DeniedError(f"{place(record)}: the output topic refuses it: {why}")
-        letters.append(_letter(record, f"the output topic refuses it: {why}"))
+        refusal = RefusedOutput(f"the output topic refuses it: {why}")
+        letters.append(dead_letter_of(record, refusal))
     return [out for n, out in enumerate(outputs) if n not in suspects], letters
 
 
@@ -105,13 +105,8 @@ def not_handed_over(
         )
         if fail:
             raise DeniedError(f"{place(record)}: {why}")
-        letters.append(_letter(record, why))
+        letters.append(dead_letter_of(record, RefusedOutput(why)))
     return letters
-
-
-def _letter(record: Source, why: str) -> Output:
-    headers = headers_of(record) + error_headers(record, RefusedOutput(why))
-    return Output(record.key, record.value, headers, record.timestamp, record)
 
 
 def accepted(

@@ -106,7 +106,7 @@ class Handing:
 
         Parameters
         ----------
-        left
+        lags
             Number of records to read in each partition.
         handed_over
             Offset up to which a partition was handed over, if it was.

@@ -28,7 +28,7 @@ from stream_can.app.letters import KEPT, letter
 from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.start import Start
 from stream_can.app.tally import Tally, lane_name
-from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.errors import SnapshotMismatch
 from stream_can.kafka import dead_letters
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
@@ -70,7 +70,7 @@ from stream_can.learner.order import BEHIND, steady
 from stream_can.learner.sent import NO_ROWS, SentBatch, SentVersion
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LaneName
-from stream_can.messages.records import Header, Output, error_headers, headers_of, reason_of
+from stream_can.messages.records import Header, Output, dead_letter_of, reason_of
 from stream_can.messages.records import place as place_of
 from stream_can.method.kernel import inside
 from stream_can.method.receipts import TAIL
@@ -176,12 +176,6 @@ def _message(settings: Settings, batch: SentBatch, i: int) -> bytes:
     return msgspec.json.encode(message)
 
 
-def _letter(record: Any, error: StreamCANError) -> Output:
-    """Build the dead letter of a label."""
-    headers = headers_of(record) + error_headers(record, error)
-    return Output(record.key, record.value, headers, record.timestamp, record)
-
-
 def _in_sets(lane: SentVersion) -> int:
     """Total number of classes in the prediction sets of rows."""
     thetas = np.ascontiguousarray(lane.rows[:, -TAIL])
@@ -200,8 +194,8 @@ class LearningRole:
         Topics and rules, and the source of initial correctors.
     metrics
         Receives counts.
-    asked
-        Tells whether a label can be read now, or a schema registry must be asked first; such a
+    lookups
+        Tell whether a label can be read now, or a schema registry must be asked first; such a
         label holds back those behind it in its partition.
     """
 
@@ -685,7 +679,8 @@ class LearningRole:
         self._count_requests(learning, tally)
         now, field_names = time.time(), self.settings.field_names
         letters = [
-            letter(_letter(record, error), now, field_names) for record, error in played.bad[-KEPT:]
+            letter(dead_letter_of(record, error), now, field_names)
+            for record, error in played.bad[-KEPT:]
         ] + [letter(output, now, field_names) for output in refused[-KEPT:]]
         self.metrics.tell(letters=letters)
         reasons = [reason for reason in corrected.asked if reason is not None]
@@ -1109,7 +1104,7 @@ class LearningRole:
             )
         of = self._partitions(self.dead_letters) if played.bad else 1
         transaction = self.client.transaction
-        letters = [_letter(record, error) for record, error in played.bad]
+        letters = [dead_letter_of(record, error) for record, error in played.bad]
         accepts = transaction.topic_limits[self.dead_letters]
         dead_letters.date(letters, accepts, transaction.clock.now_ms())
         for dead_letter, (record, _) in zip(letters, played.bad, strict=True):

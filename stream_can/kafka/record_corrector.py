@@ -32,7 +32,7 @@ from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.messages.columns import Table
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import Formats
-from stream_can.messages.records import Header, Output, Source, error_headers, headers_of
+from stream_can.messages.records import Header, Output, Source, dead_letter_of, headers_of
 from stream_can.row_kinds import kind_of
 from stream_can.version import __version__
 
@@ -421,16 +421,7 @@ class RecordCorrector:
 
 def letters_of(records: Sequence[Source], bad: Bad) -> list[Output]:
     """Dead letters of unreadable records."""
-    return [
-        Output(
-            record.key,
-            record.value,
-            headers_of(record) + error_headers(record, error),
-            record.timestamp,
-            record,
-        )
-        for record, error in ((records[i], error) for i, error in bad)
-    ]
+    return [dead_letter_of(records[i], error) for i, error in bad]
 
 
 def write_group(

@@ -42,7 +42,7 @@ class Columns:
     ----------
     names
         Names of the declared columns.
-    others
+    other_fields
         Paths and meanings of the other fields; no column may share them.
 
     Raises

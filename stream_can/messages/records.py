@@ -82,6 +82,12 @@ def error_headers(source: Source, error: StreamCANError) -> list[Header]:
     ]
 
 
+def dead_letter_of(record: Source, error: StreamCANError) -> Output:
+    """The dead letter of a record: its key, value, headers and time, and what is wrong with it."""
+    headers = headers_of(record) + error_headers(record, error)
+    return Output(record.key, record.value, headers, record.timestamp, record)
+
+
 def reason_of(letter: Output) -> str:
     """The message of the error in a dead letter, see :func:`error_headers`."""
     return (dict(letter.headers)["__connect.errors.exception.message"] or b"").decode()

@@ -62,7 +62,7 @@ def find_layout(
         A column, a nested field, a prefix of columns, or a pattern ``before*after``.
     classes
         Names of the classes, where the user or the file gives them.
-    others
+    other_columns
         Columns with another meaning, the labels' first.
     """
     cell = table.cell(probs)

@@ -71,12 +71,12 @@ def try_label_noise(
         Creates the initial corrector for a ``label_noise``.
     values
         The values.
-    own
+    own_noise
         The value to compare with; it is played too.
 
     Returns
     -------
-    A trial for each value including ``own``, in order; none without labelled rows.
+    A trial for each value including ``own_noise``, in order; none without labelled rows.
     """
     played = {value: _played(player, make(value), value) for value in sorted({own_noise, *values})}
     rows, own_sums = played[own_noise]

@@ -49,7 +49,7 @@ class Course:
 
         Parameters
         ----------
-        what, squares
+        pair, squares
             Attributes of moments with a pair of sums, and with the sums of their squares.
 
         Returns
@@ -67,7 +67,7 @@ class Course:
 
         Parameters
         ----------
-        what
+        quantity
             "hits" or "losses", attributes of moments.
 
         Returns

@@ -30,7 +30,7 @@ class RequestsForPage:
         Learns a label, given the request's number and the answer.
     knows
         Whether there is a class of a name.
-    kind, classes, messages
+    rows, classes, messages
         Kind of the rows, names of the classes, and the parser of messages.
     """
 

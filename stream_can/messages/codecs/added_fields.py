@@ -18,6 +18,7 @@ from stream_can.messages.codecs.proto_shapes import (
     Scalar,
     Shape,
 )
+from stream_can.messages.codecs.proto_source import name_in_json
 
 __all__ = ["AddedFields"]
 
@@ -39,7 +40,7 @@ class AddedFields:
             symbol.name: "symbol" for enum in message.enum_type for symbol in enum.value
         }
         self._names |= dict.fromkeys(message.reserved_name, "reserved name")
-        self._in_json = {_in_json(field.name): field.name for field in message.field}
+        self._in_json = {name_in_json(field.name): field.name for field in message.field}
         self._numbers = {field.number: f"field {field.name!r}" for field in message.field}
         self._numbers |= {
             extension.number: f"extension {extension.full_name!r}" for extension in extensions
@@ -96,13 +97,13 @@ class AddedFields:
 
     def _field(self, name: str, number: int, type_: int) -> Any:
         self._call(name, "field")
-        other = self._in_json.get(_in_json(name))
+        other = self._in_json.get(name_in_json(name))
         if other is not None:
             raise ValueError(
                 f"message {self._top.full_name} has a field {other!r}, which JSON calls as it does"
                 f" our {name!r}{_way(name)}"
             )
-        self._in_json[_in_json(name)] = name
+        self._in_json[name_in_json(name)] = name
         self._require_free(number)
         return self._message.field.add(name=name, number=number, type=type_)
 
@@ -149,9 +150,3 @@ class AddedFields:
 
 def _way(name: str) -> str:
     return "" if name in (ASKED, f"_{ASKED}", SET) else "; give raw another name"
-
-
-def _in_json(name: str) -> str:
-    """Name of a field in JSON."""
-    first, *words = name.split("_")
-    return first + "".join(word[:1].upper() + word[1:] for word in words)

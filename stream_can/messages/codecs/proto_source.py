@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, text_encoding  # type: ignore[import-untyped]
 
-__all__ = ["source"]
+__all__ = ["name_in_json", "source"]
 
 F = descriptor_pb2.FieldDescriptorProto
 LARGEST = {"message": 2**29 - 1, "enum": 2**31 - 1}
@@ -134,7 +134,7 @@ def _field(file: Any, field: Any, inside: dict[str, Any], *, bare: bool = False)
     else:
         rule, kind = "" if bare else _rule(file, field), _kind(field)
     options = [f"default = {_default(field)}"] if field.HasField("default_value") else []
-    if field.json_name and field.json_name != _in_json(field.name):
+    if field.json_name and field.json_name != name_in_json(field.name):
         options.append(f"json_name = {_quoted(field.json_name)}")
     options += [f"{name} = {value}" for name, value in _options(field.options)]
     behind = _behind(options)
@@ -227,6 +227,7 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
     return (f"  {line}" for line in lines)
 
 
-def _in_json(name: str) -> str:
+def name_in_json(name: str) -> str:
+    """Name of a field in JSON."""
     first, *words = name.split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in words)
