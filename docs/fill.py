@@ -144,7 +144,7 @@ def _kind(hint: Any) -> str:
 FEATURES = {
     "label requests": ("ask", "pipe replay server topics"),
     "models and versions": ("model", "pipe replay server topics"),
-    "columns": ("segments", "pipe replay server topics river sklearn spark"),
+    "segments": ("segments", "pipe replay server topics river sklearn spark"),
     "prediction sets": ("sets", "pipe replay server topics river sklearn spark"),
     "scores that do not sum to 1": ("normalise always", "pipe replay server topics"),
     "validation rows": ("validation", "pipe replay"),
