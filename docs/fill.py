@@ -25,7 +25,7 @@ import msgspec
 with warnings.catch_warnings():  # kafka-python 3.0.12 reads its schemas with importlib's old call
     warnings.simplefilter("ignore", DeprecationWarning)
     from stream_can.kafka import Settings, options
-    from stream_can.kafka.memory import IDENTITY
+    from stream_can.kafka.identity import IDENTITY
     from stream_can.method.settings import SETTINGS
     from stream_can.method.settings_help import about
     from stream_can.row_kinds import KINDS, row_kind

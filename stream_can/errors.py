@@ -20,7 +20,7 @@ StreamCANError
 ├── kafka.ClientError                       what a Kafka client cannot do, and what to do about it
 │   ├── kafka.client.guards.RetryError      wait and try again
 │   │   ├── kafka.client.registry_connection.RegistryDown  no schema registry answers
-│   │   └── kafka.schemas.RegistryAway      nor did one for as long as one waits
+│   │   └── kafka.schema_lookups.RegistryAway  nor did one for as long as one waits
 │   ├── kafka.client.guards.RebuildError    make the client again
 │   │   └── kafka.client.guards.MadeAgain   a topic is another one of the same name
 │   ├── kafka.client.guards.FencedError     another process has this one's name

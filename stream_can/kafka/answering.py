@@ -13,6 +13,7 @@ from stream_can.app.model_messages import ModelMessages
 from stream_can.app.prediction_reader import PredictionReader, ReadPredictions
 from stream_can.errors import StreamCANError
 from stream_can.kafka.deferred import DeferredBatch
+from stream_can.kafka.headers import STATE_HEADER
 from stream_can.kafka.record_corrector import (
     VERSION_HEADER,
     Corrections,
@@ -22,7 +23,6 @@ from stream_can.kafka.record_corrector import (
     sent_batch_of,
     write_group,
 )
-from stream_can.kafka.state import STATE_HEADER
 from stream_can.learner.call import Corrected
 from stream_can.learner.model_name import ONLY, Name
 from stream_can.learner.sent import SentBatch, SentVersion

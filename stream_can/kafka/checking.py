@@ -13,8 +13,8 @@ from stream_can.app.prediction_reader import PredictionReader
 from stream_can.app.start import Start
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.readers import Readers
-from stream_can.kafka.memory import TopicLearner
 from stream_can.kafka.settings import Settings
+from stream_can.kafka.topic_learner import TopicLearner
 from stream_can.messages.codecs.codec import Codec
 from stream_can.messages.records import place
 

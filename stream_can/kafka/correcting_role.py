@@ -28,12 +28,13 @@ from stream_can.kafka.client.topic_limits import OVERHEAD_BYTES
 from stream_can.kafka.deferred import pieces_of
 from stream_can.kafka.following import Follower
 from stream_can.kafka.handing import ANSWER_SECONDS, Handing, Unread, handed_over
-from stream_can.kafka.memory import require_fits, require_identity
+from stream_can.kafka.headers import DEFERRED_HEADER, NEXT_HEADER, headers_by
+from stream_can.kafka.identity import require_fits, require_identity
 from stream_can.kafka.progress import Progress
 from stream_can.kafka.record_corrector import CurrentState, RecordCorrector
-from stream_can.kafka.schemas import Asked, RegistryAway
+from stream_can.kafka.schema_lookups import RegistryAway, SchemaLookups
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.state import DEFERRED_HEADER, NEXT_HEADER, Index, headers_by
+from stream_can.kafka.state import Index
 from stream_can.kafka.times import RecordTimes
 from stream_can.kafka.topics import topics_of
 from stream_can.learner.sent import NO_ROWS, SentBatch
@@ -90,7 +91,7 @@ class CorrectingRole:
         start: Start,
         metrics: Metrics,
         health: Health,
-        lookups: Asked | None = None,
+        lookups: SchemaLookups | None = None,
     ) -> None:
         settings.require_input()
         self.settings, self.start, self._asked = settings, start, lookups

@@ -19,8 +19,9 @@ from stream_can.app.models import DeclaredCorrector
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.options import MESSAGE_BYTES, Options
 from stream_can.kafka.following import Follower
+from stream_can.kafka.headers import NEXT_HEADER, headers_by
 from stream_can.kafka.record_corrector import CurrentState, corrector_of
-from stream_can.kafka.state import NEXT_HEADER, Index, headers_by
+from stream_can.kafka.state import Index
 from stream_can.learner.model_name import ONLY, Name
 from stream_can.learner.recent import check_ids
 from stream_can.learner.sent import SentBatch

@@ -35,35 +35,32 @@ from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, FencedError, RebuildError, RetryError
 from stream_can.kafka.client.topic_limits import OVERHEAD_BYTES
 from stream_can.kafka.deferred import DeferredBatch, TimesOf, read_deferred, times_of
-from stream_can.kafka.learned_time import HandedOver, LearnedTime, is_backlog, progress
-from stream_can.kafka.memory import (
-    LabelPlace,
-    PlayedRecords,
-    SentRecord,
-    TopicLearner,
-    cut,
-    require_identity,
-)
-from stream_can.kafka.schemas import Asked, RegistryAway
-from stream_can.kafka.settings import Settings
-from stream_can.kafka.state import (
-    CORRECTORS,
+from stream_can.kafka.headers import (
     DEFERRED_HEADER,
-    INDEX,
     MARK_HEADER,
-    MEMORY,
     NEXT_HEADER,
     PLAYED_HEADER,
     STATE_HEADER,
+    header_of,
+    number_in,
+)
+from stream_can.kafka.identity import require_identity
+from stream_can.kafka.learned_time import HandedOver, LearnedTime, is_backlog, progress
+from stream_can.kafka.schema_lookups import RegistryAway, SchemaLookups
+from stream_can.kafka.sent_record import LabelPlace, SentRecord, cut
+from stream_can.kafka.settings import Settings
+from stream_can.kafka.state import (
+    CORRECTORS,
+    INDEX,
+    MEMORY,
     Memory,
     Play,
     begin_key,
     corrector_key,
-    header_of,
     memory_key,
-    number_in,
 )
 from stream_can.kafka.stored import newest_index, newest_state
+from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
 from stream_can.kafka.topics import topics_of
 from stream_can.learner import Learner, read_sent
 from stream_can.learner.order import BEHIND, steady
@@ -204,7 +201,7 @@ class LearningRole:
         settings: Settings,
         start: Start,
         metrics: Metrics,
-        lookups: Asked | None = None,
+        lookups: SchemaLookups | None = None,
     ) -> None:
         self.settings, self.start, self.metrics = settings, start, metrics
         self._asked_registry = lookups

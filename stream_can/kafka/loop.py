@@ -21,7 +21,7 @@ from stream_can.kafka.client.guards import (
     within,
 )
 from stream_can.kafka.retry import RetryPolicy
-from stream_can.kafka.schemas import RegistryAway
+from stream_can.kafka.schema_lookups import RegistryAway
 from stream_can.kafka.settings import Settings
 
 __all__ = ["Loop", "Role"]

@@ -20,8 +20,9 @@ from stream_can.app.start import NO_CLASSES
 from stream_can.app.tally import lane_name
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.kafka.deferred import TimesOf, times_of
+from stream_can.kafka.headers import STATE_HEADER
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.state import STATE_HEADER, Index
+from stream_can.kafka.state import Index
 from stream_can.learner import saved
 from stream_can.learner.kinds import Id
 from stream_can.learner.model_name import ONLY, Name

@@ -7,9 +7,8 @@ the offset of its index, which comes last.
 
 from __future__ import annotations
 
-import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -20,17 +19,11 @@ from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.model_name import Name
 from stream_can.learner.switch import CorrectionSwitch
-from stream_can.messages.records import Header
 
 __all__ = [
     "CORRECTORS",
-    "DEFERRED_HEADER",
     "INDEX",
-    "MARK_HEADER",
     "MEMORY",
-    "NEXT_HEADER",
-    "PLAYED_HEADER",
-    "STATE_HEADER",
     "Begin",
     "Index",
     "LanePlace",
@@ -38,10 +31,7 @@ __all__ = [
     "Play",
     "begin_key",
     "corrector_key",
-    "header_of",
-    "headers_by",
     "memory_key",
-    "number_in",
     "read_index",
     "read_memory",
 ]  # fmt: skip
@@ -50,19 +40,6 @@ CORRECTORS, MEMORY = 0, 1
 """Partitions of the topic."""
 INDEX = b"index"
 """Key of the index."""
-STATE_HEADER, MARK_HEADER = "stream-can-state", "stream-can-mark"
-"""Headers: number of the state by which a record was made, and identifier of the application's
-beginning."""
-NEXT_HEADER = "stream-can-next"
-"""Header of a sent batch: the next input offset. A stretch of dead letters and tombstones is
-covered by a batch without rows."""
-
-
-DEFERRED_HEADER = "stream-can-deferred"
-"""Header of a deferred batch: the number of its records."""
-PLAYED_HEADER = "stream-can-played"
-"""Header of a sent batch in which the learner tells of rows that it played, some of which it
-corrected itself: it is not learned again."""
 
 
 class LanePlace(msgspec.Struct, array_like=True, frozen=True):
@@ -248,22 +225,3 @@ def corrector_key(name: Name) -> bytes:
 def begin_key(model: str | None) -> bytes:
     """Key of the initial corrector of a model."""
     return b"begin " + msgspec.json.encode(model)
-
-
-def headers_by(number: int, mark: str) -> list[Header]:
-    """Headers of a sent batch: the state that corrected it, and the identifier of the application's
-    beginning."""
-    return [(STATE_HEADER, b"%d" % number), (MARK_HEADER, mark.encode())]
-
-
-def header_of(headers: Sequence[tuple[str, bytes | None]], name: str) -> str | None:
-    """Text of a header; None where it is missing."""
-    by_name: Mapping[str, bytes | None] = dict(headers)
-    value = by_name.get(name)
-    return None if value is None else value.decode(errors="replace")
-
-
-def number_in(headers: Sequence[tuple[str, bytes | None]], name: str) -> int | None:
-    """Number or offset in a header; None where it is missing, or is none below 10^18."""
-    text = header_of(headers, name)
-    return int(text) if text is not None and re.fullmatch("[0-9]{1,18}", text) else None

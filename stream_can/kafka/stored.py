@@ -8,15 +8,7 @@ from typing import Any
 from stream_can.errors import SnapshotMismatch
 from stream_can.kafka.client.guards import DeniedError, RebuildError
 from stream_can.kafka.client.readers import Readers
-from stream_can.kafka.state import (
-    CORRECTORS,
-    INDEX,
-    MEMORY,
-    Index,
-    Memory,
-    read_index,
-    read_memory,
-)
+from stream_can.kafka.state import CORRECTORS, INDEX, MEMORY, Index, Memory, read_index, read_memory
 from stream_can.learner.model_name import Name
 
 __all__ = ["StoredState", "newest_index", "newest_state"]

@@ -21,7 +21,8 @@ from stream_can.kafka.correcting_role import CorrectingRole
 from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.loop import Loop
 from stream_can.kafka.record_corrector import known_of
-from stream_can.kafka.schemas import Asked, check
+from stream_can.kafka.schema_lookups import SchemaLookups
+from stream_can.kafka.schemas import check
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
 from stream_can.learner.model_name import Name
@@ -67,7 +68,7 @@ class Worker:
             self._known, episodes=self._episodes, waits_for=lambda: self.health.waits_for
         )
         self._schemas = [
-            Asked(start.formats, settings.topics_of_labels, settings.connect_seconds)
+            SchemaLookups(start.formats, settings.topics_of_labels, settings.connect_seconds)
             for start in starts
         ]
         asks = settings.schema_registry is not None

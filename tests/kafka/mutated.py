@@ -22,11 +22,13 @@ import numpy as np
 from stream_can import Corrector, snapshot
 from stream_can.app.metrics import Metrics
 from stream_can.kafka import load
+from stream_can.kafka.headers import MARK_HEADER
 from stream_can.kafka.learning_role import LearningRole
-from stream_can.kafka.memory import SentRecord, TopicLearner
+from stream_can.kafka.sent_record import SentRecord
 from stream_can.kafka.start import start_of
-from stream_can.kafka.state import MARK_HEADER, read_index, read_memory
+from stream_can.kafka.state import read_index, read_memory
 from stream_can.kafka.stored import StoredState
+from stream_can.kafka.topic_learner import TopicLearner
 from stream_can.learner.sent import SentBatch, SentVersion
 from stream_can.messages.records import Record
 from stream_can.multilabel import MultiLabelCorrector

@@ -24,8 +24,8 @@ from stream_can.kafka import Settings, Worker
 from stream_can.kafka.client.guards import ClientError, create_no_topics
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
-from stream_can.kafka.memory import TopicLearner
 from stream_can.kafka.stored import StoredState, newest_state
+from stream_can.kafka.topic_learner import TopicLearner
 from stream_can.learner import LateLabel
 from tests.kafka.judge import Verdict, judge
 from tests.kafka.topics import create, produce, read, unique

@@ -18,9 +18,9 @@ from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.guards import RebuildError
 from stream_can.kafka.correcting_role import CorrectingRole
 from stream_can.kafka.handing import Handing, Unread, handed_over
+from stream_can.kafka.headers import DEFERRED_HEADER
 from stream_can.kafka.learning_role import LearningRole
-from stream_can.kafka.memory import PlayedRecords, TopicLearner
-from stream_can.kafka.state import DEFERRED_HEADER
+from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
 from tests.kafka.broker.broker import Served
 from tests.kafka.recorder import Records
 from tests.kafka.streams import (

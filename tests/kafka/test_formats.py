@@ -23,7 +23,7 @@ from stream_can.kafka.backfill import backfill
 from stream_can.kafka.client.registry import Registry
 from stream_can.kafka.loop import Loop
 from stream_can.kafka.pending import PendingRequests
-from stream_can.kafka.schemas import RegistryAway
+from stream_can.kafka.schema_lookups import RegistryAway
 from tests.kafka import formats
 from tests.kafka.broker.broker import Served, free_ports
 from tests.kafka.broker.registry import Apicurio, set_rule

@@ -26,9 +26,9 @@ from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import RetryError, errors_as
 from stream_can.kafka.correcting_role import CorrectingRole
 from stream_can.kafka.engine import States
+from stream_can.kafka.headers import MARK_HEADER, NEXT_HEADER, STATE_HEADER
 from stream_can.kafka.learning_role import LearningRole, Queue
-from stream_can.kafka.memory import TopicLearner
-from stream_can.kafka.state import MARK_HEADER, NEXT_HEADER, STATE_HEADER
+from stream_can.kafka.topic_learner import TopicLearner
 from stream_can.learner import read_sent
 from stream_can.messages.records import Record
 from tests.kafka.broker.broker import Broker, Served

@@ -18,9 +18,10 @@ from stream_can.kafka import learning_role as learner_module
 from stream_can.kafka.client.guards import DeniedError, RetryError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.headers import MARK_HEADER, PLAYED_HEADER
 from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.start import start_of
-from stream_can.kafka.state import MARK_HEADER, PLAYED_HEADER, corrector_key
+from stream_can.kafka.state import corrector_key
 from stream_can.kafka.stored import newest_index, newest_state
 from tests.kafka.broker.broker import Served
 from tests.kafka.streams import (

@@ -16,22 +16,16 @@ import numpy as np
 from stream_can.app.label_reader import LabelReader
 from stream_can.app.learner_models import LearnerModels
 from stream_can.app.model_messages import ModelMessages
-from stream_can.app.models import DeclaredCorrector
 from stream_can.app.start import Start
-from stream_can.errors import SnapshotMismatch, StreamCANError
+from stream_can.errors import StreamCANError
 from stream_can.kafka.answering import DeferredRecords
-from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.deferred import DeferredBatch
+from stream_can.kafka.identity import identity_of, require_fits
 from stream_can.kafka.learned_time import LAST_TIMES
 from stream_can.kafka.record_corrector import Corrections
+from stream_can.kafka.sent_record import LabelPlace, SentRecord
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.state import (
-    Begin,
-    Index,
-    LanePlace,
-    Memory,
-    Play,
-)
+from stream_can.kafka.state import Begin, Index, LanePlace, Memory, Play
 from stream_can.kafka.stored import StoredState
 from stream_can.kafka.times import RecordTimes
 from stream_can.learner import Corrected, LateLabel, State, in_order, saved
@@ -44,59 +38,11 @@ from stream_can.messages.messages import BadMessage
 from stream_can.messages.records import Source
 
 __all__ = [
-    "IDENTITY",
-    "LabelPlace",
     "PlayedRecords",
-    "SentRecord",
     "TopicLearner",
-    "cut",
-    "identity_of",
-    "require_fits",
-    "require_identity",
 ]
 
 log = logging.getLogger(__name__)
-
-IDENTITY = (
-    "application_id", "input", "output", "rows", "probs", "raw", "id", "model", "version",
-)  # fmt: skip
-"""Settings fixed when the application begins."""
-
-
-LabelPlace = tuple[str, int]
-"""Topic and partition of labels."""
-
-
-class SentRecord(NamedTuple):
-    """A sent batch as its topic holds it."""
-
-    offset: int
-    batch: SentBatch | DeferredBatch
-    size: int = 0
-    """Approximate size in memory."""
-    next: int | None = None
-    """Next input offset after it; None where its rows are not from records of an input."""
-    skipped: int = 0
-    """Number of records of a deferred batch that come before these, and were played before."""
-    partly: bool = False
-    """Whether more of its records follow, which are played later."""
-
-    @property
-    def is_deferred(self) -> bool:
-        """Whether the learner is to correct its records."""
-        return isinstance(self.batch, DeferredBatch)
-
-
-def cut(record: SentRecord, n: int) -> tuple[SentRecord, SentRecord]:
-    """Cut a deferred batch behind n of its records."""
-    batch = record.batch
-    assert isinstance(batch, DeferredBatch)
-    records, times, size = batch.records, batch.times, record.size * n // len(batch)
-    first, second = DeferredBatch(records[:n], times[:n]), DeferredBatch(records[n:], times[n:])
-    return (
-        record._replace(batch=first, size=size, next=records[n].offset, partly=True),
-        record._replace(batch=second, size=record.size - size, skipped=record.skipped + n),
-    )
 
 
 class PlayedRecords(NamedTuple):
@@ -537,47 +483,6 @@ class TopicLearner:
             time.time(), None if self.until == math.inf else self.until, self.former,
             sorted(self.moved),
         )  # fmt: skip
-
-
-def identity_of(settings: Settings, start: Start) -> dict[str, Any]:
-    """The settings that identify an application."""
-    identity = {name: getattr(settings, name) for name in IDENTITY}
-    return (
-        identity | {"segments": list(start.segments), "classes": list(start.classes)} | start.fixed
-    )
-
-
-def require_identity(index: Index, settings: Settings, start: Start) -> None:
-    """Raise DeniedError where a state belongs to another application."""
-    s, identity = settings, identity_of(settings, start)
-    differences = [
-        f"{name} is {index.identity.get(name)!r} there and {expected!r} here"
-        for name, expected in identity.items()
-        if index.identity.get(name) != expected
-    ]
-    if differences:
-        raise DeniedError(
-            f"topic {s.state_topic!r} holds the state of other settings: {'; '.join(differences)};"
-            " set these back, start over with `stream-can learn --reset`, or give another"
-            " application_id"
-        )
-
-
-def require_fits(
-    begin: DeclaredCorrector,
-    live: Iterable[tuple[Name, DeclaredCorrector]],
-    settings: Settings,
-    start: Start,
-) -> None:
-    """Raise DeniedError where a state is not what the settings would begin: see
-    :meth:`stream_can.app.start.Start.require_fits`."""
-    try:
-        start.require_fits(begin, live)
-    except SnapshotMismatch as error:
-        raise DeniedError(
-            f"topic {settings.state_topic!r} holds the state of other settings: {error};"
-            " `stream-can learn --reset` starts over"
-        ) from None
 
 
 def _adopted(numbering: Any, record: SentRecord) -> SentRecord:
