@@ -6,6 +6,7 @@ from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANErro
 from stream_can.learner import Learner
 from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.batch import batch_can, multilabel_batch_can
+from stream_can.method.costs import Costs
 from stream_can.method.label_noise import label_noise
 from stream_can.method.prior import laplace
 from stream_can.method.settings import CorrectorKeywords
@@ -15,6 +16,7 @@ from stream_can.version import __version__ as __version__
 __all__ = [
     "Corrector",
     "CorrectorKeywords",
+    "Costs",
     "InvalidPrediction",
     "LabelRequest",
     "LabelRequests",

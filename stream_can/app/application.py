@@ -51,8 +51,8 @@ else:
 
 
 OF_SOME = (
-    "classes", "classes_from_file", "train_counts", "train_rows", "max_classes", "n_classes",
-    "memory_mb", "model", "version", "models", *SETTINGS,
+    "classes", "classes_from_file", "costs", "train_counts", "train_rows", "max_classes",
+    "n_classes", "memory_mb", "model", "version", "models", *SETTINGS,
 )  # fmt: skip
 """Settings that not all kinds of rows have."""
 
@@ -113,6 +113,13 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         Normalise, _is("when to divide a row by its sum: where rounding explains it, or always")
     ] = "rounded"
     digits: Annotated[int | None, _is("round the output to this many digits")] = None
+    costs: Annotated[
+        dict[str, float | dict[str, float]],
+        _is(
+            "costs of an action by class, block:fraud=0,fine=20, or for every class, review=8;"
+            " outputs then have the cheapest action, in the field decision"
+        ),
+    ] = {}  # noqa: RUF012, msgspec copies it
     model: Annotated[
         str | None,
         _is("field, or header:NAME, with the model's name; each model learns separately"),
@@ -230,7 +237,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         }
         return fields_of(
             self.rows, **named, id=self.id, digits=self.digits, normalise=self.normalise,
-            model=self.model, version=self.version,
+            model=self.model, version=self.version, costs=self.costs,
         )  # fmt: skip
 
     @property

@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 import msgspec
 
 from stream_can.app.settings import AppSettings, SettingsError
+from stream_can.method.costs import costs_of_text
 from stream_can.method.settings import SETTINGS, kind_of
 
 __all__ = [
@@ -184,6 +185,11 @@ def _listed(name: str, value: Any) -> Any:
         return counts_of(value)
     if name == "label_map" and not isinstance(value, dict):
         return _map_of(value)
+    if name == "costs" and not isinstance(value, dict):
+        try:
+            return costs_of_text(value)
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
     if name == "classes" and isinstance(value, str) and value.startswith("["):
         try:
             return msgspec.json.decode(value, type=list[str | int | float])

@@ -118,7 +118,7 @@ def _option(name: str, option: str, value: Any, *, is_switch: bool) -> list[str]
     if isinstance(value, list):
         value = json.dumps(value) if name == "classes" else ",".join(map(str, value))
     elif isinstance(value, dict):
-        if name != "train_counts":
+        if name not in ("train_counts", "costs"):
             raise SettingsError(f"{name}: a table, expected a value")
         value = json.dumps(value)
     return [f"{option}={value}"]

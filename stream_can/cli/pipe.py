@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from stream_can.cli.arguments import Whole, argument_errors
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
+from stream_can.method.costs import costs_of_text
 from stream_can.method.rows import Normalise
 from stream_can.recording.names import WAYS, classes_of
 from stream_can.recording.recording import Recording
@@ -27,6 +28,7 @@ def pipe_command(
     model: str | None = None,
     version: str | None = None,
     digits: Whole | None = None,
+    costs: Annotated[list[str] | None, Parameter(negative="")] = None,
     normalise: Normalise = "rounded",
     labelled: Annotated[bool, Parameter(negative="")] = False,
     state: Path | None = None,
@@ -69,6 +71,9 @@ def pipe_command(
         Field that names the version of the model; each has its own corrector.
     digits
         Number of digits to round the output to.
+    costs
+        Costs of an action by class, once for each action: block:fraud=0,fine=20, or review=8 where
+        it costs the same for every class. Output lines get the cheapest action in "decision".
     normalise
         Which rows to divide by their sum: those off by rounding, or all (always), as for scores.
     labelled
@@ -122,6 +127,7 @@ def pipe_command(
             label=label,
             id=id,
             digits=digits,
+            costs=None if costs is None else costs_of_text(costs),
             normalise=normalise,
             model=model,
             version=version,

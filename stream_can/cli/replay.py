@@ -24,6 +24,7 @@ from stream_can.cli.replayed import show_replay
 from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
+from stream_can.method.costs import Costs, costs_of_text
 from stream_can.method.rows import Normalise
 from stream_can.recording.names import listed
 from stream_can.replay.asking import asking_for
@@ -63,6 +64,7 @@ def replay_command(
     version: str | None = None,
     classes: str | None = None,
     normalise: Normalise = "rounded",
+    costs: Annotated[list[str] | None, Parameter(negative="")] = None,
     validation: Path | None = None,
     rows: str = "dense",
     train_rows: float | None = None,
@@ -123,6 +125,9 @@ def replay_command(
         of names.
     normalise
         Which rows to divide by their sum: those off by rounding, or all (always), as for scores.
+    costs
+        Costs of an action by class, once for each action: block:fraud=0,fine=20, or review=8 where
+        it costs the same for every class. Shows what the cheapest actions cost, before and after.
     validation
         Recording of validation rows, in the form of FILE; they are fitted before the replay.
     rows
@@ -174,7 +179,7 @@ def replay_command(
         only_some = {
             "model": model, "version": version, "validation": validation,
             "try_segments": try_segments, "try_label_noise": try_label_noise, "against": against,
-            "output": output, "normalise always": normalise == "always",
+            "output": output, "costs": costs, "normalise always": normalise == "always",
         }  # fmt: skip
         refuse_others(kind, "replay", only_some | settings, as_option)
         for option, option_value in (("--ask", ask), ("--try-segments", tried_columns or None),
@@ -230,6 +235,7 @@ def replay_command(
             return new_corrector
 
         start = make(corrector.columns)
+        action_costs = costs and Costs(recording.classes, costs_of_text(costs))
         noises: Sequence[float] = ()
         if noise_shares:
             own_noise = float(start.settings["label_noise"])
@@ -281,6 +287,7 @@ def replay_command(
             progress=progress,
             model=model,
             version=version,
+            costs=action_costs or None,
             each=write,
         )
         player = Player(
@@ -321,13 +328,15 @@ def replay_command(
     if state is not None:
         learner_or_corrector = result.learner if models else result.corrector
         snapshot.save(learner_or_corrector.to_bytes(), state)
-    fields: dict[str, str] = {} if normalise == "rounded" else {"normalise": normalise}
+    fields: dict[str, Any] = {} if normalise == "rounded" else {"normalise": normalise}
     if is_lines(file):
         line_fields = places
         if not kind.several_labels:
             line_fields = places | {"probs": recording.probs, "label": recording.label}
         fields |= {name: field for name, field in line_fields.items() if field != name}
     fields |= {name: field for name, field in model_fields.items() if field is not None}
+    if action_costs:
+        fields["costs"] = costs_of_text(costs or ())
     deploy = deployment(
         shown.deployed(recording, classes, settings),
         state=state,

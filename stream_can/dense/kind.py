@@ -12,7 +12,7 @@ from stream_can.method.settings import SETTINGS
 __all__ = ["KIND", "DenseKind"]
 
 OPTIONS = frozenset({
-    "against", "classes", "classes_from_file", "format avro", "format json-schema",
+    "against", "classes", "classes_from_file", "costs", "format avro", "format json-schema",
     "format protobuf", "model", "models", "normalise always", "output", "train_counts",
     "try_label_noise", "try_segments", "validation", "version",
 })  # fmt: skip

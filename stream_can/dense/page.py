@@ -9,6 +9,7 @@ from typing import Any
 from stream_can.dense.class_changes import losing
 from stream_can.dense.figures import FIGURES
 from stream_can.dense.result import DenseReplay
+from stream_can.replay.costs import costs_facts
 from stream_can.replay.names import readable
 from stream_can.replay.verdict import errors
 from stream_can.report.document import card, words
@@ -67,10 +68,13 @@ def cards(result: DenseReplay) -> list[str]:
 
 
 def tail(result: DenseReplay) -> str:
-    """Prediction sets in numbers, if any."""
-    if result.sets is None:
-        return ""
-    return words("Prediction sets in numbers", sets_facts(result.sets))
+    """Costs and prediction sets in numbers, if any."""
+    parts = []
+    if result.costs is not None:
+        parts.append(words("Decisions by costs", costs_facts(result.costs, result.cost_change)))
+    if result.sets is not None:
+        parts.append(words("Prediction sets in numbers", sets_facts(result.sets)))
+    return "".join(parts)
 
 
 def glossary(result: DenseReplay) -> dict[str, str]:

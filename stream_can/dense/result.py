@@ -56,9 +56,9 @@ class DenseReplay(Replay):
     """Result of a replay of dense rows."""
 
     def __init__(
-        self, learner: Learner, models: ModelColumns | None = None, *, watch: bool = False
+        self, learner: Learner, models: ModelColumns | None = None, **options: Any
     ) -> None:
-        super().__init__(learner, models, watch=watch)
+        super().__init__(learner, models, **options)
         m, corrector = len(self.classes), self.corrector
         self.raw, self.corrected = Scores(), Scores()
         self.paths = {name: Scores() for name in corrector.paths}
@@ -96,6 +96,8 @@ class DenseReplay(Replay):
         sent_scores = self.corrected.add_checked(corrected, y)
         self.raw_classes.add(raw_scores.best, y)
         self.corrected_classes.add(sent_scores.best, y)
+        if self.costs is not None:
+            self.costs.add(P, corrected, y)
         m, was, now = len(self.raw_classes.rows), raw_scores.hits, sent_scores.hits
         if self.pairs is not None:
             pairs = np.bincount(raw_scores.best * m + y, minlength=m * m)

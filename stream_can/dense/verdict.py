@@ -10,6 +10,7 @@ from stream_can.change import change
 from stream_can.dense.class_changes import gains
 from stream_can.dense.result import DenseReplay
 from stream_can.replay.asking import asked_labels
+from stream_can.replay.costs import costs_in_words
 from stream_can.replay.effect import NATS, POINTS, Effects
 from stream_can.replay.episodes import worse_in_words
 from stream_can.replay.names import readable
@@ -62,6 +63,7 @@ def judge(result: DenseReplay) -> Verdict:
         result.worst.in_words(),
         alone,
         *reasons,
+        *costs_in_words(result.costs, result.cost_change),
         *sets_in_words(result.sets),
         *worse_in_words(result.alarm, dates=result.dates),
     ]

@@ -88,7 +88,9 @@ def formats(settings: Settings) -> Formats:
             password=s.schema_registry_password,
             ca=s.schema_registry_ca,
         )
-    fields: dict[str, Any] = {"probs": s.fields.probs, "raw": s.fields.raw, "sets": s.has_sets}
+    fields: dict[str, Any] = {
+        "probs": s.fields.probs, "raw": s.fields.raw, "sets": s.has_sets, "decides": bool(s.costs),
+    }  # fmt: skip
     predictions = _codec(s, s.format, registry, s.subject, s.protobuf_message, fields)
     codecs = {
         topic: _label_codec(s, topic, registry, fields)

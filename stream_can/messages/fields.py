@@ -41,6 +41,8 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Time of a prediction or label: a field, or ``header:NAME``; None is the record's."""
     label_map: dict[str, str | int | float] = {}
     """Class of what labels say, where they say something else; "" for what is no label."""
+    costs: dict[str, float | dict[str, float]] = {}
+    """Costs of actions, see `Costs`: answers then have the cheapest in ``decision``."""
     digits: int | None = None
     """Decimal places of the output; None: as many as needed to read back equal."""
 

@@ -19,7 +19,7 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError, UnknownClass
-from stream_can.messages.codecs.codec import ASKED, Codec, Prediction
+from stream_can.messages.codecs.codec import ASKED, DECISION, Codec, Prediction
 from stream_can.messages.codecs.json import MANY, JsonCodec
 from stream_can.messages.columns import Columns, SegmentTexts, header_bytes
 from stream_can.messages.counting import elements
@@ -32,6 +32,7 @@ from stream_can.messages.probability_formats import BadMessage, Forms, Largest, 
 from stream_can.method.checks import all_fine, bad_rows, within
 from stream_can.method.class_names import json_name
 from stream_can.method.classes import ClassIndex, is_missing
+from stream_can.method.costs import Costs
 from stream_can.method.normalise import divided
 from stream_can.method.rows import rounded
 from stream_can.row_kinds import part
@@ -158,6 +159,8 @@ class Messages:
 
     of_scores = False
     """Whether each number of a row is a score of its own, and none may be missing."""
+    _decision_size = 0
+    """Most bytes of a decision in an answer."""
     may_be_ordinary = True
     """Whether compiled code can read such messages, see :meth:`read_ordinary`."""
 
@@ -180,6 +183,11 @@ class Messages:
         self._row: Any = self.predictions.row
         self.slack = 24 * self._m + self._forms.names_size
         """Upper bound of an output's bytes beyond twice those of its input."""
+        self._costs = Costs(self.classes, self.fields.costs) if self.fields.costs else None
+        if self._costs is not None:
+            longest = max(len(msgspec.json.encode(name)) for name in self._costs.actions)
+            self._decision_size = longest + len(DECISION) + 4
+            self.slack += self._decision_size
         self._index = ClassIndex(self.classes, "json")
         self.probs_path, raw = self.fields.probs.split("."), self.fields.raw
         self.raw_path = self.predictions.raw_path(self.probs_path, raw) if raw else None
@@ -257,7 +265,8 @@ class Messages:
         """Compiled reader; None where messages are not JSON objects with all fields at the top."""
         fields, columns = self.fields, self._columns
         formats = {type(self.predictions), type(self.labels)}
-        if formats != {JsonCodec} or not self.may_be_ordinary or columns is not None:
+        others = columns is not None or self._costs is not None
+        if formats != {JsonCodec} or not self.may_be_ordinary or others:
             return None
         names = [name for name in (fields.probs, fields.raw, fields.label, fields.id) if name]
         if len({*names}) < len(names) or any(
@@ -346,7 +355,11 @@ class Messages:
         return self.write_all([prediction], row[None])[0]
 
     def write_all(self, predictions: Sequence[Prediction], rows: Any) -> list[bytes]:
-        """:meth:`write` for each prediction and row of ``rows``, shape (n, m)."""
+        """:meth:`write` for each prediction and row of ``rows``, shape (n, m), with the cheapest
+        action where there are costs."""
+        if self._costs is not None:
+            for prediction, action in zip(predictions, self._costs.named(rows), strict=True):
+                prediction.decision = action
         return self.predictions.write_all(predictions, rows, self.probs_path, self.fields.raw)
 
     def finished(self, rows: Any) -> Any:
@@ -376,7 +389,7 @@ class Messages:
         """Upper bound of the bytes of :meth:`write` for any row."""
         names = isinstance(prediction.form, Largest | PlatformForm) + self.predictions.sets
         written = self.write(prediction, np.full(self._m, WIDEST))
-        return len(written) + names * self._forms.names_size
+        return len(written) + names * self._forms.names_size + self._decision_size
 
     def read_sent(
         self, value: bytes, key: bytes | None, headers: Headers = ()

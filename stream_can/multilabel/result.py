@@ -38,9 +38,9 @@ class MultiLabelReplay(Replay):
     has_alarm = False
 
     def __init__(
-        self, learner: Learner, models: ModelColumns | None = None, *, watch: bool = False
+        self, learner: Learner, models: ModelColumns | None = None, **options: Any
     ) -> None:
-        super().__init__(learner, models, watch=watch)
+        super().__init__(learner, models, **options)
         self.raw, self.corrected, self.decided = (LabelScores(len(self.classes)) for _ in range(3))
         """Scores before and after, deciding at 0.5; and after, deciding at the threshold of the
         moment."""

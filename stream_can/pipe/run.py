@@ -132,7 +132,7 @@ def pipe(
                 raise ValueError("ask: the lines carry their own labels")
             refuse_others(kind, "pipe", settings | {
                 "validation": validation, "model": fields.model, "version": fields.version,
-                f"format {format}": format != "json",
+                f"format {format}": format != "json", "costs": fields.costs,
                 "normalise always": fields.normalise == "always",
             })  # fmt: skip
             stop = stack.enter_context(Stop())
@@ -146,7 +146,9 @@ def pipe(
             learner = pipe_state.learner
             if container is not None:
                 sets = learner.sets is not None or kind.several_labels
-                codec = avro_codec(container, fields, asks=ask is not None, sets=sets)
+                codec = avro_codec(
+                    container, fields, asks=ask is not None, sets=sets, decides=bool(fields.costs)
+                )
                 formats = Formats(codec, codec)
             messages = messages_of(
                 rows, learner.classes, fields, learner.train_prior, learner.segments, formats,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stream_can.errors import InvalidPrediction, UnknownClass
+from stream_can.method.costs import Costs
 from stream_can.recording.doubts import doubts_of_recording
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay.model_columns import ModelColumns
@@ -30,6 +31,8 @@ class Player:
     model, version
         Columns that the recording was opened with (``segments``), which name the model and version
         of each row: each has a corrector of its own, a new version its predecessor's successor.
+    costs
+        Costs by which decisions are scored.
     progress
         Called after each step with its number of rows.
     """
@@ -43,12 +46,13 @@ class Player:
         seed: int = 0,
         model: str | None = None,
         version: str | None = None,
+        costs: Costs | None = None,
         progress: Callable[[int], object] = lambda rows: None,
     ) -> None:
         self.recording = recording
         self.label_delay, self.label_rate, self.seed = label_delay, label_rate, seed
         self.models = None if model is None and version is None else ModelColumns(model, version)
-        self.progress = progress
+        self.costs, self.progress = costs, progress
 
     def play(
         self,
@@ -84,7 +88,7 @@ class Player:
         recording, late = self.recording, self.label_delay
         learner = learner_of(corrector, ask)
         Result: type[Replay] = part(corrector.row_kind, "replay").Result
-        result = Result(learner, self.models, watch=explain)
+        result = Result(learner, self.models, watch=explain, costs=self.costs)
         playing = steps(
             recording.chunks(),
             learner,

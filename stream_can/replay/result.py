@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.change import Changes
+from stream_can.change import Change, Changes
 from stream_can.column_scores import ColumnScores
 from stream_can.learner import Learner
 from stream_can.learner.model_name import ONLY
+from stream_can.method.costs import Costs
+from stream_can.replay.costs import CostScores
 from stream_can.replay.delays import Delays
 from stream_can.replay.episodes import episodes_as_json
 from stream_can.replay.model_columns import ModelColumns
@@ -35,6 +37,8 @@ class Replay:
         Columns that name the models, if there are several.
     watch
         Whether to watch for a worse classifier.
+    costs
+        Costs by which decisions are scored, if any.
     """
 
     if TYPE_CHECKING:
@@ -46,7 +50,12 @@ class Replay:
     """Whether an alarm can watch such rows."""
 
     def __init__(
-        self, learner: Learner, models: ModelColumns | None = None, *, watch: bool = False
+        self,
+        learner: Learner,
+        models: ModelColumns | None = None,
+        *,
+        watch: bool = False,
+        costs: Costs | None = None,
     ) -> None:
         self.learner, self.models = learner, models
         self._lane = next(iter(learner.live), ONLY)
@@ -92,6 +101,8 @@ class Replay:
         """Scores by value of each declared column, and by model."""
         self.sets = None if learner.sets is None else SetScores(learner.sets)
         """Prediction sets and their coverage, if any."""
+        self.costs = None if costs is None else CostScores(costs)
+        """Costs of decisions, if any."""
         self.alarm = Alarm() if watch and self.has_alarm else None
         """Detects a worse classifier, if watched."""
 
@@ -165,6 +176,16 @@ class Replay:
             return changes
         return changes.over_draws(draw.changes() for draw in self.other_draws)
 
+    @property
+    def cost_change(self) -> Change | None:
+        """Change of the mean cost of a row; None without costs or labelled rows."""
+        cost_change = None if self.costs is None else self.costs.change
+        if cost_change is None:
+            return None
+        draws = (draw.cost_change for draw in self.other_draws)
+        values = [change.value for change in (cost_change, *draws) if change is not None]
+        return cost_change.over_draws(values)
+
     def to_dict(self) -> dict[str, Any]:
         """The result without its course, as JSON."""
         changes = self.changes()
@@ -186,6 +207,7 @@ class Replay:
             "asked": None if self.learner.ask is None else self.asked,
             "seconds": self.seconds,
             **({} if self.sets is None else {"sets": self.sets.to_dict()}),
+            **({} if self.costs is None else {"costs": self.costs.to_dict(self.cost_change)}),
             **(
                 {}
                 if self.alarm is None

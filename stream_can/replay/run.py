@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from stream_can.method.costs import Costs
 from stream_can.replay.player import Player
 from stream_can.replay.result import Replay
 from stream_can.replay.step import Step
 from stream_can.replay.steps import check_arrival
-from stream_can.row_kinds import AnyCorrector, kind_of
+from stream_can.row_kinds import AnyCorrector, kind_of, refuse_others
 
 __all__ = ["is_fitted", "number_of_replays", "replay"]
 
@@ -50,6 +51,7 @@ def replay(
     rates: Iterable[float] = (),
     model: str | None = None,
     version: str | None = None,
+    costs: Costs | None = None,
     progress: Callable[[int], object] = lambda rows: None,
     each: Callable[[Step], object] = lambda step: None,
 ) -> Replay:
@@ -77,6 +79,9 @@ def replay(
     model, version
         Columns that the recording was opened with (``segments``), which name the model and version
         of each row: each has a corrector of its own, and begins with `corrector`.
+    costs
+        Costs of actions, for rows of one label: what the decisions by them cost, before and after,
+        is :attr:`Replay.cost_change`.
     progress
         Called after each step with its number of rows.
     each
@@ -112,9 +117,10 @@ def replay(
     plays_again = rates or ask is not None or label_rate < 1 or was_fitted
     fresh = corrector.to_bytes() if plays_again else b""
     kind = kind_of(corrector)
+    refuse_others(kind, "replay", {"costs": costs})
     player = Player(
         recording, label_delay=label_delay, label_rate=label_rate, seed=seed, model=model,
-        version=version, progress=progress,
+        version=version, costs=costs, progress=progress,
     )  # fmt: skip
 
     def again(rate: float, *, asks: bool = False, draw: int = 0) -> Replay:

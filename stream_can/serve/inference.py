@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from stream_can.messages.codecs.codec import SET
+from stream_can.messages.codecs.codec import DECISION, SET
 from stream_can.messages.fields import put
 from stream_can.messages.naming import LONGEST
 from stream_can.serve.service import MOST_MESSAGES
@@ -121,7 +121,7 @@ class Inference:
         self.messages: list[bytes] = []
         self._path = settings.fields.probs.split(".")
         ids: list[Any] | None = None
-        self._is_v1, self._sets = predictions is not None, False
+        self._is_v1, self._texts = predictions is not None, list[str]()
 
         def add_message(i: int, row: Any) -> None:
             message: dict[str, Any] = {}
@@ -149,16 +149,19 @@ class Inference:
             raise BadRequest(f"inputs: expected one tensor of probabilities, found {names}")
         (probs,) = candidates
         self._name = probs.name
-        outputs = [probs.name, *([SET] if settings.has_sets else [])]
-        if outputs.count(SET) > 1:
-            raise BadRequest(f"inputs.{SET}: an output has this name; give the tensor another one")
+        text_outputs = _text_outputs(settings)
+        if probs.name in text_outputs:
+            raise BadRequest(
+                f"inputs.{probs.name}: an output has this name; give the tensor another one"
+            )
+        outputs = [probs.name, *text_outputs]
         self._requested = outputs
         if request.outputs is not None:
             self._requested = [output.name for output in request.outputs]
         requested = self._requested
         if sorted({*requested} & {*outputs}) != sorted(requested) or not requested:
             raise BadRequest(f"outputs: expected {' or '.join(map(repr, outputs))}, each once")
-        self._sets = settings.has_sets and SET in requested
+        self._texts = [name for name in text_outputs if name in requested]
         self._type: Any = probs.datatype
         P = matrix_of(probs)
         self.shape = P.shape
@@ -170,12 +173,14 @@ class Inference:
 
     def response(self, outputs: Sequence[bytes]) -> bytes:
         """Build the response from the corrected messages: their rows, and of each the set as a JSON
-        text."""
-        corrected, sets = list[Any](), list[str]()
+        text, and the decision."""
+        corrected = list[Any]()
+        texts: dict[str, list[str]] = {name: [] for name in self._texts}
         for output in outputs:
             value = message = msgspec.json.decode(output)
-            if self._sets:
-                sets.append(_write(message.get(SET)).decode())
+            for name, values in texts.items():
+                text = message.get(name)
+                values.append(_write(text).decode() if name == SET else text)
             for name in self._path:
                 value = value[name]
             corrected.append(value)
@@ -183,10 +188,15 @@ class Inference:
             return _write({"predictions": corrected})
         data = [number for row in corrected for number in row]
         tensors = {self._name: OutputTensor(self._name, list(self.shape), self._type, data)}
-        if self._sets:
-            tensors[SET] = OutputTensor(SET, [len(sets)], "BYTES", sets)
+        for name, values in texts.items():
+            tensors[name] = OutputTensor(name, [len(values)], "BYTES", values)
         requested = [tensors[name] for name in self._requested]
         return _write(InferenceAnswer(self._model, requested, self._version or None, self._id))
+
+
+def _text_outputs(settings: ServeSettings) -> list[str]:
+    """Names of the outputs beside the rows."""
+    return [*([SET] if settings.has_sets else []), *([DECISION] if settings.costs else [])]
 
 
 def _previous_step(body: bytes) -> PreviousStep | None:
@@ -214,12 +224,12 @@ def metadata(settings: ServeSettings, model: str, version: str | None, m: int) -
     probs = {"name": settings.fields.probs, "datatype": "FP64", "shape": [-1, size]}
     ids = {"name": IDS, "datatype": "BYTES", "shape": [-1]}
     columns = [{"name": c, "datatype": "BYTES", "shape": [-1]} for c in settings.segments or ()]
-    sets = [{"name": SET, "datatype": "BYTES", "shape": [-1]}] if settings.has_sets else []
+    texts = [{"name": name, "datatype": "BYTES", "shape": [-1]} for name in _text_outputs(settings)]
     model_metadata: dict[str, Any] = {
         "name": model,
         "versions": [] if version is None else [version],
         "platform": "stream_can",
         "inputs": [probs, ids, *columns],
-        "outputs": [probs, *sets],
+        "outputs": [probs, *texts],
     }
     return _write(model_metadata)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stream_can.messages.codecs.codec import REST, SET
+from stream_can.messages.codecs.codec import DECISION, REST, SET
 from stream_can.row_kinds import row_kind
 from stream_can.serve.service import Service
 from stream_can.serve.settings import ServeSettings
@@ -133,6 +133,8 @@ def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
         fields[name] = {"type": ["string", "number", "boolean", "null"]}, False
     if s.has_sets:  # in answers
         fields[SET] = {"type": "array", "items": {"type": ["string", "number"]}}, False
+    if s.costs:
+        fields[DECISION] = {"type": "string", "enum": list(s.costs)}, False
     if not kind.declares_classes:
         above = s.fields.probs.rpartition(".")
         fields[f"{above[0]}{above[1]}{REST}"] = number, False

@@ -21,9 +21,9 @@ class SparseReplay(Replay):
     """Result of a replay of sparse rows."""
 
     def __init__(
-        self, learner: Learner, models: ModelColumns | None = None, *, watch: bool = False
+        self, learner: Learner, models: ModelColumns | None = None, **options: Any
     ) -> None:
-        super().__init__(learner, models, watch=watch)
+        super().__init__(learner, models, **options)
         self.raw, self.corrected = SparseScores(), SparseScores()
         self.classes_listed = 0
         """Total number of classes listed by rows."""

@@ -171,6 +171,19 @@ def test_sets_are_arrays_of_names() -> None:
         opened(taken, {"probs": ROW, "set": "x"}, sets=True)
 
 
+def test_decisions_are_nullable_texts() -> None:
+    schema = record_of(field("id", "long"), field("probs", SHAPES["doubles"][0]))
+    schemas, messages, _, prediction = opened(schema, {"id": 7, "probs": ROW}, decides=True)
+    for action in ("block", "é", None):
+        prediction.decision = action
+        answer = messages.write(prediction, np.array(NEW))
+        found = decoded(schemas.text(answer), answer[5:])
+        assert found == {"id": 7, "probs": NEW, "probs_raw": ROW, "decision": action}
+    taken = record_of(field("probs", SHAPES["doubles"][0]), field("decision", "string"))
+    with pytest.raises(BadMessage, match=r"schema 1: it has a field 'decision', which is ours$"):
+        opened(taken, {"probs": ROW, "decision": "x"}, decides=True)
+
+
 # ---- everything else of the record
 
 primitives = {

@@ -47,6 +47,13 @@ def test_the_added_fields_are_properties_of_the_answer() -> None:
     assert made(referred, "model.probs", "was")["definitions"]["a/b"] == want
 
 
+def test_decisions_are_texts() -> None:
+    schema = CLOSED | {"properties": {"probs": NUMBERS}}
+    added = {"probs_raw": NUMBERS, "decision": {"type": "string"}}
+    want = schema | {"properties": schema["properties"] | added}
+    assert made(schema, decides=True) == want
+
+
 @pytest.mark.parametrize(
     "schema",
     [True, {}, {"type": "object"}, {"properties": 7}, {"$ref": "#"}, {"$ref": "http://x/y"},

@@ -20,7 +20,7 @@ from google.protobuf import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_can import Corrector, InvalidPrediction, UnknownClass
+from stream_can import Corrector, Costs, InvalidPrediction, UnknownClass
 from stream_can.messages.codecs.framing import GUID_HEADER, SchemaText
 from stream_can.messages.codecs.protobuf import ProtobufCodec
 from stream_can.messages.fields import fields_of
@@ -828,6 +828,25 @@ def test_a_name_or_number_that_is_taken_is_refused(parts: dict[str, Any], says: 
     with pytest.raises(ValueError, match=r"^protobuf_descriptor: message p\.M") as error:
         ProtobufCodec(None, set_of(changed(**parts)), "p.M", asks=True, sets=True)
     assert says in str(error.value)
+
+
+def test_a_decision_is_a_text_with_presence() -> None:
+    file = message_file("proto3", "doubles")
+    schemas = InMemory()
+    codec = ProtobufCodec(schemas, set_of(file), "p.M", decides=True, first_field=100)
+    index = 2 * [m.name for m in file.message_type].index("M")
+    head = schemas.head(text_of(file)) + bytes([2, index])
+    value = head + types_of(file)("p.M")(probs=ROW).SerializeToString()
+    costs = {"block": 1.0, "é": {name: float(k) for k, name in enumerate(CLASSES)}}
+    messages = Messages(CLASSES, Fields(costs=costs), formats=Formats(codec, codec))
+    answer = messages.write(messages.read(value), np.array(NEW))
+    found = registered(schemas, answer).FromString(answer[7:])
+    assert found.decision == Costs(CLASSES, costs).decide_one(NEW)
+    assert found.DESCRIPTOR.fields_by_name["decision"].number == 103
+    codec = ProtobufCodec(schemas, set_of(file), "p.M", decides=True, first_field=100)
+    without = Messages(CLASSES, formats=Formats(codec, codec))
+    answer = without.write(without.read(value), np.array(NEW))
+    assert not registered(schemas, answer).FromString(answer[7:]).HasField("decision")
 
 
 def test_another_name_and_number_are_the_way_out() -> None:

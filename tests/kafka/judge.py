@@ -971,9 +971,23 @@ def require_message(
     assert at(says, f.probs) == kept_as(row, at(says, f.probs)), where
     raw = ".".join([*f.probs.split(".")[:-1], f.raw] if s.format != "avro" else [f.raw])
     assert at(says, raw) == at(was, f.probs), where
-    assert rest_of(says, f.probs, raw, "set") == rest_of(was, f.probs), where
+    assert rest_of(says, f.probs, raw, "set", "decision") == rest_of(was, f.probs), where
+    assert says.get("decision") == cheapest(at(says, f.probs), s), where
     if names is not None:
         assert says["set"] == names, where
+
+
+def cheapest(row: Any, s: Settings) -> str | None:
+    """The action whose cost times probability sums to least, the first of several; None without
+    costs."""
+    sums = {}
+    for action, cost in s.costs.items():
+        of_class = cost if isinstance(cost, dict) else {"*": cost}
+        sums[action] = sum(
+            float(p) * of_class.get(str(name), of_class.get("*", 0.0))
+            for name, p in zip(s.classes or (), row, strict=False)
+        )
+    return min(sums, key=sums.__getitem__) if sums else None
 
 
 def offsets_in(record: Any) -> list[int]:

@@ -8,6 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from stream_can import Costs
 from stream_can.serve.inference import Inference
 from stream_can.serve.settings import load
 from stream_can.serve.tensors import BadRequest
@@ -71,6 +72,21 @@ def test_prediction_sets_are_texts(tmp_path):
         assert json.loads(said["outputs"][1]["data"][0])[0] == "x"
         about = server.client.get("/v2/models/one").json()
         assert about["outputs"][1] == {"name": "set", "datatype": "BYTES", "shape": [-1]}
+
+
+def test_decisions_are_texts(tmp_path):
+    costs = {"a": [0, 1, 4], "call": 0.5}
+    of_a = ",".join(f"{name}={cost}" for name, cost in zip(CLASSES, [0, 1, 4], strict=True))
+    with Server(tmp_path, costs=f"a:{of_a};call=0.5") as server:
+        row = server.correct({"probs": P[0]})
+        assert row["decision"] == Costs(CLASSES, costs).decide_one(row["probs"])
+        said = server.client.post(PATH, content=json.dumps({"inputs": [tensor()]})).json()
+        probs, decisions = said["outputs"]
+        rows = np.reshape(probs["data"], (2, 3))
+        assert decisions["data"] == Costs(CLASSES, costs).decide(rows)
+        assert (decisions["name"], decisions["datatype"]) == ("decision", "BYTES")
+        page = server.client.get("/openapi.json").json()
+        assert json.dumps(page).count('"enum": ["a", "call"]') == 1
 
 
 def test_ids_join_labels(tmp_path):

@@ -9,7 +9,7 @@ from google.protobuf import (  # type: ignore[import-untyped]
     descriptor_pb2,
 )
 
-from stream_can.messages.codecs.codec import ASKED, SET
+from stream_can.messages.codecs.codec import ASKED, DECISION, SET
 from stream_can.messages.codecs.proto_shapes import (
     F,
     NumberMap,
@@ -128,7 +128,7 @@ class AddedFields:
         if owner is not None:
             raise ValueError(
                 f"message {self._top.full_name}: number {number} of an added field is taken by"
-                f" {owner}; set protobuf_first_field to the first of three that are free"
+                f" {owner}; set protobuf_first_field to the first of four that are free"
             )
         if not 1 <= number <= LARGEST_NUMBER or number in RESERVED:
             raise ValueError(
@@ -149,4 +149,8 @@ class AddedFields:
 
 
 def _way(name: str) -> str:
-    return "" if name in (ASKED, f"_{ASKED}", SET) else "; give raw another name"
+    return (
+        ""
+        if name in (ASKED, f"_{ASKED}", SET, DECISION, f"_{DECISION}")
+        else "; give raw another name"
+    )

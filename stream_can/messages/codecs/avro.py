@@ -2,8 +2,8 @@
 
 Values are found by walking a record along its schema; nothing else is decoded. An answer has the
 same bytes with new numbers for the probabilities, followed by the added fields: the raw
-probabilities, the reason of a label request, and the names in a set. Each may be null and is by
-default, so readers of the input's schema can read answers and the other way round.
+probabilities, the reason of a label request, the names in a set, and the decision. Each may be
+null and is by default, so readers of the input's schema can read answers and the other way round.
 
 The probabilities are an array or map of float or double, an array of records of label and score, a
 record with a field for each class, or with two classes one number; they may be nullable, but not
@@ -210,6 +210,9 @@ class AvroCodec(SchemaCodec):
                 names = prediction.set
                 texts = None if names is None else [text_bytes(json_name(name)) for name in names]
                 tail.append(b"\x00" if texts is None else b"\x02" + block_bytes(texts))
+            if self._decides:
+                action = prediction.decision
+                tail.append(b"\x00" if action is None else b"\x02" + text_bytes(action))
             placed = place_probs(span, prediction.form, row)
             head, begin = self._head(message.key), message.start
             out.append(b"".join((head, data[begin:start], placed, data[end:], *tail)))

@@ -16,7 +16,7 @@ from stream_can.messages.codecs.avro_types import (
     kind_of,
     named_kind,
 )
-from stream_can.messages.codecs.codec import ASKED, SET
+from stream_can.messages.codecs.codec import ASKED, DECISION, SET
 from stream_can.messages.codecs.framing import SchemaText
 
 if TYPE_CHECKING:
@@ -28,7 +28,13 @@ _is_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 
 
 def output_schema(
-    schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool = False, sets: bool = False
+    schema: SchemaText,
+    probs: Sequence[str],
+    raw: str,
+    *,
+    asks: bool = False,
+    sets: bool = False,
+    decides: bool = False,
 ) -> SchemaText:
     """Schema of the answers to records of a schema.
 
@@ -40,8 +46,8 @@ def output_schema(
         Path of its probabilities.
     raw
         Field for the raw probabilities; empty: none.
-    asks, sets
-        Whether answers carry label requests, and sets.
+    asks, sets, decides
+        Whether answers carry label requests, sets, and decisions.
 
     Raises
     ------
@@ -70,6 +76,8 @@ def output_schema(
     if sets:
         names = {"type": "array", "items": "string"}
         added.append({"name": SET, "type": ["null", names], "default": None})
+    if decides:
+        added.append({"name": DECISION, "type": ["null", "string"], "default": None})
     for field in added:
         if not _is_name(field["name"]):
             raise AvroSchemaError(f"raw: {field['name']!r} is no name of an Avro field")

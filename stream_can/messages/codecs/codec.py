@@ -27,6 +27,8 @@ __all__ = ["Codec", "Prediction"]
 
 SET = "set"
 """Field of an answer for its prediction set, or for the labels decided on."""
+DECISION = "decision"
+"""Field of an answer for the action that is the cheapest by the costs."""
 REST = "rest"
 """Field of an answer for the total probability of the classes that a row of very many does not
 list."""
@@ -55,6 +57,8 @@ class Prediction(msgspec.Struct, gc=False):
     """Description of an invalid column value, which counts as not given."""
     ask_reason: str | None = None
     """Reason of its label request, if any."""
+    decision: str | None = None
+    """The cheapest action, if there are costs."""
     set: list[Any] | None = None
     """Names in its prediction set, the likeliest first, if any; of several labels those decided
     on."""

@@ -90,8 +90,8 @@ class SchemaCodec(ABC):
         Path of the probabilities.
     raw
         Field for the raw probabilities; empty: none.
-    asks, sets
-        Whether answers carry label requests, and sets.
+    asks, sets, decides
+        Whether answers carry label requests, sets, and decisions.
     """
 
     dropped = frozenset({GUID_HEADER})
@@ -108,10 +108,13 @@ class SchemaCodec(ABC):
         *,
         asks: bool = False,
         sets: bool = False,
+        decides: bool = False,
     ) -> None:
         self.schemas: Any = schemas
-        self._raw, self._asks, self.sets = raw, asks, sets
-        self._added: Any = {"probs": probs.split("."), "raw": raw, "asks": asks, "sets": sets}
+        self._raw, self._asks, self.sets, self._decides = raw, asks, sets, decides
+        self._added: Any = {
+            "probs": probs.split("."), "raw": raw, "asks": asks, "sets": sets, "decides": decides,
+        }  # fmt: skip
         self._heads: dict[Key | None, bytes] = {None: b""}
 
     def key(self, value: bytes, headers: Headers) -> Key | None:

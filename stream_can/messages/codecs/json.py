@@ -15,7 +15,7 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.errors import UnknownClass
-from stream_can.messages.codecs.codec import ASKED, REST, SET
+from stream_can.messages.codecs.codec import ASKED, DECISION, REST, SET
 from stream_can.messages.counting import elements
 from stream_can.messages.faults import UNREADABLE, json_fault, object_fault, probs_fault
 from stream_can.messages.numbers import array_texts, read_array
@@ -184,6 +184,8 @@ class JsonCodec:
                 message[ASKED] = prediction.ask_reason
             if prediction.set is not None:
                 message[SET] = prediction.set
+            if prediction.decision is not None:
+                message[DECISION] = prediction.decision
             inner = message
             for parent in parents:
                 inner = inner[parent]

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Raw
 from numpy.typing import NDArray
 
-from stream_can.messages.codecs.codec import ASKED, SET
+from stream_can.messages.codecs.codec import ASKED, DECISION, SET
 from stream_can.messages.codecs.framing import Key, SchemaCodec, SchemaText
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.probability_formats import BadMessage
@@ -84,7 +84,13 @@ class JsonSchemaCodec(SchemaCodec, JsonCodec):
 
 
 def output_schema(
-    schema: SchemaText, probs: Sequence[str], raw: str, *, asks: bool = False, sets: bool = False
+    schema: SchemaText,
+    probs: Sequence[str],
+    raw: str,
+    *,
+    asks: bool = False,
+    sets: bool = False,
+    decides: bool = False,
 ) -> SchemaText:
     """JSON Schema of the answers to objects of a schema.
 
@@ -106,6 +112,8 @@ def output_schema(
             top.setdefault(ASKED, {"type": "string"})
         if sets:
             top.setdefault(SET, {"type": "array", "items": {"type": ["string", "number"]}})
+        if decides:
+            top.setdefault(DECISION, {"type": "string"})
     return schema._replace(text=json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 
 

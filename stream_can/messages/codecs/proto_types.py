@@ -10,7 +10,7 @@ from google.protobuf import (  # type: ignore[import-untyped]
 )
 
 from stream_can.messages.codecs.added_fields import AddedFields
-from stream_can.messages.codecs.codec import ASKED, SET
+from stream_can.messages.codecs.codec import ASKED, DECISION, SET
 from stream_can.messages.codecs.proto_files import (
     files_of,
     find_message,
@@ -43,6 +43,7 @@ def output_types(
     *,
     asks: bool,
     sets: bool,
+    decides: bool,
     first_field: int,
 ) -> Types:
     """Read a message type from a descriptor set and add the fields of answers.
@@ -57,10 +58,11 @@ def output_types(
         Path of the probabilities.
     raw
         Field for the raw probabilities; empty: none.
-    asks, sets
-        Whether answers carry label requests, and sets.
+    asks, sets, decides
+        Whether answers carry label requests, sets, and decisions.
     first_field
-        Number of the raw probabilities; label requests have the next one, sets that behind it.
+        Number of the raw probabilities; label requests, sets and decisions have
+        the next ones, in that order.
 
     Raises
     ------
@@ -71,7 +73,7 @@ def output_types(
     files = files_of(descriptor)
     name, indexes = find_message(files, message)
     pool = pool_of(files)
-    if raw or asks or sets:
+    if raw or asks or sets or decides:
         top = pool.FindMessageTypeByName(message)
         files[name] = file = _copy(files[name])
         added = AddedFields(file, message_at(file, indexes), top, pool.FindAllExtensions(top))
@@ -85,6 +87,8 @@ def output_types(
             added.text(ASKED, first_field + 1)
         if sets:
             added.texts(SET, first_field + 2)
+        if decides:
+            added.text(DECISION, first_field + 3)
         pool = pool_of(files)
     make = message_factory.GetMessageClass(pool.FindMessageTypeByName(message))
     return Types(make, pool, files[name], indexes)

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from stream_can import snapshot
 from stream_can.errors import UnknownClass
-from stream_can.messages.codecs.codec import ASKED, SET
+from stream_can.messages.codecs.codec import ASKED, DECISION, SET
 from stream_can.messages.codecs.framing import (
     GUID,
     GUID_HEADER,
@@ -96,7 +96,7 @@ class ProtobufCodec(SchemaCodec):
         A FileDescriptorSet, as ``protoc --include_imports -o`` writes it, or its path.
     message
         Full name of the message type.
-    probs, raw, asks, sets
+    probs, raw, asks, sets, decides
         As for `SchemaCodec`.
     first_field
         Number of the first added field.
@@ -288,6 +288,10 @@ class ProtobufCodec(SchemaCodec):
             if self.sets:
                 opened.message.ClearField(SET)
                 getattr(opened.message, SET).extend(map(json_name, prediction.set or ()))
+            if self._decides:
+                opened.message.ClearField(DECISION)
+                if prediction.decision is not None:
+                    setattr(opened.message, DECISION, prediction.decision)
             written = opened.message.SerializeToString(deterministic=True)
             out.append(self._head(opened.key) + written)
         return out
