@@ -86,6 +86,10 @@ REFERENCE = {
     "requests": ["stream_can.app.labelling.request_message"],
     "messages": [
         "stream_can.messages.messages",
+        "stream_can.messages.ordinary_reader",
+        "stream_can.messages.label",
+        "stream_can.messages.kinds",
+        "stream_can.messages.formats",
         "stream_can.messages.codecs.codec",
         "stream_can.messages.fields",
         "stream_can.messages.probability_formats",

@@ -37,7 +37,7 @@ StreamCANError
 └── serve.inference.BadRequest              none of the open inference protocol
 
 Within the package, and caught there: kafka.client.guards.DamagedBatch, a batch whose bytes have
-changed, messages.messages.NoLabel, a message that says there is no label,
+changed, messages.label.NoLabel, a message that says there is no label,
 pipe.lines.StopReading, which ends a read that waits,
 serve.app.HttpProblem, an answer,
 serve.bounded_connection.Refusal, which ends a connection's parser.

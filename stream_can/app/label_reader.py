@@ -11,7 +11,8 @@ from stream_can.learner import LateLabel
 from stream_can.learner.model_name import ONLY, Name
 from stream_can.learner.model_versions import is_of
 from stream_can.learner.recent import LONGEST_ID
-from stream_can.messages.messages import BadMessage, Label, Messages, NoLabel
+from stream_can.messages.label import Label, NoLabel
+from stream_can.messages.messages import BadMessage, Messages
 from stream_can.messages.parsing import OpenedLabels, RawMessage
 
 __all__ = ["LabelReader", "ReadLabels"]
@@ -80,7 +81,7 @@ class LabelReader:
         """Read a batch of ordinary labels of one model; None where there are others."""
         values = [record.value for record in records]
         alone = self._messages.naming is None
-        batch = self._messages.first.read_ordinary(values) if alone else None
+        batch = self._messages.first.ordinary.read(values) if alone else None
         if batch is None or batch.ids or batch.size < len(values):
             return None
         labels = [LateLabel(id, label) for id, label, _ in batch.labels]

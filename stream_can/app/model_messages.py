@@ -13,8 +13,11 @@ from stream_can.learner.kinds import Id
 from stream_can.learner.model_name import Name
 from stream_can.learner.recent import LONGEST_ID
 from stream_can.messages.fields import Fields
-from stream_can.messages.messages import BadMessage, Formats, Messages, Numbering, messages_of
+from stream_can.messages.formats import Formats
+from stream_can.messages.kinds import messages_of
+from stream_can.messages.messages import BadMessage, Messages
 from stream_can.messages.naming import Naming
+from stream_can.messages.sparse_formats import Numbering
 
 __all__ = ["Bad", "Classes", "ModelMessages", "Models", "too_long"]
 

@@ -227,7 +227,7 @@ class PredictionReader:
                 None if value is None or len(value) > most or needs_measure(record) else value
                 for record, value in zip(records, values, strict=True)
             ]
-        return messages.runs(values, labels=False)
+        return messages.ordinary.runs(values, labels=False)
 
     def _name(self, message: Any, record: RawMessage) -> Name:
         """Model and version of a prediction."""

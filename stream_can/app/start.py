@@ -17,7 +17,8 @@ from stream_can.app.train_counts import match_counts
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.model_name import Name
-from stream_can.messages.messages import JSON, Formats, Messages
+from stream_can.messages.formats import JSON, Formats
+from stream_can.messages.messages import Messages
 from stream_can.method.paths import FITTED_PATHS, in_order
 from stream_can.method.state import SETS
 from stream_can.row_kinds import part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stream_can.app.application import ApplicationSettings
 from stream_can.app.start import Start
-from stream_can.messages.messages import Formats
+from stream_can.messages.formats import Formats
 
 __all__ = ["start"]
 

@@ -29,7 +29,8 @@ from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
 from stream_can.learner.model_versions import adapter_of
 from stream_can.messages.fields import HEADER, put
-from stream_can.messages.messages import BadMessage, Messages, messages_of
+from stream_can.messages.kinds import messages_of
+from stream_can.messages.messages import BadMessage, Messages
 from stream_can.messages.records import Header
 
 __all__ = ["PendingRequests"]

@@ -32,7 +32,7 @@ from stream_can.learner.sent import SentBatch, SentVersion
 from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.messages.columns import Table
 from stream_can.messages.fields import Fields
-from stream_can.messages.messages import Formats
+from stream_can.messages.formats import Formats
 from stream_can.messages.records import Header, Output, Source, dead_letter_of, headers_of
 from stream_can.row_kinds import kind_of
 from stream_can.version import __version__

@@ -12,7 +12,8 @@ from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError
 from stream_can.kafka.schemas import RegistrySchemas
 from stream_can.messages.codecs.codec import Codec
 from stream_can.messages.codecs.framing import Key, shown
-from stream_can.messages.messages import BadMessage, Formats
+from stream_can.messages.formats import Formats
+from stream_can.messages.messages import BadMessage
 from stream_can.messages.records import Headers
 
 __all__ = ["RegistryAway", "SchemaLookups"]

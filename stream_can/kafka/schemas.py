@@ -12,7 +12,8 @@ from stream_can.kafka.settings import Settings
 from stream_can.messages.codecs.codec import Codec
 from stream_can.messages.codecs.framing import HEAD, Key, SchemaText, key_of
 from stream_can.messages.codecs.json import JsonCodec
-from stream_can.messages.messages import BadMessage, Formats
+from stream_can.messages.formats import Formats
+from stream_can.messages.messages import BadMessage
 from stream_can.messages.records import Headers
 
 __all__ = ["RegistrySchemas", "check", "formats"]

@@ -14,7 +14,7 @@ from stream_can.kafka.settings import Settings
 from stream_can.messages.codecs.codec import Codec
 from stream_can.messages.columns import header_bytes
 from stream_can.messages.fields import HEADER
-from stream_can.messages.messages import Formats
+from stream_can.messages.formats import Formats
 from stream_can.messages.probability_formats import BadMessage
 from stream_can.messages.times import seconds_of
 

@@ -7,12 +7,18 @@ and the text of that (7.0) are one id.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stream_can.messages.columns import header_bytes
+from stream_can.messages.fields import HEADER
 from stream_can.messages.probability_formats import BadMessage
 
-__all__ = ["id_of_float", "id_of_json", "id_of_text"]
+if TYPE_CHECKING:
+    from stream_can.messages.records import Headers
+
+__all__ = ["IdPlace", "id_of_float", "id_of_json", "id_of_text"]
 
 EXACT = 2**53
 """From here on a float stands for several integers."""
@@ -61,3 +67,26 @@ def id_of_json(raw: bytes) -> bytes | None:
     if _FLOAT(raw) and not raw.removeprefix(b"-").isdigit():
         return id_of_float(float(raw)).encode()
     return raw
+
+
+class IdPlace:
+    """Where messages have their id: a field, ``header:NAME``, or, of None, the record's key."""
+
+    def __init__(self, place: str | None) -> None:
+        self._is_key, self._path = place is None, (place or "").split(".")
+        self._header = place[len(HEADER) :] if place and place.startswith(HEADER) else None
+
+    def id_in(self, find: Any, message: Any, key: bytes | None, headers: Headers) -> bytes | None:
+        """Id of an opened message, in which ``find`` is as for `Codec.find`; None without one.
+
+        Raises
+        ------
+        BadMessage
+            It is a float that no other message could name.
+        """
+        if self._is_key:
+            return key
+        if self._header is not None:
+            return header_bytes(headers, self._header)
+        text = find(message, self._path)
+        return None if text is None else id_of_json(bytes(text))

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from stream_can.errors import InvalidPrediction, StreamCANError, UnknownClass
-from stream_can.messages.messages import BadMessage, Label, Messages, Prediction
+from stream_can.messages.label import Label
+from stream_can.messages.messages import BadMessage, Messages, Prediction
 from stream_can.messages.records import Headers
 
 __all__ = [

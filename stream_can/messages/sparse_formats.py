@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -14,7 +15,24 @@ from stream_can.method.class_names import json_name
 from stream_can.method.rounding import explained
 from stream_can.method.rows import TOLERANCE
 
-__all__ = ["Listed", "ListedForms"]
+__all__ = ["Listed", "ListedForms", "Numbering"]
+
+
+class Numbering(Protocol):
+    """Assigns numbers to very many classes as they appear."""
+
+    @property
+    def numbered(self) -> bool:
+        """Whether classes are numbers themselves."""
+
+    def checked(self, row: Mapping[Any, float]) -> Any:
+        """Check a row and number its classes; InvalidPrediction where it is invalid."""
+
+    def number(self, name: Any) -> int:
+        """Return the number of a class; UnknownClass where it is invalid."""
+
+    def known(self, text: str) -> Any:
+        """Find a class by its name as text; UnknownClass where no row or label had it."""
 
 
 class Listed(msgspec.Struct, gc=False):

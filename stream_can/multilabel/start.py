@@ -12,7 +12,8 @@ from stream_can.app.beginning import beginning_of
 from stream_can.app.start import Start
 from stream_can.app.train_counts import COUNTS_WAY
 from stream_can.errors import SnapshotMismatch
-from stream_can.messages.messages import Formats, messages_of
+from stream_can.messages.formats import Formats
+from stream_can.messages.kinds import messages_of
 from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.snapshot import match
 

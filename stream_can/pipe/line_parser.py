@@ -10,7 +10,8 @@ import msgspec
 from stream_can.errors import StreamCANError
 from stream_can.learner.learner import Learner
 from stream_can.learner.model_name import ONLY, Name
-from stream_can.messages.messages import BadMessage, Label, Messages
+from stream_can.messages.label import Label
+from stream_can.messages.messages import BadMessage, Messages
 from stream_can.messages.naming import Naming
 from stream_can.messages.parsing import Opened, OpenedLabels, OpenedPredictions
 from stream_can.messages.records import Line

@@ -10,7 +10,8 @@ from stream_can.errors import StreamCANError
 from stream_can.learner import Corrected, LateLabel
 from stream_can.learner.model_name import Name
 from stream_can.messages.columns import table
-from stream_can.messages.messages import Label, Messages, Prediction
+from stream_can.messages.label import Label
+from stream_can.messages.messages import Messages, Prediction
 from stream_can.messages.ordinary import OrdinaryBatch
 from stream_can.messages.parsing import Opened, rows_at
 from stream_can.method.state import rows_at_once
@@ -107,7 +108,9 @@ class PipeRun:
         ]
         runs: Iterable[tuple[int, int, OrdinaryBatch | None]] = [(0, len(numbered), None)]
         if self.is_ordinary:
-            runs = self.messages.runs([line for _, line in numbered], labelled=self.labelled)
+            runs = self.messages.ordinary.runs(
+                [line for _, line in numbered], labelled=self.labelled
+            )
         for first, last, batch in runs:
             self.handle_run(numbered[first:last], batch)
         self.line += len(lines)

@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, Literal
 from stream_can.errors import StreamCANError
 from stream_can.messages.codecs.codec import Codec
 from stream_can.messages.fields import Fields, fields_of
-from stream_can.messages.messages import JSON, Formats, messages_of
+from stream_can.messages.formats import JSON, Formats
+from stream_can.messages.kinds import messages_of
 from stream_can.pipe.lines import Stop, read_lines
 from stream_can.pipe.output import complain, letters_file, write_lines
 from stream_can.pipe.pipe_run import BadLine, PipeRun

@@ -10,9 +10,9 @@ from msgspec import Raw
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.messages.codecs.codec import Codec, Prediction
 from stream_can.messages.codecs.json import JsonCodec
-from stream_can.messages.messages import BadMessage, Messages, Numbering
+from stream_can.messages.messages import BadMessage, Messages
 from stream_can.messages.probability_formats import Forms
-from stream_can.messages.sparse_formats import ListedForms
+from stream_can.messages.sparse_formats import ListedForms, Numbering
 from stream_can.method.classes import is_missing
 from stream_can.sparse.loop import MOST_LISTED
 from stream_can.sparse.rows import shortened

@@ -10,7 +10,7 @@ from stream_can.app.beginning import beginning_of
 from stream_can.app.settings import SettingsError
 from stream_can.app.start import Start
 from stream_can.errors import SnapshotMismatch
-from stream_can.messages.messages import JSON, Formats
+from stream_can.messages.formats import JSON, Formats
 from stream_can.sparse.corrector import CLASS_BYTES, SparseCorrector
 
 __all__ = ["SparseStart", "start"]

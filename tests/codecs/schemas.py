@@ -9,7 +9,8 @@ from typing import Any
 import fastavro
 
 from stream_can.messages.codecs.framing import Key, SchemaText, key_of
-from stream_can.messages.probability_formats import BadMessage
+from stream_can.messages.messages import Messages
+from stream_can.messages.probability_formats import BadMessage, Forms
 
 
 class InMemory:
@@ -64,3 +65,14 @@ def decoded(text: str, data: bytes, reader: Any = None) -> Any:
     found = fastavro.schemaless_reader(source, json.loads(text), reader)
     assert not source.read()
     return found
+
+
+def rows_in(messages: Messages, answer: bytes) -> tuple[list[float], list[float]]:
+    """The corrected row of an answer and the raw one, as a label that echoes it has it."""
+    codec, forms = messages.predictions, Forms(messages.classes)
+    message = codec.open(answer)
+    sent, raw = (
+        codec.row(codec.probs(message, path, answered=False), forms, "")[0].tolist()
+        for path in (messages.probs_path, messages.raw_path or [])
+    )
+    return sent, raw

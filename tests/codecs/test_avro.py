@@ -20,9 +20,11 @@ from stream_can.messages.codecs.framing import SchemaText
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.codecs.single_object import SchemaFile, single
 from stream_can.messages.fields import fields_of
-from stream_can.messages.messages import BadMessage, Fields, Formats, Messages, messages_of
+from stream_can.messages.formats import Formats
+from stream_can.messages.kinds import messages_of
+from stream_can.messages.messages import BadMessage, Fields, Messages
 from stream_can.messages.records import Record
-from tests.codecs.schemas import InMemory, decoded, encoded
+from tests.codecs.schemas import InMemory, decoded, encoded, rows_in
 from tests.examples import examples
 from tests.messages.stream import whole
 from tests.messages.task import Task
@@ -120,9 +122,7 @@ def test_each_shape_is_answered_in_its_shape(shape: str, nested: bool, nullable:
         decoded(json.dumps(schema), value[5:], json.loads(schemas.text(answer)))["probs_raw"]
         is None
     )
-    read = messages.read_sent(answer, b"key")
-    assert read is not None
-    assert (read[1].tolist(), read[2].tolist()) == (NEW, ROW)
+    assert rows_in(messages, answer) == (NEW, ROW)
     assert messages.largest(prediction) >= len(answer)
 
 
@@ -572,9 +572,7 @@ def test_records_of_a_file(tmp_path: Any) -> None:
     body = encoded(schema, {"probs": ROW})
     answer = messages.write(messages.read(single(json.dumps(schema)) + body), np.array(NEW))
     assert json.loads(bytes(codec.show(answer))) == {"probs": NEW, "probs_raw": ROW}
-    sent = messages.read_sent(answer, b"k")
-    assert sent is not None
-    assert sent[1].tolist() == NEW
+    assert rows_in(messages, answer) == (NEW, ROW)
     with pytest.raises(BadMessage, match="expected C3 01 and the fingerprint"):
         messages.read(body)
     with pytest.raises(BadMessage, match="not that of avro_schema"):

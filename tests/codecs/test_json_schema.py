@@ -13,7 +13,9 @@ from stream_can import Corrector
 from stream_can.messages.codecs.framing import SchemaText
 from stream_can.messages.codecs.json_schema import JsonSchemaCodec, output_schema
 from stream_can.messages.fields import fields_of
-from stream_can.messages.messages import BadMessage, Fields, Formats, Messages, messages_of
+from stream_can.messages.formats import Formats
+from stream_can.messages.kinds import messages_of
+from stream_can.messages.messages import BadMessage, Fields, Messages
 from stream_can.messages.records import Record
 from tests.codecs.schemas import InMemory
 from tests.messages.task import Task
@@ -88,9 +90,8 @@ def test_messages() -> None:
     assert answer[5:] == (b'{"id":7,"note":"\\u00fc","probs":[0.25,0.75],"probs_raw":[0.4, 0.6]}')
     assert "probs_raw" in schemas.text(answer)
     assert json.loads(bytes(codec.show(answer)))["id"] == 7
-    sent = messages.read_sent(answer, None)
-    assert sent is not None
-    assert (sent[0], sent[1].tolist()) == (b"7", [0.25, 0.75])
+    sent = messages.read(answer)
+    assert (messages.id_of(sent.message, None), sent.row.tolist()) == (b"7", [0.25, 0.75])
     label = schemas.add({"properties": {"label": {"type": "string"}}}, "JSON")
     assert messages.read_label(label + b'{"label": "b", "id": 7}').index == 1
     value = codec.write_label({"label": "b", "id": 7})

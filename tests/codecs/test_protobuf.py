@@ -24,9 +24,11 @@ from stream_can import Corrector, Costs, InvalidPrediction, UnknownClass
 from stream_can.messages.codecs.framing import GUID_HEADER, SchemaText
 from stream_can.messages.codecs.protobuf import ProtobufCodec
 from stream_can.messages.fields import fields_of
-from stream_can.messages.messages import BadMessage, Fields, Formats, Messages, messages_of
+from stream_can.messages.formats import Formats
+from stream_can.messages.kinds import messages_of
+from stream_can.messages.messages import BadMessage, Fields, Messages
 from stream_can.messages.records import Record
-from tests.codecs.schemas import InMemory
+from tests.codecs.schemas import InMemory, rows_in
 from tests.messages.stream import whole
 from tests.messages.task import Task
 
@@ -198,9 +200,7 @@ def test_each_shape_is_answered_in_its_shape(shape: str, nested: bool, syntax: s
         assert getattr(reader, name) == getattr(value, name)
     # The same message again is the same bytes, and what was read is still the original.
     assert messages.write(prediction, np.array(NEW)) == answer
-    sent = messages.read_sent(answer, b"k")
-    assert sent is not None
-    assert (sent[1].tolist(), sent[2].tolist() if sent[2] else None) == (NEW, ROW)
+    assert rows_in(messages, answer) == (NEW, ROW)
 
 
 @pytest.mark.parametrize("syntax", ["proto2", "proto3"])
@@ -233,15 +233,10 @@ def test_two_classes_are_one_number() -> None:
         assert prediction.row.tolist() == [0.75, 0.25]
         answer = messages.write(prediction, np.array([0.375, 0.625]))
         assert make.FromString(answer).probs == 0.625
-        sent = messages.read_sent(answer, b"k")
-        assert sent is not None
-        assert sent[2] is not None
-        assert sent[2].tolist() == [0.75, 0.25]
+        assert rows_in(messages, answer) == ([0.375, 0.625], [0.75, 0.25])
         zero = make(probs=0.0).SerializeToString()
-        raw = messages.read_sent(messages.write(messages.read(zero), np.array([1.0, 0])), b"k")
-        assert raw is not None
-        assert raw[2] is not None
-        assert raw[2].tolist() == [1, 0]
+        answer = messages.write(messages.read(zero), np.array([1.0, 0]))
+        assert rows_in(messages, answer) == ([1, 0], [1, 0])
 
 
 def test_a_file_of_an_edition_without_presence() -> None:
@@ -857,10 +852,7 @@ def test_another_name_and_number_are_the_way_out() -> None:
     value = make(probs=ROW, probs_raw="kept").SerializeToString()
     answer = messages.write(messages.read(value), np.array(NEW))
     assert make.FromString(answer).probs_raw == "kept"
-    sent = messages.read_sent(answer, b"k")
-    assert sent is not None
-    assert sent[2] is not None
-    assert sent[2].tolist() == ROW
+    assert rows_in(messages, answer) == (NEW, ROW)
     for number in (0, -1, 18_999, 19_500, 2**29 - 1, 2**29):
         with pytest.raises(ValueError, match=r"protobuf_first_field: \d+|-1 is no number|19000"):
             ProtobufCodec(None, set_of(file), "p.M", raw="was", asks=True, first_field=number)

@@ -26,7 +26,9 @@ from stream_can.dense import replay as dense_replay
 from stream_can.dense.kind import DenseKind
 from stream_can.learner.model_name import ONLY
 from stream_can.learner.saved import corrector
-from stream_can.messages.messages import JSON, BadMessage, Messages, Row
+from stream_can.messages.codecs.codec import Row
+from stream_can.messages.formats import JSON
+from stream_can.messages.messages import BadMessage, Messages
 from stream_can.pipe.run import pipe
 from stream_can.recording import Recording
 from stream_can.row_kinds import KINDS

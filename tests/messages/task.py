@@ -19,7 +19,7 @@ from stream_can.learner import Events, LateLabel
 from stream_can.learner.model_name import ONLY
 from stream_can.learner.switch import ON
 from stream_can.messages.fields import Fields
-from stream_can.messages.messages import JSON, Formats
+from stream_can.messages.formats import JSON, Formats
 from stream_can.messages.records import Output, Record, Source, error_headers, headers_of
 
 __all__ = ["Record", "Task"]

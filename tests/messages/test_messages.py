@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from stream_can import UnknownClass
 from stream_can.messages.codecs.json import JsonCodec
-from stream_can.messages.messages import BadMessage, Fields, Formats, Messages
+from stream_can.messages.formats import Formats
+from stream_can.messages.messages import BadMessage, Fields, Messages
 from stream_can.messages.parsing import OpenedPredictions, far_below
 from stream_can.messages.records import Line, Record, error_headers
 from stream_can.multilabel.messages import MultiLabelMessages
@@ -456,7 +457,7 @@ def test_the_largest_answer_may_have_every_class_in_its_set(probs: bytes) -> Non
 def test_a_text_of_a_whole_number_is_its_id(text, id):
     value = json.dumps({"id": text, "probs": [0.25, 0.75]}).encode()
     messages = Messages(["a", "b"], Fields(id="id"))
-    batch = messages.read_ordinary([value] * 100)
+    batch = messages.ordinary.read([value] * 100)
     if batch is not None and batch.size:
         assert {*batch.ids} == {id.encode()}
     assert messages.id_of(messages.open(value, ()), None) == id.encode()

@@ -21,8 +21,10 @@ from stream_can.app.label_reader import LabelReader
 from stream_can.app.model_messages import ModelMessages
 from stream_can.app.prediction_reader import PredictionReader
 from stream_can.messages.fields import Fields
-from stream_can.messages.messages import JSON, Messages
+from stream_can.messages.formats import JSON
+from stream_can.messages.messages import Messages
 from stream_can.messages.numbers import COMPILED
+from stream_can.messages.ordinary_reader import OrdinaryReader
 from stream_can.messages.records import Record
 from stream_can.pipe import pipe
 from stream_can.pipe.statefile import PipeState
@@ -144,16 +146,16 @@ def compare(seed: int, count: int, *, labelled: bool = False) -> int:
     """Play each line alone and compare; return how many were ordinary."""
     rng = random.Random(seed)
     lines = [mutated(message(rng), rng) for _ in range(count)]
-    found, read = [], Messages.read_ordinary
+    found, read = [], OrdinaryReader.read
 
-    def counting(self: Messages, values: list[bytes], **how: Any) -> Any:
+    def counting(self: OrdinaryReader, values: list[bytes], **how: Any) -> Any:
         batch = read(self, values, **how)
         found.append(batch is not None and batch.size == len(values))
         return batch
 
-    with mock.patch.object(Messages, "read_ordinary", counting):
+    with mock.patch.object(OrdinaryReader, "read", counting):
         ours = played(lines, save_every=1, labelled=labelled)
-    with mock.patch.object(Messages, "_ordinary", None):
+    with mock.patch.object(OrdinaryReader, "_compiled", None):
         theirs = played(lines, save_every=1, labelled=labelled)
     assert ours == theirs
     return sum(found)
@@ -202,9 +204,9 @@ def test_batches_teach_and_answer_the_same(tmp_path: Path, options: dict[str, An
         if i % 83 == 0:
             lines.append(b'{"id": "x%d", "label": "of none"}' % (i - 7))
     states, outputs = [], []
-    for way, ordinary in (("ours", Messages._ordinary), ("theirs", None)):
+    for way, ordinary in (("ours", OrdinaryReader._compiled), ("theirs", None)):
         state = tmp_path / way
-        with mock.patch.object(Messages, "_ordinary", ordinary):
+        with mock.patch.object(OrdinaryReader, "_compiled", ordinary):
             outputs.append(played(lines, state=state, save_every=97, **options))
         states.append(state.read_bytes())
     assert states[0] == states[1]
@@ -295,8 +297,8 @@ def test_records_are_read_and_answered_as_msgspec_has_it(id: str | None) -> None
                     value = None
             records.append(Record("t", 0, i, 0, key, value, headers))
         answers, limit = [], rng.choice([None, 500, 10_000])
-        for way in (Messages._ordinary, None):
-            with mock.patch.object(Messages, "_ordinary", way):
+        for way in (OrdinaryReader._compiled, None):
+            with mock.patch.object(OrdinaryReader, "_compiled", way):
                 models: Any = OneModel()
                 messages = ModelMessages(
                     tuple(CLASSES), Fields(id=id), JSON, (), models, rows="dense"
@@ -326,7 +328,7 @@ def test_few_messages_take_the_other_way_with_one_that_is_not_ordinary(
     values = [b'{"id": 1, "probs": [0.3, 0.2, 0.4, 0.1]}'] * 10_000
     values[every // 2 :: every] = [b"{}"] * len(values[every // 2 :: every])
     messages = Messages(tuple(CLASSES))
-    runs, at = list(messages.runs(values)), 0
+    runs, at = list(messages.ordinary.runs(values)), 0
     for first, last, _ in runs:
         assert first == at < last
         at = last
@@ -350,8 +352,8 @@ def test_labels_are_read_as_msgspec_has_them(id: str | None, needs_id: bool) -> 
             key = rng.choice([b"k", None])
             records.append(Record("t", 0, i, 5, key, value if rng.random() < 0.97 else None))
         found = []
-        for way in (Messages._ordinary, None):
-            with mock.patch.object(Messages, "_ordinary", way):
+        for way in (OrdinaryReader._compiled, None):
+            with mock.patch.object(OrdinaryReader, "_compiled", way):
                 models: Any = OneModel()
                 messages = ModelMessages(
                     tuple(CLASSES), Fields(id=id), JSON, (), models, rows="dense"
