@@ -28,7 +28,8 @@ from meter import Meter
 
 from stream_can.kafka import Settings, Worker
 from stream_can.kafka.correcting_role import CorrectingRole
-from stream_can.kafka.record_corrector import VERSION_HEADER, Corrections, RecordCorrector
+from stream_can.kafka.corrections import VERSION_HEADER, Corrections
+from stream_can.kafka.record_corrector import RecordCorrector
 from stream_can.messages.records import Output, headers_of
 
 

@@ -12,23 +12,16 @@ from stream_can.app.learner_models import LearnerModels
 from stream_can.app.model_messages import ModelMessages
 from stream_can.app.prediction_reader import PredictionReader, ReadPredictions
 from stream_can.errors import StreamCANError
+from stream_can.kafka.corrections import Corrections, OutputWriter
+from stream_can.kafka.current_state import StateRows
 from stream_can.kafka.deferred import DeferredBatch
-from stream_can.kafka.headers import STATE_HEADER
-from stream_can.kafka.record_corrector import (
-    VERSION_HEADER,
-    Corrections,
-    StateRows,
-    letters_of,
-    output_of,
-    sent_batch_of,
-    write_group,
-)
+from stream_can.kafka.record_corrector import sent_batch_of
 from stream_can.learner.call import Corrected
 from stream_can.learner.model_name import ONLY, Name
 from stream_can.learner.sent import SentBatch, SentVersion
 from stream_can.learner.switch import CorrectionSwitch
 from stream_can.messages.messages import BadMessage
-from stream_can.messages.records import Header, Output, Source
+from stream_can.messages.records import Source
 
 __all__ = ["DeferredRecords"]
 
@@ -125,38 +118,34 @@ class DeferredRecords:
             Whether each row was played: a model may have been dropped for others.
         """
         at = {place: i for i, place in enumerate(places)}
-        headers: list[Header] = [VERSION_HEADER, (STATE_HEADER, b"%d" % number)]
         every: dict[int, Corrections] = {}
         for run in self._runs:
-            records, outputs = run.records, list[Output | None]([None] * len(run.records))
             answer = every.setdefault(run.partition, Corrections())
+            writer = OutputWriter(run.records, number, self._switch, answer)
             bad = list(run.bad)
             for group in run.groups:
-                for i in group.empty:
-                    dropped = self._messages.first.predictions.dropped
-                    outputs[i] = output_of(records[i], None, headers, dropped)
+                writer.write_empty(group)
                 if not group.ids:
                     continue
-                rows = [at[run.partition, records[i].offset] for i in group.places]
-                lost = not all(played[row] for row in rows)
-                if lost:  # all of them: rows that differ in length cannot be written together
+                rows = [at[run.partition, run.records[i].offset] for i in group.places]
+                if all(played[row] for row in rows):
+                    self._write(group, rows, corrected, writer)
+                else:  # all of them: rows that differ in length cannot be written together
                     why = BadMessage("more models began at once than max_lanes")
                     bad += [(i, why) for i in group.places]
-                if not lost:
-                    self._write(group, rows, corrected, records, outputs, headers, answer)
-            answer.outputs += [output for output in outputs if output is not None]
-            answer.dead_letters += letters_of(records, sorted(bad, key=lambda fault: fault[0]))
+            writer.finish(sorted(bad, key=lambda fault: fault[0]))
         return every
 
+    @staticmethod
     def _write(
-        self, group: ReadPredictions, at: Sequence[int], corrected: Corrected, *to: Any
+        group: ReadPredictions, at: Sequence[int], corrected: Corrected, writer: OutputWriter
     ) -> None:
         """Write the outputs of a group whose rows have these indices in the play."""
         rows: Any = [corrected.rows[i] for i in at]
         if not isinstance(corrected.rows, list):
             rows = np.stack(rows)
         sets = None if corrected.sets is None else [corrected.sets[i] for i in at]
-        write_group(group, group.messages.finished(rows), sets, self._switch, *to)
+        writer.write(group, group.messages.finished(rows), sets)
 
 
 def _rows_as_array(rows: Any) -> Any:

@@ -25,13 +25,14 @@ from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RebuildError, RetryError
 from stream_can.kafka.client.member import Assignment
 from stream_can.kafka.client.topic_limits import OVERHEAD_BYTES
+from stream_can.kafka.current_state import CurrentState
 from stream_can.kafka.deferred import pieces_of
 from stream_can.kafka.following import Follower
 from stream_can.kafka.handing import ANSWER_SECONDS, Handing, Unread, handed_over
 from stream_can.kafka.headers import DEFERRED_HEADER, NEXT_HEADER, headers_by
 from stream_can.kafka.identity import require_fits, require_identity
 from stream_can.kafka.progress import Progress
-from stream_can.kafka.record_corrector import CurrentState, RecordCorrector
+from stream_can.kafka.record_corrector import RecordCorrector
 from stream_can.kafka.schema_lookups import RegistryAway, SchemaLookups
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import Index

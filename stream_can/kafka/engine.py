@@ -18,10 +18,11 @@ from stream_can import snapshot
 from stream_can.app.models import DeclaredCorrector
 from stream_can.kafka.client.guards import DeniedError
 from stream_can.kafka.client.options import MESSAGE_BYTES, Options
+from stream_can.kafka.current_state import CurrentState
 from stream_can.kafka.following import Follower
 from stream_can.kafka.headers import NEXT_HEADER, headers_by
-from stream_can.kafka.record_corrector import CurrentState, corrector_of
 from stream_can.kafka.state import Index
+from stream_can.kafka.state_correctors import corrector_of
 from stream_can.learner.model_name import ONLY, Name
 from stream_can.learner.recent import check_ids
 from stream_can.learner.sent import SentBatch

@@ -13,8 +13,9 @@ from stream_can.kafka.client.guards import DeniedError, RebuildError
 from stream_can.kafka.client.log import LogReader
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
-from stream_can.kafka.record_corrector import CurrentState, corrector_of
+from stream_can.kafka.current_state import CurrentState
 from stream_can.kafka.state import CORRECTORS, INDEX, Index, read_index
+from stream_can.kafka.state_correctors import corrector_of
 from stream_can.learner.switch import ON, CorrectionSwitch
 
 __all__ = ["Follower"]

@@ -19,10 +19,10 @@ from stream_can.app.model_messages import ModelMessages
 from stream_can.app.start import Start
 from stream_can.errors import StreamCANError
 from stream_can.kafka.answering import DeferredRecords
+from stream_can.kafka.corrections import Corrections
 from stream_can.kafka.deferred import DeferredBatch
 from stream_can.kafka.identity import identity_of, require_fits
 from stream_can.kafka.learned_time import LAST_TIMES
-from stream_can.kafka.record_corrector import Corrections
 from stream_can.kafka.sent_record import LabelPlace, SentRecord
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import Begin, Index, LanePlace, Memory, Play

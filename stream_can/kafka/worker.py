@@ -18,9 +18,9 @@ from stream_can.app.tally import lane_name
 from stream_can.errors import StreamCANError
 from stream_can.kafka.checking import SaidOfTopic, found_in_topics
 from stream_can.kafka.correcting_role import CorrectingRole
+from stream_can.kafka.current_state import known_of
 from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.loop import Loop
-from stream_can.kafka.record_corrector import known_of
 from stream_can.kafka.schema_lookups import SchemaLookups
 from stream_can.kafka.schemas import check
 from stream_can.kafka.settings import Settings

@@ -17,8 +17,8 @@ from stream_can.kafka.client.guards import ClientError, RetryError, errors_as
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.producer import Appended, Producer
 from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.current_state import CurrentState
 from stream_can.kafka.headers import headers_by
-from stream_can.kafka.record_corrector import CurrentState
 from stream_can.learner.order import merged
 from stream_can.learner.sent import SentBatch
 from stream_can.serve.service import Unavailable

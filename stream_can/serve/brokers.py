@@ -24,10 +24,11 @@ from stream_can.kafka.client.guards import ClientError, RebuildError, RetryError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.producer import Appended
 from stream_can.kafka.client.topic_check import check_topics
+from stream_can.kafka.current_state import CurrentState
 from stream_can.kafka.following import Follower
 from stream_can.kafka.identity import require_identity
 from stream_can.kafka.pending import PendingRequests
-from stream_can.kafka.record_corrector import CurrentState, RecordCorrector
+from stream_can.kafka.record_corrector import RecordCorrector
 from stream_can.kafka.retry import RetryPolicy
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of

@@ -18,11 +18,13 @@ from stream_can.app.learner_models import LearnerModels
 from stream_can.app.model_messages import ModelMessages
 from stream_can.app.prediction_reader import PredictionReader
 from stream_can.kafka import load
+from stream_can.kafka.current_state import CurrentState
 from stream_can.kafka.deferred import pieces_of, read_deferred, times_of
-from stream_can.kafka.record_corrector import CurrentState, RecordCorrector, corrector_of
+from stream_can.kafka.record_corrector import RecordCorrector
 from stream_can.kafka.sent_record import SentRecord, cut
 from stream_can.kafka.start import start_of
 from stream_can.kafka.state import read_index, read_memory
+from stream_can.kafka.state_correctors import corrector_of
 from stream_can.kafka.stored import StoredState
 from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
 from stream_can.learner import Events, Learner, read_sent

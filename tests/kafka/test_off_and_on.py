@@ -9,7 +9,7 @@ from typing import Any
 
 from stream_can.app.model_settings import ModelSettings
 from stream_can.app.status_report import StatusReport
-from stream_can.kafka.record_corrector import OFF_HEADER
+from stream_can.kafka.corrections import OFF_HEADER
 from tests.kafka.broker.broker import Served
 from tests.kafka.streams import App, caught_up, fill, prediction, rows_in_memory, rows_of
 from tests.kafka.topics import produce, read

@@ -13,7 +13,8 @@ from stream_can.app.label_reader import LabelReader
 from stream_can.app.learner_models import LearnerModels
 from stream_can.app.model_messages import ModelMessages
 from stream_can.app.tally import Tally
-from stream_can.kafka.record_corrector import CurrentState, RecordCorrector
+from stream_can.kafka.current_state import CurrentState
+from stream_can.kafka.record_corrector import RecordCorrector
 from stream_can.kafka.state import Index
 from stream_can.learner import Events, LateLabel
 from stream_can.learner.model_name import ONLY
