@@ -19,9 +19,10 @@ from stream_can.kafka.client.guards import (
 )
 from stream_can.kafka.correcting_role import UnreadableRecord
 from stream_can.kafka.engine import ApplicationState, States, read_state
+from stream_can.kafka.label_topics import LabelTopic
 from stream_can.kafka.loading import load, options
 from stream_can.kafka.process import EXIT_CODES, run
-from stream_can.kafka.settings import LabelTopic, Settings
+from stream_can.kafka.settings import Settings
 from stream_can.kafka.worker import Worker
 
 __all__ = [

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-)
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,52 +14,15 @@ from msgspec.structs import force_setattr
 from stream_can.app.application import ApplicationSettings, described
 from stream_can.app.model_settings import Name
 from stream_can.app.settings import SettingsError
-from stream_can.kafka.client.options import CONSUMER, PRODUCER
-from stream_can.kafka.client.registry_addresses import passwords_in, servers_at
-from stream_can.messages.fields import KEY, Fields
+from stream_can.kafka.client.options import require_time
+from stream_can.kafka.client.registry_addresses import passwords_in
+from stream_can.kafka.format_settings import Format, check_formats
+from stream_can.kafka.label_topics import OF_LABELS, LabelTopic, check_map, fields_of_labels
+from stream_can.messages.fields import Fields
 
-Format = Literal["json", "avro", "protobuf", "json-schema"]
-
-
-FORMATS_OF = {
-    "schema_registry": ("avro", "protobuf", "json-schema"),
-    "avro_schema": ("avro",),
-    "protobuf_descriptor": ("protobuf",),
-    "protobuf_message": ("protobuf",),
-    "protobuf_label_message": ("protobuf",),
-}
-"""Settings with a meaning only for certain formats."""
-NEEDED = {
-    "schema_registry_user": "schema_registry",
-    "schema_registry_password": "schema_registry_user",
-    "schema_registry_ca": "schema_registry",
-    "output_subject": "schema_registry",
-}
-"""Settings that need another one."""
 OWN_TOPICS = {"state_topic": "state", "sent_topic": "sent", "dead_letters": "dead-letters"}
 """Suffixes of the application's topics, where they are not named."""
-
-
-OF_LABELS = (
-    "label", "label_id", "label_time", "label_map", "labels_format", "protobuf_label_message",
-)  # fmt: skip
-"""Settings that a topic of labels may have of its own."""
-
-
 _is = described
-
-
-class LabelTopic(
-    msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True, omit_defaults=True
-):
-    """Settings of a further topic of labels, `OF_LABELS`: ``[label_topics.TOPIC]``."""
-
-    label: str | None = None
-    label_id: str | None = None
-    label_time: str | None = None
-    label_map: dict[str, Name] | None = None
-    labels_format: Format | None = None
-    protobuf_label_message: str | None = None
 
 
 class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, frozen=True):
@@ -216,35 +174,30 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
             raise ValueError("ask: needs labels, the topic that the answers come in")
         if self.label_topics and self.labels is None:
             raise ValueError("label_topics: needs labels, the first of the topics of labels")
-        for topic in self.label_fields:  # raises where they are inconsistent
-            self._check_map(topic)
-        own_topics = [getattr(self, name) for name in OWN_TOPICS]
-        named = (self.input, self.output, self.labels, *self.label_topics, *own_topics)
-        requests = None if self.ask is None else self.requests_topic
-        topics = [t for t in (*named, requests) if t]
+        class_names, closed = [*map(str, self.classes or ())], not self.has_lanes
+        for topic, fields in self.label_fields.items():  # raises where they are inconsistent
+            answers = (self.ask is not None or not self.input) and topic == self.labels
+            check_map(fields.label_map, class_names, closed=closed, answers=answers)
+        topics = [self.input, self.output, *self.topics_of_labels]
+        topics += [getattr(self, name) for name in OWN_TOPICS]
+        topics = [*filter(None, topics), *([] if self.ask is None else [self.requests_topic])]
         if len(set(topics)) < len(topics):
             raise ValueError(f"topics must differ: {', '.join(topics)}")
-        timeout = int(self.client.get("transaction_timeout_ms", PRODUCER["transaction_timeout_ms"]))
-        session = int(self.client.get("session_timeout_ms", CONSUMER["session_timeout_ms"]))
-        if self.label_wait * 1000 <= timeout + session:
-            raise ValueError(
-                f"label_wait: {self.label_wait:g} s, expected more than transaction and session"
-                f" time-outs together, {(timeout + session) / 1000:g} s: so late a prediction may"
-                " be"
-            )
-        if 2 * self.commit_interval_ms > timeout:
-            raise ValueError(
-                f"commit_interval_ms: {self.commit_interval_ms}, expected at most half of"
-                f" client.transaction_timeout_ms, {timeout}: a commit takes time too"
-            )
+        require_time(self.client, self.label_wait, self.commit_interval_ms)
         self._check_name("instance", self.name)
-        self._check_formats()
+        formats = {*self.formats, *map(self.format_of, self.topics_of_labels)}
+        check_formats(formats, msgspec.structs.asdict(self))
 
     @property
     def label_fields(self) -> dict[str, Fields]:
         """Fields of the labels in each topic of labels, by its name, the first one first; ``id`` is
         that of the prediction."""
-        return {topic: self._fields_of(topic) for topic in self.topics_of_labels}
+        labels_fields = {}
+        for topic in self.topics_of_labels:
+            where = f"label_topics.{topic}: " if topic in self.label_topics else ""
+            values = [self.of_labels(topic, name) for name in OF_LABELS[:4]]
+            labels_fields[topic] = fields_of_labels(self.fields, *values, where=where)
+        return labels_fields
 
     @property
     def topics_of_labels(self) -> list[str]:
@@ -256,62 +209,11 @@ class Settings(ApplicationSettings, kw_only=True, forbid_unknown_fields=True, fr
         topic_setting = getattr(self.label_topics.get(topic), name, None)
         return getattr(self, name) if topic_setting is None else topic_setting
 
-    def _fields_of(self, topic: str) -> Fields:
-        label, id, time, map = (self.of_labels(topic, name) for name in OF_LABELS[:4])
-        id = self.id if id is None else None if id == KEY else id
-        label = self.fields.label if label == Fields().label else label
-        where = f"label_topics.{topic}: " if topic in self.label_topics else ""
-        try:
-            return msgspec.structs.replace(
-                self.fields, id=id, label=label, time=time, label_map=map
-            )
-        except ValueError as error:
-            raise ValueError(f"{where}{error}") from None
-
-    def _check_map(self, topic: str) -> None:
-        """Raise ValueError where a word stands for no class, or an answer to a label request, which
-        is a class, would be read as another one."""
-        label_map = self.of_labels(topic, "label_map")
-        class_names = [*map(str, self.classes or ())]
-        for text, name in label_map.items():
-            if class_names and not self.has_lanes and str(name) not in (*class_names, ""):
-                raise ValueError(f"label_map: {text!r} stands for {name!r}, which is no class")
-        wrong = [text for text in class_names if str(label_map.get(text, text)) != text]
-        if wrong and (self.ask is not None or not self.input) and topic == self.labels:
-            raise ValueError(
-                f"label_map: {wrong[0]!r} is a class itself, and answers to label requests name it"
-            )
-
     def require_input(self) -> None:
         """Raise SettingsError where a command reads predictions and the settings name no topic of
         predictions."""
         if not self.input:
             raise SettingsError("input: name the topic of predictions, and output, where they go")
-
-    def _check_formats(self) -> None:
-        """Raise ValueError where the settings of formats and registry are inconsistent."""
-        formats = {*self.formats, *map(self.format_of, self.topics_of_labels)}
-        if "avro" in formats and not (self.schema_registry or self.avro_schema):
-            raise ValueError("format avro: needs schema_registry or, without one, avro_schema")
-        if "json-schema" in formats and not self.schema_registry:
-            raise ValueError("format json-schema: needs schema_registry")
-        if "protobuf" in formats and not (self.protobuf_descriptor and self.protobuf_message):
-            raise ValueError("format protobuf: needs protobuf_descriptor and protobuf_message")
-        if self.avro_schema and self.schema_registry:
-            raise ValueError("avro_schema: not with schema_registry, which has the schemas")
-        for name, needed_formats in FORMATS_OF.items():
-            if getattr(self, name) is not None and not {*needed_formats} & formats:
-                raise ValueError(f"{name}: needs format {' or '.join(needed_formats)}")
-        for name, required in NEEDED.items():
-            if getattr(self, name) is not None and getattr(self, required) is None:
-                raise ValueError(f"{name}: needs {required}")
-        if self.schema_registry is not None:
-            try:
-                servers_at(self.schema_registry)
-            except ValueError as error:
-                raise ValueError(f"schema_registry: {error}") from None
-        if 19_000 <= self.protobuf_first_field <= 19_999:
-            raise ValueError("protobuf_first_field: 19000 to 19999 are Protobuf's own")
 
     @property
     def formats(self) -> tuple[Format, Format]:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from stream_can.app.settings import SettingsError
+from stream_can.kafka.label_topics import LabelTopic
 from stream_can.kafka.loading import load
-from stream_can.kafka.settings import LabelTopic
 from tests.kafka.broker.broker import Served
 from tests.kafka.streams import App, caught_up, prediction, rows_in_memory, rows_of
 from tests.kafka.topics import create, produce, read

@@ -57,6 +57,23 @@ def option_defaults() -> dict[str, Any]:
     return {name: value for name, value in known.items() if name not in OURS}
 
 
+def require_time(client: Mapping[str, Any], label_wait: float, commit_interval_ms: int) -> None:
+    """Raise ValueError where settings are too short or long for the time-outs of a client's
+    options."""
+    timeout = int(client.get("transaction_timeout_ms", PRODUCER["transaction_timeout_ms"]))
+    session = int(client.get("session_timeout_ms", CONSUMER["session_timeout_ms"]))
+    if label_wait * 1000 <= timeout + session:
+        raise ValueError(
+            f"label_wait: {label_wait:g} s, expected more than transaction and session time-outs"
+            f" together, {(timeout + session) / 1000:g} s: so late a prediction may be"
+        )
+    if 2 * commit_interval_ms > timeout:
+        raise ValueError(
+            f"commit_interval_ms: {commit_interval_ms}, expected at most half of"
+            f" client.transaction_timeout_ms, {timeout}: a commit takes time too"
+        )
+
+
 class Options:
     """Brokers and options for each kind of client.
 
