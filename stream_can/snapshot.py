@@ -148,17 +148,11 @@ def _other_format(written: str, read: int) -> SnapshotMismatch:
 def of_kind(
     data: bytes, name: str, subject: str, kind: type[_T]
 ) -> tuple[_T, dict[str, NDArray[Any]]]:
-    """Decode a snapshot whose head has a certain field; SnapshotMismatch where it is of another
-    kind."""
+    """Decode a snapshot whose head has a certain field; SnapshotMismatch where it has not."""
     content, arrays = decode(data)
     if name not in content:
         raise SnapshotMismatch(f"snapshot: holds no {subject}")
     return typed(content, kind, name), arrays
-
-
-def is_of_kind(data: bytes, name: str) -> bool:
-    """Whether the head of a snapshot has a certain field."""
-    return name in decode(data).head
 
 
 def typed(head: dict[str, Any], kind: type[_T], name: str | None = None) -> _T:

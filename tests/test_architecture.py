@@ -241,7 +241,7 @@ def asks_for_a_kind(tree):
             sides = [node.left, *node.comparators]
             if any(isinstance(one, ast.Constant) and one.value in names for one in sides):
                 yield node.lineno
-        if isinstance(node, ast.Attribute) and node.attr in ("labels_per_row", "is_of_kind"):
+        if isinstance(node, ast.Attribute) and node.attr == "labels_per_row":
             yield node.lineno
 
 

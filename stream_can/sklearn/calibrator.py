@@ -320,7 +320,7 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
         """
         if not self._is_prefit:
             raise ValueError('restore: needs a trained classifier and cv="prefit"')
-        several = snapshots.is_of_kind(snapshot, "multilabel")
+        several = "multilabel" in snapshots.decode(snapshot).head
         self._take(self.estimator, several)
         names, settings = self.classes_.tolist(), self._settings(several)
         if several:

@@ -174,9 +174,8 @@ class Alarm(AlarmPersistence):
             start = end
 
     def _look(self) -> None:
-        episode = self.episode
-        if episode is not None:
-            self._tell(episode)
+        if self.episode is not None:
+            self._tell(self.episode)
             return
         starts = {}
         for k, name in enumerate(TESTS):
@@ -211,9 +210,7 @@ class Alarm(AlarmPersistence):
         self._begin()
         self._worse[:] = n - number, *sums_since
         side = 2 * episode.side
-        accuracy, loss = (
-            (episode.before[side + k] + episode.after[side + k]) / 2 for k in range(2)
-        )
+        accuracy, loss = (np.add(episode.before, episode.after) / 2)[side : side + 2]
         least = 1 / (2 * REFERENCE)
         self._bounds[:] = max(accuracy, least), max(1 - loss / MOST_LOSS, least)
 
@@ -229,9 +226,7 @@ class Alarm(AlarmPersistence):
             late, n = late + worse[1:], int(length)
         else:
             n -= int(self._starts[at])
-        raw, sent = (
-            loss / n - was for loss, was in zip(late[2:], episode.before[1::2], strict=True)
-        )
+        raw, sent = late[2:] / n - episode.before[1::2]
         episode.holds = None if raw <= 0 else 1 - float(sent / raw)
         better = any(
             is_worse and self._bets(k, 0)[0] >= math.log(8 / self.level)

@@ -32,7 +32,7 @@ from stream_can.learner.saved import SavedHead, opened
 from stream_can.method.normalise import divided
 from stream_can.method.segments import text_of
 from stream_can.multilabel import MultiLabelCorrector
-from stream_can.snapshot import is_of_kind
+from stream_can.snapshot import decode
 from tests.kafka.recorder import Recording, held_now
 from tests.kafka.topics import read
 
@@ -1037,7 +1037,7 @@ def kept_as(row: Any, found: Any) -> Any:
 
 def loaded(data: bytes) -> Any:
     """The corrector of a snapshot."""
-    several = is_of_kind(data, "multilabel")
+    several = "multilabel" in decode(data).head
     return (MultiLabelCorrector if several else Corrector).from_bytes(data)
 
 

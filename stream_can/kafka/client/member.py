@@ -213,12 +213,10 @@ class Member:
         """The group's committed offset, if any, and the note beside it; waits while a transaction
         is being settled."""
         tp = TopicPartition(self.topic, partition)
-        budget = self._options.seconds("transaction_timeout") + 10
+        budget = 1000 * (self._options.seconds("transaction_timeout") + 10)
         with errors_as(RebuildError):
             try:
-                position: Any = self._consumer.committed(
-                    tp, metadata=True, timeout_ms=budget * 1000
-                )
+                position: Any = self._consumer.committed(tp, metadata=True, timeout_ms=budget)
             except Exception:
                 # Trap: after a time-out, the next query of offsets gets the late answer to this.
                 self.drop()
@@ -238,13 +236,8 @@ class Member:
             return begin, self._consumer.end_offsets([tp], timeout_ms=10_000)[tp]
 
     def lag(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Number of offsets between position and last stable offset, by partition.
-
-        Raises
-        ------
-        RetryError
-            It cannot be determined now.
-        """
+        """Number of offsets between position and last stable offset, by partition; RetryError where
+        it cannot be determined now."""
         tps = [TopicPartition(self.topic, partition) for partition in partitions]
         with errors_as(RetryError):
             ends = ends_of(self._consumer, tps)
