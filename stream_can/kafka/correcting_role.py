@@ -398,10 +398,8 @@ class CorrectingRole:
             corrections.outputs, topics[s.output], now, fail=s.errors == "fail"
         )
         if refused:
-            corrections.outputs, corrections.dead_letters = (
-                accepted,
-                corrections.dead_letters + refused,
-            )
+            corrections.outputs = accepted
+            corrections.dead_letters += refused
             corrections.corrected = sum(output.value is not None for output in accepted)
         dead_letters.require_taken(corrections.dead_letters, self.dead_letters, transaction)
         last = (
