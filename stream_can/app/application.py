@@ -232,9 +232,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     def fields(self) -> Fields:
         """Fields of the messages, under the default names of the kind of rows."""
         defaults, chosen = Fields(), {"probs": self.probs, "raw": self.raw, "label": self.label}
-        named = {
-            key: None if name == getattr(defaults, key) else name for key, name in chosen.items()
-        }
+        named = {key: name for key, name in chosen.items() if name != getattr(defaults, key)}
         return fields_of(
             self.rows, **named, id=self.id, digits=self.digits, normalise=self.normalise,
             model=self.model, version=self.version, costs=self.costs,
@@ -243,11 +241,8 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     @property
     def field_names(self) -> list[str]:
         """Names of the message fields that were given."""
-        return [
-            name
-            for name in (self.probs, self.raw, self.label, self.id, self.model, self.version)
-            if name
-        ]
+        places = (self.probs, self.raw, self.label, self.id, self.model, self.version)
+        return [name for name in places if name]
 
     def _given(self, names: Iterable[str]) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in names}

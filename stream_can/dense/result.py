@@ -201,6 +201,7 @@ class DenseReplay(Replay):
     def to_dict(self) -> dict[str, Any]:
         """The result without its course, as JSON."""
         corrector, alone = self.corrector, self.fit_alone
+        fit = {} if alone is None else {"fit_alone": with_change(alone.corrected, alone.changes())}
         return super().to_dict() | {
             "classes": self.classes,
             "paths": {name: scores.summary() for name, scores in self.paths.items() if scores.n},
@@ -212,11 +213,7 @@ class DenseReplay(Replay):
             "per_class": self.per_class(),
             "worst": self.worst.to_dict(),
             "calibration_change": self._calibration_change(),
-            **(
-                {}
-                if alone is None
-                else {"fit_alone": with_change(alone.corrected, alone.changes())}
-            ),
+            **fit,
         }
 
     def _calibration_change(self) -> dict[str, float | None] | None:
