@@ -17,6 +17,7 @@ from stream_can.report.reliability import diagram
 from stream_can.report.sets import kept_and_size
 from stream_can.report.svg import AFTER, BEFORE, MUTED, SERIES, Key, ShownPoints
 from stream_can.scores import Scores
+from stream_can.trust.expected import Gap, expected_accuracy
 
 __all__ = ["FIGURES"]
 
@@ -137,6 +138,24 @@ def temperature(result: DenseReplay, figure: Figure) -> list[Key]:
     return [Key(name, color) for name, _, color in curves]
 
 
+def expected(result: DenseReplay, figure: Figure) -> list[Key]:
+    """Draw expected accuracy with its interval, over the accuracy that labels showed."""
+    axes, course = figure.subplots(), Course(result)
+    moments = result.expected.moments
+    sums = course.sums([(m.rows, m.confidence, m.doubt, m.hits) for m in moments])
+    gaps = zip(*(course.values([m.gap[k] for m in moments]) for k in range(2)), strict=True)
+    rows = zip(sums[:, :3].tolist(), gaps, strict=True)
+    intervals = [expected_accuracy(n, top, doubt, Gap(*gap)) for (n, top, doubt), gap in rows]
+    value, low, high = 100 * np.array(intervals).T
+    axes.fill_between(course.x, low, high, color=AFTER, alpha=0.13, linewidth=0)
+    n = np.where(sums[:, 0] > 0.5, sums[:, 0], np.nan)
+    wide(axes, course, 100 * sums[:, 3] / n, BEFORE, "labels")
+    axes.plot(course.x, value, color=AFTER, label=" expected")
+    axes.set_ylabel("accuracy, %")
+    along(axes, result)
+    return [Key("as labels showed", BEFORE, "wide"), Key("expected", AFTER)]
+
+
 FIGURES: list[ShownPoints[Any]] = [
     ShownPoints(
         "Accuracy",
@@ -165,6 +184,13 @@ FIGURES: list[ShownPoints[Any]] = [
         " the "
         "difference between accuracy and confidence.",
         reliability,
+    ),
+    ShownPoints(
+        "Expected accuracy",
+        "Accuracy of the corrected rows of a window of {window} rows as it was expected before"
+        " their labels came, from their probabilities and from the labels that had arrived, with"
+        " its 95 % interval; wide: the accuracy that their labels showed.",
+        expected,
     ),
     ShownPoints(
         "Weight of each path",

@@ -14,6 +14,7 @@ from stream_can.dense.doubts import doubts
 from stream_can.learner import Learner
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.episodes import milliseconds
+from stream_can.replay.expected import ExpectedScores
 from stream_can.replay.model_columns import ModelColumns
 from stream_can.replay.moment import Moment, moment_sums
 from stream_can.replay.result import Replay, finite, with_change
@@ -77,6 +78,8 @@ class DenseReplay(Replay):
         """Labelled rows with one before them in their step, and those right among them."""
         self.right_beside = np.zeros(2, np.int64)
         """Those whose label the prediction of the row after, or before, has."""
+        self.expected = ExpectedScores()
+        """Accuracy of the sent rows as it was expected before their labels came."""
         self.worst = WorstStretch()
         """The stretch in which the output did worst compared to the raw rows."""
 
@@ -96,6 +99,7 @@ class DenseReplay(Replay):
         sent_scores = self.corrected.add_checked(corrected, y)
         self.raw_classes.add(raw_scores.best, y)
         self.corrected_classes.add(sent_scores.best, y)
+        self.expected.add(step, sent_scores)
         if self.costs is not None:
             self.costs.add(P, corrected, y)
         m, was, now = len(self.raw_classes.rows), raw_scores.hits, sent_scores.hits
@@ -212,6 +216,10 @@ class DenseReplay(Replay):
             "silent_classes": list(corrector.silent_classes),
             "per_class": self.per_class(),
             "worst": self.worst.to_dict(),
+            "expected_accuracy": [
+                stretch._asdict() | {"expected": stretch.expected._asdict()}
+                for stretch in self.expected.stretches(dates=self.dates)
+            ],
             "calibration_change": self._calibration_change(),
             **fit,
         }

@@ -13,6 +13,7 @@ from stream_can.replay.asking import asked_labels
 from stream_can.replay.costs import costs_in_words
 from stream_can.replay.effect import NATS, POINTS, Effects
 from stream_can.replay.episodes import worse_in_words
+from stream_can.replay.expected import expected_in_words
 from stream_can.replay.names import readable
 from stream_can.replay.sets import sets_in_words
 from stream_can.replay.verdict import (
@@ -63,6 +64,7 @@ def judge(result: DenseReplay) -> Verdict:
         result.worst.in_words(),
         alone,
         *reasons,
+        *expected_in_words(result.expected.stretches(dates=result.dates)),
         *costs_in_words(result.costs, result.cost_change),
         *sets_in_words(result.sets),
         *worse_in_words(result.alarm, dates=result.dates),

@@ -1,6 +1,7 @@
-"""Detect that the classifier itself has become worse."""
+"""Has the classifier itself become worse, and how right is it before labels come?"""
 
 from stream_can.trust.alarm import Alarm
 from stream_can.trust.episode import Episode
+from stream_can.trust.expected import ExpectedAccuracy, Interval
 
-__all__ = ["Alarm", "Episode"]
+__all__ = ["Alarm", "Episode", "ExpectedAccuracy", "Interval"]

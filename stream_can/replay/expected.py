@@ -1,0 +1,134 @@
+"""Expected accuracy in a replay: what the rows and earlier labels said, beside what labels show."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_can.change import STRETCHES
+from stream_can.replay.step import Step
+from stream_can.scores import RowScores
+from stream_can.trust.expected import Gap, Interval, expected_accuracy
+
+__all__ = ["ExpectedMoment", "ExpectedScores", "ExpectedStretch", "expected_in_words"]
+
+
+class ExpectedMoment(NamedTuple):
+    """The labelled rows of one step."""
+
+    rows: int
+    confidence: float
+    doubt: float
+    """Sum of p (1 - p) of their confidence p."""
+    hits: int
+    gap: Gap
+    """What the labels said that had arrived by its end."""
+
+    @property
+    def expected(self) -> Interval:
+        """What their accuracy was expected to be."""
+        return expected_accuracy(self.rows, self.confidence, self.doubt, self.gap)
+
+
+class ExpectedStretch(NamedTuple):
+    """Part of a replay."""
+
+    until_row: int
+    month: str | None
+    """Where rows have dates."""
+    rows: int
+    """Rows whose label is known."""
+    expected: Interval
+    accuracy: float
+
+
+class ExpectedScores:
+    """Expected accuracy of the rows of a replay, by the labels that had arrived."""
+
+    def __init__(self) -> None:
+        self.moments: list[ExpectedMoment] = []
+        self._ends: list[tuple[int, Any]] = []
+        """Number of rows so far, and time, at the end of each step."""
+        self._gap = Gap()
+        self._waiting: list[tuple[int, NDArray[np.float32]]] = []
+        """First row and gaps of steps whose labels are on their way; nan for unfair ones."""
+        self._outstanding: list[int] = []
+
+    def add(self, step: Step, sent: RowScores) -> None:
+        """Add a step, with the scores of its rows with a known label."""
+        known, arrivals = step.truth >= 0, step.arrivals
+        gaps = np.full(len(known), np.nan, np.float32)
+        gaps[known] = sent.hits - sent.confidence
+        gaps[~arrivals.fair] = np.nan
+        self._waiting.append((step.first, gaps))
+        self._outstanding.append(int(arrivals.fair.sum()))
+        self._gap = self._gap.after_rows(len(known))
+        if len(arrivals.row):
+            self._gap = self._gap.with_labels(self._arrived(arrivals.row))
+        confidence = sent.confidence
+        self.moments.append(
+            ExpectedMoment(
+                len(confidence), float(confidence.sum()),
+                float((confidence * (1 - confidence)).sum()), int(sent.hits.sum()), self._gap,
+            )
+        )  # fmt: skip
+        self._ends.append((step.first + len(known), None if step.time is None else step.time[-1]))
+
+    def _arrived(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The gaps of rows whose labels arrived, in order; steps that wait for none are dropped."""
+        steps = np.searchsorted([first for first, _ in self._waiting], rows, "right") - 1
+        gaps = np.full(len(rows), np.nan)
+        for k in np.unique(steps[steps >= 0]).tolist():
+            first, of_step = self._waiting[k]
+            places = np.flatnonzero(steps == k)
+            gaps[places] = of_step[rows[places] - first]
+            self._outstanding[k] -= int((~np.isnan(gaps[places])).sum())
+        while self._outstanding and self._outstanding[0] <= 0:
+            del self._outstanding[0], self._waiting[0]
+        return np.asarray(gaps[~np.isnan(gaps)])
+
+    def stretches(self, *, dates: bool) -> list[ExpectedStretch]:
+        """Up to 30 parts of the stream, or its months where rows have dates."""
+        rows = np.array([moment.rows for moment in self.moments])
+        if not rows.sum():
+            return []
+        if dates:
+            times = np.array([time for _, time in self._ends]).astype("datetime64[us]")
+            months = np.datetime_as_string(times.astype("datetime64[M]")).tolist()
+            part = np.cumsum(np.append(0, np.array(months[1:]) != np.array(months[:-1])))
+        else:
+            middle = np.cumsum(rows) - rows / 2
+            months = [None] * len(rows)
+            part = (middle * (STRETCHES / rows.sum())).astype(np.intp)
+        stretches = []
+        for k in np.unique(part).tolist():
+            inside = np.flatnonzero(part == k)
+            merged = [self.moments[i] for i in inside.tolist()]
+            n, last = sum(moment.rows for moment in merged), int(inside[-1])
+            if not n:
+                continue
+            moment = ExpectedMoment(
+                n, sum(m.confidence for m in merged), sum(m.doubt for m in merged),
+                sum(m.hits for m in merged), merged[-1].gap,
+            )  # fmt: skip
+            stretches.append(
+                ExpectedStretch(
+                    self._ends[last][0], months[last], n, moment.expected, moment.hits / n
+                )
+            )
+        return stretches
+
+
+def expected_in_words(stretches: list[ExpectedStretch]) -> list[str]:
+    """One sentence; none without labels."""
+    if len(stretches) < 2:
+        return []
+    off = float(np.mean([abs(s.expected.value - s.accuracy) for s in stretches]))
+    inside = sum(s.expected.low <= s.accuracy <= s.expected.high for s in stretches)
+    parts = "months" if stretches[0].month is not None else "parts of the stream"
+    return [
+        f"Before their labels came, accuracy was expected within {100 * off:.1f} points on average;"
+        f" it lay within the interval in {inside} of {len(stretches)} {parts}."
+    ]
