@@ -153,7 +153,7 @@ def learner(columns: Sequence[str] = (), **options: Any) -> Learner:
 
 
 def several(seed: int = 5) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of several labels, and labels of which some are not known, shape (40, 3)."""
+    """Multilabel rows, and labels of which some are not known, shape (40, 3)."""
     rng = np.random.default_rng(seed)
     P = rng.beta(0.4, 0.6, (40, 3))
     return P, np.where(rng.random(P.shape) < 0.3, -1, rng.random(P.shape) < P).astype(np.int8)

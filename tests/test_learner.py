@@ -620,7 +620,7 @@ def test_rows_and_labels_of_models_of_other_classes():
 
 @pytest.mark.parametrize(("wait", "most"), [(0, 4), (1e9, 8 + 4)])
 def test_labels_without_a_prediction_are_bounded_in_bytes(wait, most):
-    """Those that wait with their ids, the others with hashes of these; of several labels each row
+    """Those that wait with their ids, the others with hashes of these; of multilabel rows each row
     of labels counts."""
     names = [f"label {k}" for k in range(2000)]
     learner = Learner(MultiLabelCorrector(names), label_wait=wait)

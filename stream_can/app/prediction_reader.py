@@ -37,7 +37,7 @@ class ReadPredictions(NamedTuple):
     """The predictions, in order: ordinary ones, and others."""
     ids: list[bytes | None]
     rows: Any
-    """Rows, shape (n, m); of very many classes the checked rows."""
+    """Rows, shape (n, m); of sparse rows the checked rows."""
     names: list[Name] | None
     """Model and version of each; None without models."""
     segments: Sequence[str]

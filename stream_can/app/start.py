@@ -218,7 +218,7 @@ class Start:
     def _require_alike(self, corrector: Any) -> None:
         """The part of :meth:`require_fits` that differs by kind of rows."""
         match("classes", corrector.classes, self.classes)
-        match("columns", corrector.segments, self.segments)
+        match("segments", corrector.segments, self.segments)
         if self._given.paths is not None:
             paths = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
             match("paths", paths, in_order(self._given.paths))

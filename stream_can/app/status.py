@@ -116,7 +116,7 @@ class LearnedStatus(Struct):
     classes: list[ClassShare]
     """The 300 largest, or 20 with several lanes; the rest of the sum to 1 is the others'."""
     changed: list[ClassShare] = []
-    """Of very many classes: the 20 whose share of the labels differs most from their mean
+    """Of sparse rows: the 20 whose share of the labels differs most from their mean
     probability in the rows."""
     lane: str = ""
     """Model and version, where messages name them."""

@@ -99,7 +99,7 @@ def pipe_command(
         Recording (see replay) of validation rows to fit first; only for a new state.
     rows
         Kind of rows: dense, a probability per class; multilabel, a score per label, where a row may
-        have several; sparse, only the likeliest of very many classes.
+        have several; sparse, only the likeliest of thousands of classes.
     train_rows
         With --rows multilabel: number of training rows behind --train-counts.
     max_classes

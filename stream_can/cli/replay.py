@@ -132,7 +132,7 @@ def replay_command(
         Recording of validation rows, in the form of FILE; they are fitted before the replay.
     rows
         Kind of rows: dense, a probability per class; multilabel, a score per label, where a row may
-        have several; sparse, only the likeliest of very many classes.
+        have several; sparse, only the likeliest of thousands of classes.
     train_rows
         With --rows multilabel: number of training rows behind --train-counts.
     max_classes

@@ -49,7 +49,7 @@ class CorrectorInspection(CorrectorArrays):
         """
         values = self._values
         if values is None or column not in values.columns:
-            raise ValueError(f"column {column!r} was not declared; declared: {self.segments}")
+            raise ValueError(f"segment {column!r} was not declared; declared: {self.segments}")
         k, (names, numbers) = values.columns.index(column), values.dump()
         return {
             text: row[-1].item() for (of, text), row in zip(names, numbers, strict=True) if of == k

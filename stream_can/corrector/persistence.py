@@ -101,7 +101,7 @@ class CorrectorPersistence(Fitting):
             counts_here = () if own_counts is None else tuple(own_counts.tolist())
             snapshot.match("train_counts", counts_here, tuple(expected.tolist()))
         if "segments" in options:
-            snapshot.match("columns", content.columns, column_names(options["segments"]))
+            snapshot.match("segments", content.columns, column_names(options["segments"]))
         if "segments_mb" in options and values is not None:
             values.limit = bytes_of(options["segments_mb"])
         if "sets" in options and options["sets"] != content.sets:

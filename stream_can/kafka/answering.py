@@ -149,7 +149,7 @@ class DeferredRecords:
 
 
 def _rows_as_array(rows: Any) -> Any:
-    """Rows of a group, shape (n, m); objects, shape (n, 1), of very many classes."""
+    """Rows of a group, shape (n, m); objects, shape (n, 1), of sparse rows."""
     if isinstance(rows, np.ndarray) and rows.dtype != np.object_:
         return rows
     column = np.empty((len(rows), 1), np.object_)

@@ -38,7 +38,7 @@ class Correction(NamedTuple):
     rows: NDArray[np.float64]
     """Corrected rows, shape (n, m)."""
     sets: list[list[Any]] | None
-    """Prediction set of each row, likeliest class first; None without sets. Of several labels the
+    """Prediction set of each row, likeliest class first; None without sets. Of multilabel rows the
     ones decided on."""
     sent: list[tuple[bytes, list[Header]]]
     """Value and headers of records for the topic of sent batches; send them in this order to one
@@ -84,7 +84,7 @@ class ApplicationState:
         Parameters
         ----------
         P
-            Probability vectors, or scores of several labels, shape (n, m); of very many classes
+            Probability vectors, or scores of multilabel rows, shape (n, m); of sparse rows
             {class: probability} of each row.
         ids
             Ids that labels will name; None for a row that cannot be labelled.

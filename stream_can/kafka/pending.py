@@ -308,7 +308,7 @@ class PendingRequests:
             raise DeniedError(f"topic {self._labels!r}: {error}") from None
 
     def _row_of(self, says: RequestMessage) -> Any:
-        """The raw prediction as a label carries it, of very many classes by name."""
+        """The raw prediction as a label carries it, of sparse rows by name."""
         if self._lookup is None or says.classes is None:
             return says.probs_raw
         return {str(k): p for k, p in zip(says.classes, says.probs_raw, strict=False)}

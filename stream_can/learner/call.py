@@ -87,7 +87,7 @@ class Corrected(NamedTuple):
     rows: NDArray[np.float64]
     """Corrected rows, shape (n, m)."""
     sets: list[list[Any]] | None
-    """Names of the classes in each row's prediction set, the likeliest first; of several labels
+    """Names of the classes in each row's prediction set, the likeliest first; of multilabel rows
     those decided on, see `MultiLabelCorrector.decide`; None where the corrector makes none."""
     asked: list[Reason | None]
     """Why the label of each row is requested, "random" or "margin"; None where it is not."""

@@ -72,8 +72,8 @@ class Inspection(Locked):
 
     @property
     def train_prior(self) -> NDArray[np.float64]:
-        """The training prior of the initial corrector, shape (m,); of several labels the share of
-        training rows with each; of very many classes empty, shape (0,)."""
+        """The training prior of the initial corrector, shape (m,); of multilabel rows the share of
+        training rows with each; of sparse rows empty, shape (0,)."""
         return self._memory.versions.default.train_prior
 
     @property
@@ -120,7 +120,7 @@ class Inspection(Locked):
     @one_at_a_time
     def scores(self) -> dict[Name, tuple[Any, Any]]:
         """Raw and sent `Scores` of labelled predictions for each (model, version), (None, None)
-        without models; of several labels `LabelScores`."""
+        without models; of multilabel rows `LabelScores`."""
         judged = {name: version.now for name, version in self._memory.versions.by_name.items()}
         return {name: (now.raw, now.sent) for name, now in judged.items()}
 
@@ -128,7 +128,7 @@ class Inspection(Locked):
     @one_at_a_time
     def alarms(self) -> dict[Name, Alarm]:
         """Alarms of the 20 (model, version) with most labels: whether the classifier became worse;
-        none for several labels."""
+        none for multilabel rows."""
         versions = self._memory.versions.by_name
         judged = {
             name: version.now

@@ -144,7 +144,7 @@ class LabelJoining:
         return "unknown"
 
     def _hold_more(self, held: Held, stored: Any) -> Outcome:
-        """Add a label to a held one of its id: of several labels it may have more."""
+        """Add a label to a held one of its id: of multilabel rows it may have more."""
         like = self.versions.default
         try:
             earlier, later = like.label(held.label, held.id), like.label(stored, held.id)
@@ -230,7 +230,7 @@ class LabelJoining:
         """Learn a label without its prediction: a single corrector learns the class mix."""
         y, known, differs = self._change_of_lone(id, named, stored)
         self.changed += differs
-        if id is not None and known is not None:  # of several labels some may be unknown
+        if id is not None and known is not None:  # of multilabel rows some may be unknown
             self.lone.put(id, named, known)
         if y is not None and named is None and self.versions.by_name.keys() <= {ONLY}:
             self._learn(ONLY, y, call)

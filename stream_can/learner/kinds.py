@@ -57,7 +57,7 @@ class RunOutput(NamedTuple):
     sent: Any
     blobs: Blobs
     sets: list[list[Any]] | None
-    """Names in each row's prediction set; of several labels the ones decided on."""
+    """Names in each row's prediction set; of multilabel rows the ones decided on."""
     explained: Any = None
     """What explains the rows, where asked for."""
 
@@ -75,7 +75,7 @@ class Judged(NamedTuple):
     sent: Any
     """Scores of the sent rows."""
     alarm: Any
-    """Alarm of a worse classifier; None for several labels."""
+    """Alarm of a worse classifier; None for multilabel rows."""
 
 
 class Kind(Protocol):

@@ -83,7 +83,7 @@ class Held(msgspec.Struct, array_like=True):
     label: Any
     name: Name | None
     n: int = 1
-    """Number of labels in it: those of several labels a row may come apart."""
+    """Number of labels in it: those of multilabel rows may come apart."""
     number: int = 0
     """Order of arrival."""
 

@@ -25,7 +25,7 @@ __all__ = ["Persistence"]
 PIECE = 2 << 20
 """Bytes of predictions that are encoded and decoded together."""
 LISTED = 512
-"""About as many bytes has a prediction of very many classes."""
+"""About as many bytes has a prediction of sparse rows."""
 
 
 class Persistence(Inspection):

@@ -28,13 +28,13 @@ class SentVersion(NamedTuple):
     classes: tuple[Any, ...]
     rows: NDArray[Any]
     """Rows as bytes, float32: m raw probabilities (float64), m sent ones (float64) and the receipt
-    (float32), shape (n, bytes / 4). Of very many classes a `SparseBlob` each, zero-padded."""
+    (float32), shape (n, bytes / 4). Of sparse rows a `SparseBlob` each, zero-padded."""
     named: tuple[Any, ...] = ()
-    """Of very many classes: names numbered since the batch before, in the order of their numbers;
+    """Of sparse rows: names numbered since the batch before, in the order of their numbers;
     ``classes`` is empty then."""
     corrected: bool = True
     """False for rows that the learner is to correct: ``rows`` then holds them as a `Reader` gives
-    them, float64 of shape (n, m), of very many classes objects of shape (n, 1). They are never
+    them, float64 of shape (n, m), of sparse rows objects of shape (n, 1). They are never
     encoded."""
 
     @property

@@ -22,5 +22,5 @@ def total(scores: Mapping[Any, tuple[Any, Any]]) -> tuple[Any, Any]:
 
 
 def hit_rate(scores: Any) -> str:
-    """Name of the attribute for the share of right predictions: micro F1 of several labels."""
+    """Name of the attribute for the share of right predictions: micro F1 of multilabel rows."""
     return "micro_f1" if isinstance(scores, LabelScores) else "accuracy"

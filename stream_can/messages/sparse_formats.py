@@ -1,4 +1,4 @@
-"""Probabilities that list the likeliest of very many classes."""
+"""Probabilities that list the likeliest of thousands of classes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Listed", "ListedForms", "Numbering"]
 
 
 class Numbering(Protocol):
-    """Assigns numbers to very many classes as they appear."""
+    """Assigns numbers to the classes of sparse rows as they appear."""
 
     @property
     def numbered(self) -> bool:
@@ -36,7 +36,7 @@ class Numbering(Protocol):
 
 
 class Listed(msgspec.Struct, gc=False):
-    """The likeliest of very many classes: an object, or a list of label and score."""
+    """The likeliest of thousands of classes: an object, or a list of label and score."""
 
     as_object: bool
 
@@ -49,7 +49,7 @@ class Listed(msgspec.Struct, gc=False):
 
 
 class ListedForms:
-    """Parses rows of the likeliest of very many classes.
+    """Parses rows of the likeliest of thousands of classes.
 
     Parameters
     ----------

@@ -18,11 +18,11 @@ Texts = list[list[str | None] | None]
 def column_names(columns: Iterable[str]) -> tuple[str, ...]:
     """Check the names of declared columns."""
     if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
-        raise ValueError(f"segments: {columns!r}, expected a list of names of columns")
+        raise ValueError(f"segments: {columns!r}, expected a list of names")
     names = tuple(columns)
     for name in names:
         if not isinstance(name, str) or not name:
-            raise ValueError(f"segments: {name!r}, expected the name of a column")
+            raise ValueError(f"segments: {name!r}, expected the name of a segment")
         if names.count(name) > 1:
             raise ValueError(f"segments: {name!r} is named twice")
         _encoded(name, "segments")
@@ -40,7 +40,7 @@ def text_of(value: Any) -> str | None:
         For any other number, because measurements are not categories, and for any other type.
     """
     if type(value) is str:
-        _encoded(value, "a value of a column")
+        _encoded(value, "a value of a segment")
         return value
     if isinstance(value, np.generic):
         return text_of(value.item()) if not isinstance(value, np.datetime64) else _strange(value)
@@ -101,7 +101,7 @@ def texts_of(columns: Sequence[str], segments: Any, *, many: bool) -> Texts:
     is_table = many and hasattr(segments, "columns")
     if not is_table and not isinstance(segments, Mapping):
         raise ValueError(
-            f"segments: {type(segments).__name__}, expected {{column: value}}"
+            f"segments: {type(segments).__name__}, expected {{segment: value}}"
             + (" or a DataFrame" if many else "")
         )
     names = list(segments.columns) if is_table else list(segments)
@@ -109,7 +109,7 @@ def texts_of(columns: Sequence[str], segments: Any, *, many: bool) -> Texts:
         for name in names:
             if name not in columns:
                 known = ", ".join(columns) if columns else "none"
-                raise ValueError(f"segments: column {name!r} was not declared; declared: {known}")
+                raise ValueError(f"segments: {name!r} was not declared; declared: {known}")
     return [_texts(name, segments[name], many) if name in names else None for name in columns]
 
 
@@ -130,9 +130,7 @@ def _texts(name: str, values: Any, many: bool) -> list[str | None] | None:
     elif values is None:
         return None
     elif isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
-        raise ValueError(
-            f"segments: column {name!r}: expected a value for each row, got {values!r}"
-        )
+        raise ValueError(f"segments: {name!r}: expected a value for each row, got {values!r}")
     else:
         listed = getattr(values, "tolist", None) or getattr(values, "to_list", None)
         values = list(values) if listed is None else listed()
@@ -146,5 +144,5 @@ def _texts(name: str, values: Any, many: bool) -> list[str | None] | None:
             texts.append(text_of(value))
         except ValueError as error:
             where = f" of row {i}" if many else ""
-            raise ValueError(f"segments: column {name!r}{where}: {error}") from None
+            raise ValueError(f"segments: {name!r}{where}: {error}") from None
     return texts

@@ -97,10 +97,10 @@ def pipe(
         declared {column: n values}; only for a new state.
     rows
         Kind of rows: "dense", "multilabel" (what corrects is a
-        :class:`stream_can.multilabel.MultiLabelCorrector`: a score for each of several labels, by
+        :class:`stream_can.multilabel.MultiLabelCorrector`: a score for each label, by
         default in the field ``scores``; labels come as a list, or as {label: true or false}, in
         ``labels``; outputs have ``set``, the labels that the row is said to have), or "sparse" (a
-        :class:`stream_can.sparse.SparseCorrector`: very many classes, of which a row lists the
+        :class:`stream_can.sparse.SparseCorrector`: thousands of classes, of which a row lists the
         likeliest, as ``{class: probability}`` or a list of label and score; ``classes`` is "any",
         so where not given, or their number; outputs have ``rest``, what all other classes have
         together).

@@ -66,7 +66,7 @@ def from_arrays(
             name: np.array(column, object) for name, column in zip(names, texts, strict=True)
         }
         if odd := [name for name, column in by_name.items() if column.shape != labels.shape]:
-            raise ValueError(f"segments: column {odd[0]!r}: expected {len(labels)} values")
+            raise ValueError(f"segments: {odd[0]!r}: expected {len(labels)} values")
     return _cut(probs, labels.astype(np.int64), time, label_time, by_name)
 
 

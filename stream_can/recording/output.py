@@ -21,7 +21,7 @@ SUFFIXES = ".csv", ".tsv", ".jsonl", ".npy"
 
 class CorrectedFile:
     """Writes corrected rows: .csv or .tsv with a column probs_CLASS for each class, .jsonl with an
-    array ``probs``, or .npy, shape (n, m). Rows of very many classes are objects, in .jsonl alone.
+    array ``probs``, or .npy, shape (n, m). Sparse rows are objects, in .jsonl alone.
 
     Parameters
     ----------

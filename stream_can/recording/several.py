@@ -1,4 +1,4 @@
-"""Recordings of rows with several labels and a score for each."""
+"""Recordings of multilabel rows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class MultiLabelChunk(NamedTuple):
 
 
 class MultiLabelRecording(Recording):
-    """Predictions with several labels and a score for each, and labels that became known later.
+    """Predictions with a score for each label, and labels that became known later.
 
     Parameters
     ----------

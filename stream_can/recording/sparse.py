@@ -1,4 +1,4 @@
-"""Recordings of rows that list the likeliest of very many classes."""
+"""Recordings of rows that list the likeliest of thousands of classes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SparseChunk(NamedTuple):
 
 
 class SparseRecording(LabelArrivals):
-    """Predictions that list the likeliest of very many classes, in order, with labels.
+    """Predictions that list the likeliest of thousands of classes, in order, with labels.
 
     Parameters
     ----------

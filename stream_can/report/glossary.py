@@ -58,7 +58,7 @@ GLOSSARY = {
 }
 
 OF_VALUES = {
-    "value": "A value of a segment column, such as AA of the column carrier.",
+    "value": "A value of a segment, such as AA of the segment carrier.",
     "labels": "Labels that were learned with a prediction of this value.",
     "calibration": (
         "How far accuracy is from the mean confidence, over the rows of a value. 0 is calibrated."

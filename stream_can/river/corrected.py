@@ -47,7 +47,7 @@ class CorrectedWrapper(base.Wrapper[Any], Generic[C]):
 
         Returns
         -------
-        {class: probability}, which sum to 1; of several labels {label: {False: 1 - p, True: p}}. In
+        {class: probability}, which sum to 1; multilabel rows: {label: {False: 1 - p, True: p}}. In
         the order in which classes appeared; empty before the first.
         """
         return self._correct_prediction(x, self._ask(x, **kwargs))
@@ -60,7 +60,7 @@ class CorrectedWrapper(base.Wrapper[Any], Generic[C]):
         x
             Features, as the classifier takes them.
         y
-            The class; of several labels {label: whether the row has it}, where missing or None is
+            The class; of multilabel rows {label: whether the row has it}, where missing or None is
             unknown. None if no label will ever arrive: then the row is only observed.
         **kwargs
             Passed to the classifier's ``learn_one`` and, as in ``river.evaluate``, except the

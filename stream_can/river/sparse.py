@@ -1,4 +1,4 @@
-"""CorrectedSparseClassifier: a river classifier of very many classes with corrected
+"""CorrectedSparseClassifier: a river classifier of thousands of classes with corrected
 probabilities."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CorrectedSparseClassifier"]
 
 
 class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifier):
-    """A classifier of very many classes behind a :class:`stream_can.sparse.SparseCorrector` that
+    """A classifier of thousands of classes behind a :class:`stream_can.sparse.SparseCorrector` that
     learns from the same labels.
 
     The ``listed`` likeliest classes of each prediction are corrected, in O(listed). What remains is

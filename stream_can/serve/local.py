@@ -287,7 +287,7 @@ class LocalService(Service):
         )  # fmt: skip
 
     def _knows_class(self, name: str) -> bool:
-        """Whether very many classes have one of this name."""
+        """Whether sparse rows have a class of this name."""
         numbering = self.learner.numbering
         try:
             return numbering is not None and numbering.known(name) is not None

@@ -34,7 +34,7 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
     ``observe`` rows of the stream, ``partial_fit`` labels that arrive. The classifier itself is not
     retrained.
 
-    If y has a column for each label, shape (n, m) of 1 and 0, rows have several labels, as for
+    If y has a column for each label, shape (n, m) of 1 and 0, rows are multilabel, as for
     :class:`~sklearn.multioutput.MultiOutputClassifier` and natively multilabel classifiers. Then a
     :class:`stream_can.multilabel.MultiLabelCorrector` is used, which has only the setting
     ``half_life``. In ``partial_fit`` -1 is an unknown label.
@@ -49,9 +49,9 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
         "prefit": the estimator is trained, and ``fit`` receives validation rows.
     train_counts
         Training rows per class, {class: count} or in the order of ``classes_``; by default those of
-        ``y``, with "prefit" uniform. With several labels, the training rows with each.
+        ``y``, with "prefit" uniform. With multilabel rows, the training rows with each.
     train_rows
-        With several labels, the number of training rows; goes with ``train_counts``.
+        With multilabel rows, the number of training rows; goes with ``train_counts``.
     **settings
         Those of :class:`stream_can.CorrectorKeywords`.
 
@@ -60,11 +60,11 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
     Attributes
     ----------
     classes_
-        The classes, shape (m,); with several labels 0 to m - 1, one for each column of y.
+        The classes, shape (m,); with multilabel rows 0 to m - 1, one for each column of y.
     estimator_
         The trained classifier.
     corrector_
-        The :class:`stream_can.Corrector`, for inspection and snapshots; with several labels the
+        The :class:`stream_can.Corrector`, for inspection and snapshots; with multilabel rows the
         ``MultiLabelCorrector``.
     n_features_in_, feature_names_in_
         Those of ``estimator_``, where it has them.
@@ -179,7 +179,7 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
         settings = {name: getattr(self, name) for name in SETTINGS}
         if not several:
             if self.train_rows is not None:
-                raise ValueError("train_rows: for several labels a row, y has one")
+                raise ValueError("train_rows: for multilabel rows, y has one")
             return settings
         for name, default in keywords({}).items():
             if name != "half_life" and settings[name] != default:
@@ -196,7 +196,7 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
         return np.asarray(self.corrector_.correct_many(self._raw(X), **self._more(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Predict the likeliest class of each row, shape (n,); with several labels 1 where a label
+        """Predict the likeliest class of each row, shape (n,); with multilabel rows 1 where a label
         is more likely than not, else 0, shape (n, m)."""
         P = self.predict_proba(X)
         if self._has_several:
@@ -204,7 +204,7 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
         return np.asarray(self.classes_[P.argmax(axis=1)])
 
     def decide(self, X: Any) -> NDArray[Any]:
-        """Decide on each of several labels so as to maximise F1: 1 or 0, shape (n, m); see
+        """Decide on each label of multilabel rows so as to maximise F1: 1 or 0, shape (n, m); see
         :meth:`MultiLabelCorrector.decide`.
 
         Raises
@@ -214,7 +214,7 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
         """
         check_is_fitted(self)
         if not self._has_several:
-            raise ValueError("decide: for several labels a row, y had one; predict says it")
+            raise ValueError("decide: for multilabel rows, y had one; predict says it")
         return np.asarray(self.corrector_.decide(self.predict_proba(X)).astype(int))
 
     def predict_set(self, X: Any) -> NDArray[np.bool_]:
@@ -231,7 +231,7 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
         Raises
         ------
         ValueError
-            ``sets`` is None, or rows have several labels.
+            ``sets`` is None, or rows are multilabel.
         """
         check_is_fitted(self)
         if self._has_several:
@@ -277,15 +277,15 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
         Parameters
         ----------
         X, y
-            Rows predicted earlier, and their labels; with several labels, -1 where unknown.
+            Rows predicted earlier, and their labels; with multilabel rows, -1 where unknown.
         classes
             As for ``partial_fit`` in scikit-learn: if given, it must equal ``classes_``; with
-            several labels, 0 and 1 for each.
+            multilabel rows, 0 and 1 for each.
 
         Raises
         ------
         UnknownClass
-            A label is not in ``classes_``, or with several labels not 1, 0 or -1. Nothing was
+            A label is not in ``classes_``, or with multilabel rows not 1, 0 or -1. Nothing was
             learned.
         """
         X, y = rows_and_labels(X, y)

@@ -18,7 +18,7 @@ __all__ = ["check_classes", "classes_of", "rows_and_labels"]
 
 
 def rows_and_labels(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-    """Rows, and labels of shape (n,), or with several labels (n, m)."""
+    """Rows, and labels of shape (n,), or with multilabel rows (n, m)."""
     y = y.toarray() if issparse(y) else y
     array = np.asarray(y)
     if array.ndim == 2 and array.shape[1] > 1:
@@ -50,7 +50,7 @@ def check_classes(
     classes: ArrayLike | None, y: NDArray[Any], known: NDArray[Any], whose: str
 ) -> None:
     if y.ndim == 2:
-        known, whose = np.arange(2), "each of several labels has"
+        known, whose = np.arange(2), "each label of multilabel rows has"
     if classes is not None and not np.array_equal(np.unique(classes), known):
         raise ValueError(
             f"partial_fit: classes are {np.unique(classes).tolist()}, but {whose} "

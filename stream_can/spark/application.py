@@ -31,10 +31,10 @@ SECONDS = 60.0
 
 
 def one_label(state: OfApplication) -> Corrector:
-    """The corrector of an application's state; ValueError for rows of several labels."""
+    """The corrector of an application's state; ValueError for multilabel rows."""
     corrector = state.corrector()
     if not isinstance(corrector, Corrector):
-        raise ValueError("state: its rows have several labels; Spark corrects rows of one")
+        raise ValueError("state: it is for multilabel rows; Spark corrects rows of one label")
     return corrector
 
 

@@ -90,7 +90,7 @@ def correct(
         here, and sent to each executor once.
     probs
         Column of rows. Probabilities in the order of the classes, or scores in that of several
-        labels: arrays of numbers, or vectors of Spark ML, dense or sparse. Of very many classes:
+        labels: arrays of numbers, or vectors of Spark ML, dense or sparse. Of sparse rows:
         maps of those that a row lists to their probabilities.
     into
         Name of the new column: vectors if ``probs`` has vectors, arrays of double if it has arrays,

@@ -1,4 +1,4 @@
-"""`inspect` of what is no snapshot of a `Corrector`: a server's file, rows of very many classes."""
+"""`inspect` of what is no snapshot of a `Corrector`: a server's file, sparse rows."""
 
 import json
 import signal

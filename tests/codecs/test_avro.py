@@ -744,7 +744,7 @@ def test_labels_in_json_beside_predictions_in_avro() -> None:
     assert task.counts.matched == 2
 
 
-# ---- rows of several labels
+# ---- multilabel rows
 
 SCORES, BETTER = [0.25, 0.5, 0.75], [0.125, 0.75, 0.875]  # no sum of 1
 

@@ -952,7 +952,7 @@ def test_unions_are_no_probabilities_of_each_class() -> None:
         Messages(CLASSES, formats=Formats(codec, codec)).read(value)
 
 
-# ---- rows of several labels
+# ---- multilabel rows
 
 SCORES, BETTER = [0.25, 0.5, 0.75], [0.125, 0.75, 0.875]  # no sum of 1
 

@@ -557,7 +557,7 @@ def main() -> None:
     checked = chaos.app.checked
     columns = " with columns" if options.segments else " with lanes" if options.lanes else ""
     columns += " in Avro" if options.avro else " with sets" if options.sets else ""
-    columns += " with several labels" if options.several else ""
+    columns += " with multilabel rows" if options.several else ""
     found = checked.labels["learned"] + checked.labels["learned late"]
     share = found / max(1, found + checked.labels["given up"])
     lost = ", ".join(f"{n} {what}" for what, n in sorted(checked.lost.items()) if n) or "nothing"

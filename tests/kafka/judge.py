@@ -92,7 +92,7 @@ class Row:
     number: int = -1
     """Of all rows in the order in which they are learned."""
     known: dict[str, bool] = field(default_factory=dict)
-    """Of several labels those that somebody has said."""
+    """Of multilabel rows those that somebody has said."""
     deferred: Deferred | None = None
     """Which it is of those that were handed over."""
 
@@ -302,7 +302,7 @@ def began(
 
 
 class SeveralPlain(Plain):
-    """The same of rows of several labels: of each label the first word counts. The name of a label
+    """The same of multilabel rows: of each label the first word counts. The name of a label
     is {label: whether the row has it}."""
 
     def teach(self, row: Row, name: Any, other: list[float] | None = None) -> None:

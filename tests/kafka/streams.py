@@ -66,7 +66,7 @@ def prediction(rng: random.Random, number: int) -> tuple[bytes, bytes, str]:
 
 
 def scores_of_labels(rng: random.Random, number: int) -> tuple[bytes, bytes, list[str]]:
-    """Key and message of an over-confident prediction of several labels, and the true ones."""
+    """Key and message of an over-confident prediction of multilabel rows, and the true ones."""
     shares = zip(CLASSES, (0.5, 0.3, 0.1, 0.02), strict=True)
     truth = [name for name, share in shares if rng.random() < share]
     sure = [rng.betavariate(1, 6) for _ in CLASSES]

@@ -1,4 +1,4 @@
-"""Rows of very many classes between topics: on a real broker."""
+"""Sparse rows between topics: on a real broker."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_an_empty_window():
     assert batch_can(np.empty((0, 3)), [0.2, 0.3, 0.5]).shape == (0, 3)
 
 
-# ---- several labels a row
+# ---- multilabel rows
 
 
 def entropy_of(p):

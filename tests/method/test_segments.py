@@ -294,12 +294,12 @@ def test_without_given_values_it_is_not_told_apart_from_values_without_labels():
 
 
 BAD = [
-    ({"z": 1}, "column 'z' was not declared; declared: x, y"),
-    ({"x": 0.5}, "column 'x': 0.5 is a measurement"),
+    ({"z": 1}, "'z' was not declared; declared: x, y"),
+    ({"x": 0.5}, "'x': 0.5 is a measurement"),
     ({"x": [1]}, "list"),
     ({"x": b"a"}, "bytes"),
     ({"x": "\ud800"}, "Unicode"),
-    (["x"], "expected {column: value}"),
+    (["x"], "expected {segment: value}"),
 ]
 
 
@@ -322,9 +322,9 @@ def test_what_is_no_value_is_refused_and_changes_nothing(segments, fault):
 def test_many_rows_name_the_row_and_count_the_values():
     corrector = Corrector(2, segments=["x"])
     P = [[0.3, 0.7]] * 3
-    with pytest.raises(ValueError, match=r"column 'x' of row 2: 0\.5 is a measurement"):
+    with pytest.raises(ValueError, match=r"'x' of row 2: 0\.5 is a measurement"):
         corrector.process_many(P, segments={"x": [1, 2.0, 0.5]})
-    with pytest.raises(ValueError, match="column 'x' has 2 values for 3 rows"):
+    with pytest.raises(ValueError, match="'x' has 2 values for 3 rows"):
         corrector.learn_many(P, [0, 1, 0], segments={"x": ["a", "b"]})
     with pytest.raises(ValueError, match="expected a value for each row, got 'abc'"):
         corrector.process_many(P, segments={"x": "abc"})
@@ -337,8 +337,8 @@ def test_many_rows_name_the_row_and_count_the_values():
     [
         ("carrier", None, "expected a list of names"),
         (["a", "a"], None, "named twice"),
-        ([1], None, "expected the name of a column"),
-        ([""], None, "expected the name of a column"),
+        ([1], None, "expected the name of a segment"),
+        ([""], None, "expected the name of a segment"),
         (["a"], ["vector"], "segments"),
         (["a"], ["raw", "matrix"], "vector"),
     ],
@@ -454,6 +454,6 @@ def test_one_strange_value_among_many_is_named_and_nothing_is_learned(value):
         lambda: RowSums(corrector).correct(P, RowSums(corrector).zeros(), segments=table),
         lambda: corrector.fit(P, [0, 1, 0], segments=table),
     ):
-        with pytest.raises(ValueError, match="segments: column 'x' of row 2"):
+        with pytest.raises(ValueError, match="segments: 'x' of row 2"):
             call()
     assert corrector.to_bytes() == before

@@ -1,4 +1,4 @@
-"""The corrector of several labels a row once more, slowly: one label after the other."""
+"""The corrector of multilabel rows once more, slowly: one label after the other."""
 
 from __future__ import annotations
 

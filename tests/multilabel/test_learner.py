@@ -1,4 +1,4 @@
-"""A learner of rows of several labels: equal to a plain one, whatever the order."""
+"""A learner of multilabel rows: equal to a plain one, whatever the order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The corrector of several labels: equal to the slow statement, and never half done."""
+"""The corrector of multilabel rows: equal to the slow statement, and never half done."""
 
 from __future__ import annotations
 

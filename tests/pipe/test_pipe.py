@@ -766,7 +766,7 @@ def test_columns_stand_in_the_lines_and_are_told_of_once_where_they_are_none(tmp
     assert without_scores(out) == expected
     assert learned(state) == corrector.to_bytes()
     code, _, err = run(b"", segments=["x"], state=str(state))
-    assert (code, "2 columns, expected 1" in err) == (2, True)
+    assert (code, "2 segments, expected 1" in err) == (2, True)
     for wrong in (["probs"], ["label"], ["a..b"]):
         code, _, err = run(b"", segments=wrong)
         assert (code, "segments: " in err) == (2, True)

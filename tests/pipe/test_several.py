@@ -1,4 +1,4 @@
-"""A pipe of rows of several labels: messages, state, and the bits of a learner."""
+"""A pipe of multilabel rows: messages, state, and the bits of a learner."""
 
 from __future__ import annotations
 

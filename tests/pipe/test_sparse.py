@@ -1,4 +1,4 @@
-"""A pipe of very many classes: messages, state, and the bits of a learner."""
+"""A pipe of sparse rows: messages, state, and the bits of a learner."""
 
 from __future__ import annotations
 

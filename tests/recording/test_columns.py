@@ -107,7 +107,7 @@ def test_columns_that_are_not_there_or_are_something_else(tmp_path):
 
 def test_columns_of_arrays_are_checked():
     y = np.zeros(N, int)
-    with pytest.raises(ValueError, match="column 'x': expected 40 values"):
+    with pytest.raises(ValueError, match="'x': expected 40 values"):
         from_arrays(P, y, segments={"x": ["a"]})
-    with pytest.raises(ValueError, match=r"column 'x' of row 0: 0\.5 is a measurement"):
+    with pytest.raises(ValueError, match=r"'x' of row 0: 0\.5 is a measurement"):
         from_arrays(P, y, segments={"x": np.full(N, 0.5)})

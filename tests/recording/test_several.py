@@ -1,4 +1,4 @@
-"""Recordings of rows of several labels: what is wrong is named, with its row."""
+"""Recordings of multilabel rows: what is wrong is named, with its row."""
 
 import json
 

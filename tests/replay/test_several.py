@@ -1,4 +1,4 @@
-"""The replay of rows of several labels: against a loop over the corrector, and what it says."""
+"""The replay of multilabel rows: against a loop over the corrector, and what it says."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Replays of very many classes: what a plain loop makes of them, files in every form, the page."""
+"""Replays of sparse rows: what a plain loop makes of them, files in every form, the page."""
 
 import json
 import math

@@ -64,7 +64,7 @@ def test_a_measurement_is_refused_and_nothing_learns():
         lambda: model.predict_proba_one(x),
         lambda: model.predict_proba_many(X),
     ):
-        with pytest.raises(ValueError, match=r"segments: column 'tenant'.*1\.5"):
+        with pytest.raises(ValueError, match=r"segments: 'tenant'.*1\.5"):
             call()
     assert model.corrector.to_bytes() == before
 

@@ -1,4 +1,4 @@
-"""The river wrapper of several labels: what it makes of a stream is what a plain loop makes."""
+"""The river wrapper of multilabel rows: what it makes of a stream is what a plain loop makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The river wrapper of very many classes: what it makes of a stream is what a plain loop makes."""
+"""The river wrapper of sparse rows: what it makes of a stream is what a plain loop makes."""
 
 from __future__ import annotations
 

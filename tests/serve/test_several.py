@@ -1,4 +1,4 @@
-"""A server of rows of several labels: its answers, its file, its page."""
+"""A server of multilabel rows: its answers, its file, its page."""
 
 from __future__ import annotations
 

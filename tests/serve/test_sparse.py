@@ -1,4 +1,4 @@
-"""A server of very many classes: its answers, its file, its page."""
+"""A server of sparse rows: its answers, its file, its page."""
 
 from __future__ import annotations
 

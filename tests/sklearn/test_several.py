@@ -1,4 +1,4 @@
-"""The estimator behind classifiers of several labels a row, on river's Yeast."""
+"""The estimator behind classifiers of multilabel rows, on river's Yeast."""
 
 import pickle
 
@@ -187,7 +187,7 @@ def test_refused(yeast):
     ]:
         with pytest.raises(ValueError, match=why):
             StreamCalibrator(logistic(), **settings).fit(X, Y)
-    with pytest.raises(ValueError, match="train_rows: for several labels a row, y has one"):
+    with pytest.raises(ValueError, match="train_rows: for multilabel rows, y has one"):
         StreamCalibrator(one, cv="prefit", train_rows=5).fit(X, Y[:, 0])
     partly = Y.copy()
     partly[7, 2] = -1
@@ -211,7 +211,7 @@ def test_refused(yeast):
     with pytest.raises(ValueError, match="predict_set: a set is of one label a row"):
         prefit.predict_set(X)
     single = StreamCalibrator(one, cv="prefit").fit(X, Y[:, 0])
-    with pytest.raises(ValueError, match="decide: for several labels a row"):
+    with pytest.raises(ValueError, match="decide: for multilabel rows"):
         single.decide(X)
     with pytest.raises(ValueError, match="labels have shape"):
         single.partial_fit(X, Y)

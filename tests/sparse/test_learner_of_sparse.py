@@ -1,4 +1,4 @@
-"""A learner of very many classes: the bits of the bare corrector, its scores, its snapshots."""
+"""A learner of sparse rows: the bits of the bare corrector, its scores, its snapshots."""
 
 import math
 

@@ -12,8 +12,8 @@ from stream_can.row_kinds import row_kind
 __all__ = ["Chosen", "NotOpen", "NotWritten", "OpenRequests", "Pending", "label_of"]
 
 Chosen = int | str | list[int]
-"""An answer: the index of a class; of several labels the indices of all that the row has; of very
-many classes also a name."""
+"""An answer: the index of a class; of multilabel rows the indices of all that the row has; of
+sparse rows also a name."""
 
 
 class NotOpen(StreamCANError):

@@ -6,7 +6,7 @@ GET  /TOKEN/requests      the newest requests as JSON, or the oldest with oldest
                           skip=PARTITION-OFFSET; says which keep=PARTITION-OFFSET are open
 GET  /TOKEN/class         200 where there is a class of this name=, 204 where not
 POST /TOKEN/answer        {"partition", "offset", "label": index of the class; a list of indices
-                          where rows have several labels; also a name of very many classes}
+                          for multilabel rows; also a name of sparse rows}
 ========================= ========================================================
 
 Pages of other origins can neither read nor answer: the address has a secret, the Host header must

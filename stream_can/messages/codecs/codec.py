@@ -40,7 +40,7 @@ class Prediction(msgspec.Struct, gc=False):
     """An opened prediction message: its row, and what writing its answer needs."""
 
     row: Any
-    """An array of m numbers; of very many classes the likeliest by name."""
+    """An array of m numbers; of sparse rows the likeliest by name."""
     message: Any
     """The message as its format opens it."""
     original: Any
@@ -60,7 +60,7 @@ class Prediction(msgspec.Struct, gc=False):
     decision: str | None = None
     """The cheapest action, if there are costs."""
     set: list[Any] | None = None
-    """Names in its prediction set, the likeliest first, if any; of several labels those decided
+    """Names in its prediction set, the likeliest first, if any; of multilabel rows those decided
     on."""
 
 
