@@ -123,7 +123,7 @@ def _backfill(
                 f"group {settings.application_id!r} has members or has committed; give another"
                 " application_id, or start it with the snapshot"
             )
-        if learns.has_state():
+        if learns.recovery.has_state():
             raise DeniedError(
                 f"topic {settings.state_topic!r} has a state; give another application_id"
             )
@@ -139,7 +139,7 @@ def _backfill(
     learning.labels = {topic: dict(ends[topic]) for topic in settings.topics_of_labels}
     learning.inputs |= ends[settings.input]
     if start_group:
-        learns.begin_with(learning, played.played)
+        learns.first_state.begin_with(learning, played.played)
         offsets = {(settings.input, p): end for p, end in ends[settings.input].items()}
         work.client.set_offsets(offsets)
     return Backfill(learning, played.tally, ends, played.changes, played.commonest)

@@ -45,8 +45,10 @@ class Role(Protocol):
     """The task of a process."""
 
     client: Client
-    committed: int
-    """Number of records committed by this process."""
+
+    @property
+    def committed(self) -> int:
+        """Number of records committed by this process, or of states."""
 
     def check(self) -> None:
         """Check topics, rights and sizes; create missing topics where allowed."""

@@ -379,6 +379,14 @@ class TopicLearner:
         if not self.plays:
             self._last_play = None
 
+    def positions(self) -> list[tuple[str, dict[int, int]]]:
+        """The topics that are read, with the next offsets of their partitions."""
+        labels = self.settings.topics_of_labels
+        return [
+            (self.settings.sent_topic, self.sent),
+            *((topic, self.labels.setdefault(topic, {})) for topic in labels),
+        ]
+
     def go_on_within(
         self,
         topic: str,

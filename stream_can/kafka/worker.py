@@ -230,7 +230,7 @@ class Worker:
         def counted(known: CorrectorsInUse) -> CorrectorsInUse:
             return known._replace(
                 dropped=learner.dropped,
-                foreign=learns.foreign,
+                foreign=learns.batch_reader.foreign,
                 changed=learner.changed_labels,
                 early=learner.early_labels,
             )
@@ -241,7 +241,7 @@ class Worker:
             name: (lane.corrector, lane.after) for name, lane in learner.live.items()
         }
         first = learning.start.corrector()
-        return counted(known_of(of, learns.number, time.time(), live, first))
+        return counted(known_of(of, learns.writer.number, time.time(), live, first))
 
     def _episodes(self) -> Mapping[LaneName, Episode]:
         learning = None if self.learns is None else self.learns.learning

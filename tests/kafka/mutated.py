@@ -22,8 +22,8 @@ import numpy as np
 from stream_can import Corrector, snapshot
 from stream_can.app.metrics import Metrics
 from stream_can.kafka import load
+from stream_can.kafka.batch_reader import BatchReader
 from stream_can.kafka.headers import MARK_HEADER
-from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.sent_record import SentRecord
 from stream_can.kafka.start import start_of
 from stream_can.kafka.state import read_index, read_memory
@@ -120,7 +120,7 @@ def play(
 ) -> None:
     """Play as many of a kind, in states of some; every so often the next learner goes on."""
     start = start_of(settings)
-    role = LearningRole(settings, start, Metrics())
+    reader = BatchReader(settings, start, Metrics())
     learning = TopicLearner.begin(settings, start, {0: 0, 1: 0}, {"labels": {0: 0}})
     kept: dict[int, list[SentRecord]] = {0: [], 1: []}
     rng, offset, number = random.Random(f"{kind}-{seed}"), 0, 0
@@ -144,7 +144,7 @@ def play(
             record = Record(
                 "sent", p, offset, now, None, data, [(MARK_HEADER, learning.mark.encode())]
             )
-            found = role._batch(record, deferred=False)
+            found = reader.read(record, deferred=False)
             seen["left out" if found is None else "played"] += 1
             if found is not None:
                 sent.setdefault(p, []).append(SentRecord(offset, found, len(data), offset + 1))

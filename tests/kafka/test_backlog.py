@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 
 from stream_can.app.status import Backlog
-from stream_can.kafka import handing
-from stream_can.kafka import learning_role as learner_module
+from stream_can.kafka import handing, play_order
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.guards import RebuildError
 from stream_can.kafka.correcting_role import CorrectingRole
 from stream_can.kafka.handing import Handing, Unread, handed_over
 from stream_can.kafka.headers import DEFERRED_HEADER
 from stream_can.kafka.learning_role import LearningRole
+from stream_can.kafka.played_sender import PlayedSender
+from stream_can.kafka.state_writer import StateWriter
 from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
 from tests.kafka.broker.broker import Served
 from tests.kafka.recorder import Records
@@ -82,7 +83,7 @@ def test_history_is_what_one_learner_makes_of_it(
 ) -> None:
     """To the bit, to the last row: what the learner told itself once cut the last ones off from
     labels that it had not read."""
-    monkeypatch.setattr(learner_module, "HISTORY_ROWS", 100)
+    monkeypatch.setattr(play_order, "HISTORY_ROWS", 100)
     app = App(broker.bootstrap_servers, partitions=1)
     sent = app.id + "-sent", 0  # there is always more to read: the end of the last transaction
     monkeypatch.setattr(Assigned, "behind", lambda _, of: [one for one in of if one == sent])
@@ -125,15 +126,14 @@ def hands_over_twice(self: CorrectingRole, partition: int, records: list[Any], s
         self.client.transaction.send = send  # type: ignore[method-assign]
 
 
-def forgets(self: LearningRole, learning: TopicLearner, played: PlayedRecords) -> int:
+def forgets(self: PlayedSender, played: PlayedRecords) -> None:
     """What was played is told, and its outputs are not written, once."""
-    if not LOST:
-        LOST.append(True)
-        return SEND_ANSWERS(self, learning, played._replace(answers={}))
-    return SEND_ANSWERS(self, learning, played)
+    if LOST:
+        SEND_ANSWERS(self, played)
+    LOST.append(True)
 
 
-HAND_OVER, SEND_ANSWERS, LOST = CorrectingRole._hand_over, LearningRole._send_answers, list[bool]()
+HAND_OVER, SEND_ANSWERS, LOST = CorrectingRole._hand_over, PlayedSender.send_answers, list[bool]()
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ HAND_OVER, SEND_ANSWERS, LOST = CorrectingRole._hand_over, LearningRole._send_an
     [
         (Handing, "way", corrects_at_once),
         (CorrectingRole, "_hand_over", hands_over_twice),
-        (LearningRole, "_send_answers", forgets),
+        (PlayedSender, "send_answers", forgets),
     ],
     ids=["direct before all deferred are answered", "deferred twice", "deferred lost"],
 )
@@ -220,14 +220,14 @@ def test_the_learner_fails_while_it_answers(
     broker: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, between and after what it writes; the next one answers all the same."""
-    monkeypatch.setattr(learner_module, "HISTORY_ROWS", 100)  # so that there are several answers
+    monkeypatch.setattr(play_order, "HISTORY_ROWS", 100)  # so that there are several answers
     app = history_of(broker, 1500, commit_every=200)
-    steps = {"_send_answers": 2, "_send_requests": 2, "_write": 2}
+    steps = {"send_answers": 2, "send_requests": 2, "write": 2}
 
-    def failing(name: str) -> Any:
-        before = getattr(LearningRole, name)
+    def failing(where: Any, name: str) -> Any:
+        before = getattr(where, name)
 
-        def fails(self: LearningRole, *given: Any) -> Any:
+        def fails(self: Any, *given: Any) -> Any:
             found = before(self, *given)
             if steps[name] and getattr(given[-1], "answers", None):
                 steps[name] -= 1
@@ -237,7 +237,8 @@ def test_the_learner_fails_while_it_answers(
         return fails
 
     for name in steps:
-        monkeypatch.setattr(LearningRole, name, failing(name))
+        where = StateWriter if name == "write" else PlayedSender
+        monkeypatch.setattr(where, name, failing(where, name))
     running = app.worker()
     caught_up(app, running)
     running.stop()
@@ -252,14 +253,14 @@ def test_a_backlog_does_not_slow_its_states(
     """Bytes of states have a pace; those of the rows that were corrected between have none."""
     app = history_of(broker)
     pace = 20_000
-    monkeypatch.setattr("stream_can.kafka.learning_role.MOST_BYTES_A_SECOND", pace)
+    monkeypatch.setattr("stream_can.kafka.state_pace.MOST_BYTES_A_SECOND", pace)
     write, pauses = LearningRole._write, list[tuple[float, float]]()
 
     def measured(self: LearningRole, learning: TopicLearner, played: PlayedRecords | None) -> None:
         send, state = self.client.transaction.send, list[int]()
 
         def counted(topic: str, partition: int, key: Any, value: Any, *more: Any) -> Any:
-            if topic == self.state_topic:
+            if topic == self.settings.state_topic:
                 state.append(len(value or b""))
             return send(topic, partition, key, value, *more)
 
@@ -267,7 +268,7 @@ def test_a_backlog_does_not_slow_its_states(
             patch.setattr(self.client.transaction, "send", counted)
             write(self, learning, played)
         if played is not None and played.answers:
-            pauses.append((self._due - time.monotonic(), sum(state) / pace))
+            pauses.append((self._pace.due - time.monotonic(), sum(state) / pace))
 
     monkeypatch.setattr(LearningRole, "_write", measured)
     running = app.worker()

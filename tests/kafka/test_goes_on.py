@@ -27,8 +27,8 @@ from stream_can.kafka.client.guards import RetryError, errors_as
 from stream_can.kafka.correcting_role import CorrectingRole
 from stream_can.kafka.engine import States
 from stream_can.kafka.headers import MARK_HEADER, NEXT_HEADER, STATE_HEADER
-from stream_can.kafka.learning_role import LearningRole, Queue
-from stream_can.kafka.topic_learner import TopicLearner
+from stream_can.kafka.play_order import DueRecords, PlayOrder
+from stream_can.kafka.queues import Queue
 from stream_can.learner import read_sent
 from stream_can.messages.records import Record
 from tests.kafka.broker.broker import Broker, Served
@@ -125,9 +125,9 @@ def test_what_retention_deleted_is_not_sought(broker: Served) -> None:
     again = app.worker()
     caught_up(app, again)
     assert again.corrector().n_labels == 100 + 300
-    role = again.worker.learns
-    assert role is not None
-    assert role.lost > 40
+    counted = again.worker.metrics.registry.get_sample_value("stream_can_lost_records_total")
+    assert counted is not None
+    assert counted > 40
     again.stop()
     assert app.verify(recorded=records.of()) == 440
     lost = {"rows to learn": 40, "labels": 40, "predictions that waited for a label": 0}
@@ -156,12 +156,12 @@ def test_order_where_what_was_sent_is_deleted(
     recorder.until_end()
     recorder.delete(recorder.positions)
     fill(app, 300, seed=1, first=100)
-    goes_on, take = threading.Event(), LearningRole._records_to_play
+    goes_on, take = threading.Event(), PlayOrder.take
 
-    def waits(self: LearningRole, learning: TopicLearner) -> Any:
-        return take(self, learning) if goes_on.is_set() else ({}, {}, math.inf)
+    def waits(self: PlayOrder, most_rows: int) -> DueRecords:
+        return take(self, most_rows) if goes_on.is_set() else DueRecords({}, {})
 
-    monkeypatch.setattr(LearningRole, "_records_to_play", waits)
+    monkeypatch.setattr(PlayOrder, "take", waits)
     running = app.worker()
     try:
         work = running.worker.work
@@ -423,9 +423,8 @@ def test_batches_that_cannot_be_played_are_left_out(
     fill(app, 50, seed=1, first=50)
     caught_up(app, running)
     assert running.corrector().n_labels == 100
-    role = running.worker.learns
-    assert role is not None
-    assert role.left_out == len(wrong) + len(nexts)
+    counted = running.worker.metrics.registry.get_sample_value("stream_can_left_out_batches_total")
+    assert counted == len(wrong) + len(nexts)
     assert len(re.findall(rf"{app.id}-sent-0 offset \d+: .*; left out", caplog.text)) == 10
     assert caplog.text.count("others like these are counted alone, see /metrics") == 1
     running.stop()

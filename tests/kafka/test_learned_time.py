@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from stream_can.kafka import learned_time, learning_role
+from stream_can.kafka import learned_time, unplayed
 from stream_can.kafka.client.guards import RetryError
 from stream_can.kafka.correcting_role import CorrectingRole
 from stream_can.kafka.learned_time import HandedOver, LearnedTime
@@ -215,7 +215,7 @@ def test_labels_that_wait_leave_room_for_rows(
 ) -> None:
     """Labels of a backlog that filled all the memory of the learner kept it from reading the rows
     that they waited for: nothing went on."""
-    monkeypatch.setattr(learning_role, "WAITING_BYTES", 40_000)  # a third of the labels
+    monkeypatch.setattr(unplayed, "WAITING_BYTES", 40_000)  # a third of the labels
     app = App(broker.bootstrap_servers)
     rng, predictions, labels = random.Random(1), [], []
     for i in range(400):

@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from stream_can.kafka import correcting_role
-from stream_can.kafka import learning_role as learner_module
+from stream_can.kafka import correcting_role, learner_lag
 from stream_can.version import __version__
 from tests.kafka.broker.broker import Served
 from tests.kafka.streams import App, caught_up, fill, prediction
@@ -54,8 +53,8 @@ def test_who_is_away_is_said(
     the learner."""
     caplog.set_level("INFO", logger="stream_can")
     monkeypatch.setattr(correcting_role, "LOST_SECONDS", 1.0)
-    monkeypatch.setattr(learner_module, "UNOWNED_SECONDS", 1.0)
-    monkeypatch.setattr(learner_module, "LAG_SECONDS", 0.1)
+    monkeypatch.setattr(learner_lag, "UNOWNED_SECONDS", 1.0)
+    monkeypatch.setattr(learner_lag, "LAG_SECONDS", 0.1)
     app = App(broker.bootstrap_servers, partitions=2)
     learner, worker = app.learner(), app.worker("1", learn=False)
     fill(app, 40)

@@ -13,8 +13,7 @@ import pytest
 
 from stream_can import Corrector
 from stream_can.app.metrics import Metrics
-from stream_can.kafka import Worker
-from stream_can.kafka import learning_role as learner_module
+from stream_can.kafka import Worker, unplayed
 from stream_can.kafka.client.guards import DeniedError, RetryError
 from stream_can.kafka.client.options import Options
 from stream_can.kafka.client.readers import Readers
@@ -196,24 +195,24 @@ def test_what_was_learned_can_be_forgotten(
         app.settings("1", raw="was"), start_of(app.settings("1")), Metrics()
     )
     with pytest.raises(DeniedError, match=r"--reset"):
-        begun_otherwise._restore({})
+        begun_otherwise.recovery.restore({})
     begun_otherwise.client.close(leave=False)
     worker = Worker(app.settings("anew"), corrects=False, reset=True)
     role = worker.learns
     assert role is not None
-    write = role._write
+    write = role.writer.write
     between = [LearningRole(app.settings("2"), start_of(app.settings("2")), Metrics())]
 
-    def taken_back(*given: Any) -> None:
+    def taken_back(*given: Any) -> tuple[int, int]:
         """As the one that learns may do, at once: before, it ended the other in half of the
         cases."""
         if between:
             other = between.pop()
             other.client.transaction.take_over()
             other.client.close(leave=False)
-        write(*given)
+        return write(*given)
 
-    monkeypatch.setattr(role, "_write", taken_back)
+    monkeypatch.setattr(role.writer, "write", taken_back)
     anew = Running(worker)
 
     def newest() -> Any:
@@ -251,7 +250,7 @@ def test_what_fails_for_a_moment_does_not_end_learning(
     broker: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before: half begun, it learned no more; and a topic of no partitions was a division by 0."""
-    opened, partitions = learner_module.Assigned, Readers.partitions
+    opened, partitions = unplayed.Assigned, Readers.partitions
     fails = {"begin": 1, "dead-letters": 1}
 
     def open_(options: Options) -> Any:
@@ -266,7 +265,7 @@ def test_what_fails_for_a_moment_does_not_end_learning(
             return 0
         return partitions(self, topic)
 
-    monkeypatch.setattr(learner_module, "Assigned", open_)
+    monkeypatch.setattr(unplayed, "Assigned", open_)
     monkeypatch.setattr(Readers, "partitions", partitions_of)
     app = App(broker.bootstrap_servers)
     fill(app, 200, bad=True)

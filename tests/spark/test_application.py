@@ -36,7 +36,7 @@ def test_the_application_learns_what_spark_corrected(spark, broker, tmp_path):
     """Every state is exact, every row is what the state of its batch makes of it, and it helps."""
     app = App(broker.bootstrap_servers, partitions=1, served=True, segments=["note"])
     learner = app.learner()
-    wait("a state", lambda: learner.learning() and learner.worker.learns.number >= 0)
+    wait("a state", lambda: learner.learning() and learner.worker.learns.writer.number >= 0)
     rng, truths, source = random.Random(1), {}, tmp_path / "in"
     for n in range(BATCHES):
         rows = []

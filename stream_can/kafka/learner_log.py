@@ -1,0 +1,51 @@
+"""LearnerLog: what the log says of a backlog, and of models that become worse."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from stream_can.app.tally import lane_name
+from stream_can.kafka.topic_learner import PlayedRecords
+from stream_can.learner.model_name import Name
+from stream_can.messages.naming import LaneName
+from stream_can.trust.episode import Episode
+
+__all__ = ["LearnerLog"]
+
+log = logging.getLogger(__name__)
+
+
+class LearnerLog:
+    """Says in the log when something begins, and when it is over."""
+
+    def __init__(self) -> None:
+        self.answered, self._answers_since = 0, 0.0
+        """Number of deferred records answered in the backlog that is open, and since when."""
+        self._worse: set[LaneName] = set()
+        """Models and versions that are worse than before, as the log has said."""
+
+    def tell_of_backlog(self, played: PlayedRecords, has_deferred: bool) -> None:
+        """Say when deferred records begin to be answered, and when none is left."""
+        answers = played.answers.values()
+        n = sum(len(answer.outputs) + len(answer.dead_letters) for answer in answers)
+        if n and not self.answered:
+            self._answers_since = time.monotonic()
+            log.info("workers are behind: correcting what they hand over")
+        self.answered += n
+        if self.answered and not has_deferred:
+            took = time.monotonic() - self._answers_since
+            log.info("corrected %d records that workers handed over, in %.1f s", self.answered,
+                     took)  # fmt: skip
+            self.answered = 0
+
+    def tell_of_alarms(self, episodes: Mapping[Name, Episode]) -> None:
+        """Say when a model or version becomes worse than before, and when it is not any more."""
+        worse = {lane_name(name): episode for name, episode in episodes.items()}
+        for lane in worse.keys() - self._worse:
+            log.warning("%s", worse[lane].text(str(lane)))
+        for lane in self._worse - worse.keys():
+            log.info("the alarm is over: it is as before again, or has been so for long that it is"
+                     " the new normal%s", f": {lane}" if str(lane) else "")  # fmt: skip
+        self._worse = {*worse}

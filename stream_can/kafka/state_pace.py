@@ -1,0 +1,46 @@
+"""StatePace: when the next state is due, and of how many rows."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["StatePace"]
+
+MOST_ROWS, LARGE = 500, 20
+"""Rows of a state in a backlog; and the most times as many, where states are large or rows wait."""
+MOST_BYTES_A_SECOND = 1 << 20
+"""Maximum bytes of states written per second."""
+
+
+class StatePace:
+    """Spaces states by a commit interval, and by their size.
+
+    Parameters
+    ----------
+    interval
+        Seconds between two states, where these are small and few rows wait.
+    """
+
+    def __init__(self, interval: float) -> None:
+        self.interval = interval
+        self.due = 0.0
+        """When the next state is written, by ``time.monotonic``."""
+        self.most_rows = MOST_ROWS
+        """Rows, or labels, after which it is."""
+
+    def is_due(self, rows: int) -> bool:
+        """Whether a state is due where so many rows wait."""
+        return rows >= self.most_rows or time.monotonic() >= self.due
+
+    def wait(self) -> None:
+        """Wait for an interval: there is nothing to write."""
+        self.due = time.monotonic() + self.interval
+
+    def wrote(self, begin: float, size: int, rows: int) -> None:
+        """Note a state: when its writing began, its bytes, and how many rows wait."""
+        pause = size / MOST_BYTES_A_SECOND
+        self.due = begin + max(self.interval, pause)
+        large = max(1.0, pause / self.interval)
+        if rows > self.most_rows:  # it falls behind
+            large = max(large, 2 * self.most_rows / MOST_ROWS)
+        self.most_rows = int(MOST_ROWS * min(large, LARGE))
