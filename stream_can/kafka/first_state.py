@@ -73,7 +73,7 @@ class FirstState:
         learning.places = {place.name: place.offset for place in newest[1].lanes}  # to be removed
         learning.former = [*newest[1].former, newest[1].mark][-MOST_FORMER:]
         self._writer.pieces = len(newest[1].memory)
-        self._writer.write(learning, None)
+        self._writer.write_state(learning, None)
         knows = f"is {s.classes_from_file}" if s.classes_from_file else "knows nothing"
         log.info("started over: state %d %s", self._writer.number, knows)
 
@@ -114,4 +114,4 @@ class FirstState:
         if plays:
             learning.sent[0] = plays[-1].ends[0]
             learning.play_starts[0] = plays[0].played[0][1]
-        self._writer.write(learning, None)
+        self._writer.write_state(learning, None)

@@ -213,7 +213,7 @@ class LearningRole:
     def _write(self, learning: TopicLearner, played: PlayedRecords | None) -> None:
         """Write a state and the other results of playing; say when the next one is due."""
         begin = time.monotonic()
-        size, told_bytes = self.writer.write(learning, played)
+        size, told_bytes = self.writer.write_state(learning, played)
         if played is not None and self._counts is not None:
             self._counts.committed(time.monotonic() - begin, size + told_bytes)
         rows = 0 if self._unplayed is None else self._unplayed.rows

@@ -55,7 +55,7 @@ class StateWriter:
         if stored is not None:
             self.pieces = len(stored.index.memory)
 
-    def write(self, learning: TopicLearner, played: PlayedRecords | None) -> tuple[int, int]:
+    def write_state(self, learning: TopicLearner, played: PlayedRecords | None) -> tuple[int, int]:
         """Write a state and the other results of playing, in one transaction.
 
         Returns

@@ -222,7 +222,7 @@ def test_the_learner_fails_while_it_answers(
     """Before, between and after what it writes; the next one answers all the same."""
     monkeypatch.setattr(play_order, "HISTORY_ROWS", 100)  # so that there are several answers
     app = history_of(broker, 1500, commit_every=200)
-    steps = {"send_answers": 2, "send_requests": 2, "write": 2}
+    steps = {"send_answers": 2, "send_requests": 2, "write_state": 2}
 
     def failing(where: Any, name: str) -> Any:
         before = getattr(where, name)
@@ -237,7 +237,7 @@ def test_the_learner_fails_while_it_answers(
         return fails
 
     for name in steps:
-        where = StateWriter if name == "write" else PlayedSender
+        where = StateWriter if name == "write_state" else PlayedSender
         monkeypatch.setattr(where, name, failing(where, name))
     running = app.worker()
     caught_up(app, running)

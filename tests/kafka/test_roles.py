@@ -200,7 +200,7 @@ def test_what_was_learned_can_be_forgotten(
     worker = Worker(app.settings("anew"), corrects=False, reset=True)
     role = worker.learns
     assert role is not None
-    write = role.writer.write
+    write = role.writer.write_state
     between = [LearningRole(app.settings("2"), start_of(app.settings("2")), Metrics())]
 
     def taken_back(*given: Any) -> tuple[int, int]:
@@ -212,7 +212,7 @@ def test_what_was_learned_can_be_forgotten(
             other.client.close(leave=False)
         return write(*given)
 
-    monkeypatch.setattr(role.writer, "write", taken_back)
+    monkeypatch.setattr(role.writer, "write_state", taken_back)
     anew = Running(worker)
 
     def newest() -> Any:
