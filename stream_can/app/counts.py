@@ -16,6 +16,7 @@ from stream_can.messages.naming import LaneName
 __all__ = ["Committed", "Handled", "MetricsSource", "Seen"]
 
 SETS = ("set_rows", "set_classes", "set_labels", "set_kept")
+EXPECTED = ("sure_rows", "confidence", "doubt", "gap_labels", "gap")
 
 
 class Seen(NamedTuple):
@@ -63,6 +64,9 @@ class Committed(NamedTuple):
     sets: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
     """Rows with prediction sets, classes in these, labels of such rows, and labels that are in
     their set."""
+    expected: Sequence[float] = (0.0,) * 5
+    """Sent rows, sums of their confidence p and of p (1 - p); scored labels, and the sum of hits
+    less confidence of these: see `stream_can.trust.expected`."""
 
     def scores_since(self, previous: Committed) -> dict[str, float]:
         """What was scored since an earlier commit, by the names of `History`."""
@@ -70,7 +74,8 @@ class Committed(NamedTuple):
         for stage, hits in self.hits.items():
             scores[f"hits_{stage}"] = hits - previous.hits[stage]
             scores[f"log_loss_{stage}"] = self.log_loss[stage] - previous.log_loss[stage]
-        for name, n, n_before in zip(SETS, self.sets, previous.sets, strict=True):
+        now, then = [*self.sets, *self.expected], [*previous.sets, *previous.expected]
+        for name, n, n_before in zip((*SETS, *EXPECTED), now, then, strict=True):
             scores[name] = n - n_before
         return scores
 

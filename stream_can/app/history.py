@@ -21,7 +21,8 @@ SUMS = (
     "predictions", "labels", "matched", "unmatched", "dead_letters", "scored", "hits_before",
     "hits_after", "log_loss_before", "log_loss_after", "commits", "commit_seconds", "given_up",
     "asked", "answered", "repeated", "early", "without_id", "set_rows",
-    "set_classes", "set_labels", "set_kept",
+    "set_classes", "set_labels", "set_kept", "sure_rows", "confidence", "doubt", "gap_labels",
+    "gap",
 )  # fmt: skip
 LARGEST = ("commit_longest", "lag")
 COLUMN = {name: i for i, name in enumerate((*SUMS, *LARGEST))}

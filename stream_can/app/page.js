@@ -99,6 +99,11 @@ function scores(s) {
   ].map(([what, of]) => each(what, (w) => w[key] && of(w[key])));
   return [each("labels", (w) => number(w.scored)),
     ...score("accuracy %", "accuracy", 100, 2), ...score("log loss", "log_loss", 1, 4),
+    ...(s.day.expected_accuracy === null ? [] : [
+      each("expected accuracy %, of all rows", (w) => w.expected_accuracy
+        && fixed(100 * w.expected_accuracy.value, 1)),
+      each("between", (w) => w.expected_accuracy
+        && `${fixed(100 * w.expected_accuracy.low, 1)} and ${fixed(100 * w.expected_accuracy.high, 1)}`)]),
     ...(s.sets === null ? [] : [
       each("labels of prediction sets", (w) => number(w.set_labels)),
       each(`in the set %, promised ${+(100 * s.sets).toPrecision(6)}`,

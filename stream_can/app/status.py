@@ -21,6 +21,15 @@ class Score(Struct):
     high: float | None
 
 
+class Expected(Struct):
+    """Accuracy of the sent rows, as far as it can be told before their labels come."""
+
+    value: float
+    low: float
+    high: float
+    """95 % interval."""
+
+
 class Window(Struct):
     """The last hour or day, as far as this process has run."""
 
@@ -62,6 +71,9 @@ class Window(Struct):
     """Share of these labels that are in the set."""
     set_size: float | None = None
     """Mean number of classes in a set."""
+    expected_accuracy: Expected | None = None
+    """Of the rows sent in this window, whether their labels came or not; null without rows of one
+    label."""
 
 
 class CourseStatus(Struct):

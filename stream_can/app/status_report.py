@@ -22,7 +22,7 @@ from stream_can.app.status_lanes import (
     two_versions,
     worse_lanes,
 )
-from stream_can.app.status_windows import course_of, day_of, window_of
+from stream_can.app.status_windows import course_of, day_of, hour_of
 from stream_can.app.table import age
 from stream_can.learner.switch import CorrectionSwitch
 from stream_can.version import __version__
@@ -100,7 +100,7 @@ class StatusReport:
             open_requests=sum(n for n, _ in requests) if requests else None,
             oldest_request=age(min(oldest), now) if oldest else None,
             n_classes=0 if known is None else known.n_classes,
-            hour=window_of(hour),
+            hour=hour_of(hour, day),
             day=day_of(day, hour),
             hour_course=hour_course,
             day_course=course_of(day, 3, history.day.seconds, now, ran),

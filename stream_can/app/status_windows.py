@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from stream_can.app.history import Slots
-from stream_can.app.status import CourseStatus, Score, Window
-from stream_can.change import Change
+import math
 
-__all__ = ["course_of", "day_of", "score_of", "window_of"]
+from stream_can.app.history import Slots
+from stream_can.app.status import CourseStatus, Expected, Score, Window
+from stream_can.change import Change
+from stream_can.trust.expected import LABELS, Gap, expected_accuracy
+
+__all__ = ["course_of", "day_of", "expected_of", "hour_of", "score_of", "window_of"]
 
 COUNTED = (
     "labels", "matched", "unmatched", "dead_letters", "asked", "answered", "commits", "given_up",
     "repeated", "early", "without_id",
 )  # fmt: skip
 """History sums copied to a window unchanged."""
+
+
+MOST_LABELS = LABELS / math.log(2)
+"""Labels that count at most, as where older ones fade."""
 
 
 def score_of(change: Change | None) -> Score | None:
@@ -37,12 +44,40 @@ def window_of(slots: Slots) -> Window:
         set_labels=int(slots.total("set_labels")),
         set_kept=_mean(slots, "set_kept", "set_labels"),
         set_size=_mean(slots, "set_classes", "set_rows"),
+        expected_accuracy=expected_of(slots, slots),
     )
+
+
+def expected_of(rows: Slots, labels: Slots) -> Expected | None:
+    """Expected accuracy of the rows of a window; None without any.
+
+    Parameters
+    ----------
+    rows
+        The window.
+    labels
+        The window whose labels say how far confidence can be trusted.
+    """
+    n = rows.total("sure_rows")
+    if not n:
+        return None
+    k = labels.total("gap_labels")
+    most = min(k, MOST_LABELS)
+    gap = Gap(most, most * labels.total("gap") / k) if k else Gap()
+    return Expected(*expected_accuracy(n, rows.total("confidence"), rows.total("doubt"), gap))
 
 
 def _mean(slots: Slots, total: str, count: str) -> float | None:
     n = slots.total(count)
     return slots.total(total) / n if n else None
+
+
+def hour_of(hour: Slots, day: Slots) -> Window:
+    """The hour's figures; few labels of the hour leave the day's to say how right rows are."""
+    window = window_of(hour)
+    labels = hour if hour.total("gap_labels") >= LABELS else day
+    window.expected_accuracy = expected_of(hour, labels)
+    return window
 
 
 def day_of(day: Slots, hour: Slots) -> Window:

@@ -160,6 +160,8 @@ ELSEWHERE = (
     Row("registry_away", Gauge, "1 while records wait for a schema registry that does not answer"),
     Row("worse", Gauge, "1 while the classifier, or the output, is worse than it was",
         labels=("stage",), first=SIDES),
+    Row("expected_accuracy", Gauge, "Expected accuracy of the rows of the last hour, and the ends"
+        " of its 95 % interval, whether their labels came or not", labels=("bound",)),
     Row("clock_skew_seconds", Gauge, "Seconds that the brokers' clock is ahead of this machine's"),
     Row("partitions", Gauge, "Partitions assigned and restored"),
     Row("learning", Gauge, "1 while this process is the application's learner"),

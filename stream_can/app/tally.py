@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations, groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.app.counts import Committed, Seen
 from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
-from stream_can.column_scores import HITS, LOSSES, ColumnScores
+from stream_can.column_scores import CONFIDENCE, HITS, LOSSES, ColumnScores
 from stream_can.learner.call import Taught
 from stream_can.learner.model_name import Name
 from stream_can.messages.columns import Table, table
@@ -63,7 +64,11 @@ class Tally:
         rows: str,
     ) -> None:
         self._n_classes: Callable[[Name], int] = n_classes
-        self._outcomes: OutcomesOf = part(rows, "outcomes").outcomes_of
+        room = part(rows, "outcomes")
+        self._outcomes: OutcomesOf = room.outcomes_of
+        self._confidence: Callable[[Any], tuple[float, float]] | None = getattr(
+            room, "confidence_of", None
+        )
         self._columns, self._named, self._has_sets = tuple(columns), named, sets
         self.counts = dict.fromkeys(
             ("predictions", "corrected", "labels", "matched", "unmatched", "repeated",
@@ -76,7 +81,7 @@ class Tally:
         self.held = 0
         """Number of held labels."""
         self._scored, self._sums = 0, np.zeros(4)
-        self._sets = np.zeros(4)
+        self._sets, self._expected = np.zeros(4), np.zeros(5)
         self._taught: list[list[Taught]] = []
         """Results not yet added up."""
         self._values = self._new_values()
@@ -90,11 +95,11 @@ class Tally:
 
     def predicted(
         self, n: int, names: Sequence[Name] | None, columns: Table | None,
-        sets: Sequence[Sequence[object]] | None,
+        sets: Sequence[Sequence[object]] | None, sent: Any = None,
     ) -> None:  # fmt: skip
         """Count n answered predictions."""
         self.answered(n, n)
-        self.observed(n, names, columns, 0 if sets is None else sum(map(len, sets)))
+        self.observed(n, names, columns, 0 if sets is None else sum(map(len, sets)), sent)
 
     def answered(self, n: int, corrected: int, dead_letters: int = 0, without_id: int = 0) -> None:
         """Count prediction records: n with an output, of which ``corrected`` were corrected and
@@ -105,9 +110,14 @@ class Tally:
         self.counts["dead_letters"] += dead_letters
 
     def observed(
-        self, n: int, names: Sequence[Name] | None, columns: Table | None, in_sets: int
-    ) -> None:
-        """Count the column values and models of n predictions, and the classes in their sets."""
+        self, n: int, names: Sequence[Name] | None, columns: Table | None, in_sets: int,
+        sent: Any = None,
+    ) -> None:  # fmt: skip
+        """Count the column values and models of n predictions, the classes in their sets, and the
+        confidence of the rows that were sent."""
+        if self._confidence is not None and sent is not None:
+            confidence, doubt = self._confidence(sent)
+            self._expected[:3] += (n if confidence else 0), confidence, doubt
         for name, texts in (columns or {}).items():
             self._values[name].came(texts)
         if self._has_sets:
@@ -174,6 +184,9 @@ class Tally:
         scores, sent, y, tails = self._outcomes(fair, m)
         self._scored += len(fair)
         self._sums += scores[:, [HITS, HITS + 1, LOSSES, LOSSES + 1]].sum(axis=0)
+        if self._confidence is not None:
+            gap = scores[:, HITS + 1] - scores[:, CONFIDENCE + 1]
+            self._expected[3:] += len(fair), gap.sum()
         segments = [labelled.prediction.columns for labelled in fair]
         for name, texts in table(self._columns, segments).items():
             self._values[name].scored(texts, scores)
@@ -219,6 +232,7 @@ class Tally:
             dict(zip(STAGES, losses.tolist(), strict=True)),
             self.requests,
             self._sets.tolist(),
+            self._expected.tolist(),
         )
 
     def take_values(self) -> Mapping[str, ColumnScores]:

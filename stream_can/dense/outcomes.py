@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +12,18 @@ from stream_can.column_scores import outcomes
 from stream_can.learner.call import Taught, rows_of
 from stream_can.scores import score_rows
 
-__all__ = ["outcomes_of"]
+__all__ = ["confidence_of", "outcomes_of"]
 
 Array = NDArray[np.float64]
+
+
+def confidence_of(sent: Any) -> tuple[float, float]:
+    """Sums of the largest probability p of each sent row, and of p (1 - p); 0 where rows differ in
+    length."""
+    if not isinstance(sent, np.ndarray) or sent.ndim != 2 or not sent.size:
+        return 0.0, 0.0
+    top = sent.max(axis=1)
+    return float(top.sum()), float((top * (1 - top)).sum())
 
 
 def outcomes_of(

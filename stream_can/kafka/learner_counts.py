@@ -54,7 +54,7 @@ class LearnerCounts:
         if self._settings.has_lanes:
             names = [batch.versions[k].name for k in batch.of.tolist()]
         in_sets = 0 if self._settings.sets is None else sum(map(_in_sets, batch.versions))
-        tally.observed(len(batch), names, batch.segments or None, in_sets)
+        tally.observed(len(batch), names, batch.segments or None, in_sets, corrected.rows)
         tally.labelled(corrected.outcomes, corrected.taught, learner.held)
         tally.not_learned(*played.not_learned)
         tally.counts["early"] = learner.early_labels
