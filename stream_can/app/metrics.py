@@ -24,7 +24,6 @@ from stream_can.app.letters import KEPT, Letter
 from stream_can.app.metrics_registry import MetricsRegistry
 from stream_can.app.open_transaction import OpenTransaction
 from stream_can.app.status import Backlog
-from stream_can.app.status_windows import hour_of
 from stream_can.app.tally import MOST_VALUES
 from stream_can.column_scores import ColumnScores
 from stream_can.messages.naming import LaneName
@@ -236,13 +235,7 @@ class Metrics:
         for row in (*table.LEARNED, *table.REQUESTS):
             self._metrics[row.name].clear()
         self._metrics["registry_away"].set(bool(self._waits_for()))
-        self._metrics["expected_accuracy"].clear()
-        now = time.time()
-        hour = hour_of(self.history.hour.last(now), self.history.day.last(now))
-        for bound in ("value", "low", "high") if hour.expected_accuracy else ():
-            self._metrics["expected_accuracy"].labels(bound).set(
-                getattr(hour.expected_accuracy, bound)
-            )
+        table.set_expected(self._metrics["expected_accuracy"], self.history)
         sides = {episode.side for episode in self.episodes.values()}
         for side, stage in enumerate(SIDES):
             self._metrics["worse"].labels(stage).set(side in sides)

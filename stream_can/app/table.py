@@ -13,7 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from stream_can.app.commit import SIDES, Commit
 from stream_can.app.correctors_in_use import CorrectorsInUse
-from stream_can.app.history import DELAYS
+from stream_can.app.history import DELAYS, History
+from stream_can.app.status_windows import hour_of
 
 __all__ = [
     "COMMITTED",
@@ -24,6 +25,7 @@ __all__ = [
     "age",
     "count",
     "make",
+    "set_expected",
     "set_to",
 ]
 
@@ -212,6 +214,15 @@ def count_lane(metrics: Mapping[str, Any], lane: Sequence[str], tally: Sequence[
         strict=True,
     ):
         metrics[name].labels(*lane, side).inc(value)
+
+
+def set_expected(metric: Any, history: History) -> None:
+    """Set the gauge of expected accuracy and the ends of its interval, where there are rows."""
+    metric.clear()
+    now = time.time()
+    expected = hour_of(history.hour.last(now), history.day.last(now)).expected_accuracy
+    for bound in ("value", "low", "high") if expected is not None else ():
+        metric.labels(bound).set(getattr(expected, bound))
 
 
 def set_to(metric: Any, partition: int, values: Values) -> None:

@@ -14,7 +14,7 @@ from stream_can.dense.doubts import doubts
 from stream_can.learner import Learner
 from stream_can.replay.classes import ClassScores
 from stream_can.replay.episodes import milliseconds
-from stream_can.replay.expected import ExpectedScores
+from stream_can.replay.expected import ExpectedScores, stretches_as_json
 from stream_can.replay.model_columns import ModelColumns
 from stream_can.replay.moment import Moment, moment_sums
 from stream_can.replay.result import Replay, finite, with_change
@@ -56,9 +56,7 @@ class DenseMoment(Moment):
 class DenseReplay(Replay):
     """Result of a replay of dense rows."""
 
-    def __init__(
-        self, learner: Learner, models: ModelColumns | None = None, **options: Any
-    ) -> None:
+    def __init__(self, learner: Learner, models: ModelColumns | None = None, **options: Any):
         super().__init__(learner, models, **options)
         m, corrector = len(self.classes), self.corrector
         self.raw, self.corrected = Scores(), Scores()
@@ -99,9 +97,9 @@ class DenseReplay(Replay):
         sent_scores = self.corrected.add_checked(corrected, y)
         self.raw_classes.add(raw_scores.best, y)
         self.corrected_classes.add(sent_scores.best, y)
-        self.expected.add(step, sent_scores)
+        self.expected.add_step(step, sent_scores)
         if self.costs is not None:
-            self.costs.add(P, corrected, y)
+            self.costs.add_rows(P, corrected, y)
         m, was, now = len(self.raw_classes.rows), raw_scores.hits, sent_scores.hits
         if self.pairs is not None:
             pairs = np.bincount(raw_scores.best * m + y, minlength=m * m)
@@ -216,10 +214,7 @@ class DenseReplay(Replay):
             "silent_classes": list(corrector.silent_classes),
             "per_class": self.per_class(),
             "worst": self.worst.to_dict(),
-            "expected_accuracy": [
-                stretch._asdict() | {"expected": stretch.expected._asdict()}
-                for stretch in self.expected.stretches(dates=self.dates)
-            ],
+            "expected_accuracy": stretches_as_json(self.expected.stretches(dates=self.dates)),
             "calibration_change": self._calibration_change(),
             **fit,
         }

@@ -41,7 +41,7 @@ class CostScores:
         self.least = 0.0
         """Cost of all rows, were their labels known."""
 
-    def add(self, raw: Array, sent: Array, y: NDArray[np.int64]) -> None:
+    def add_rows(self, raw: Array, sent: Array, y: NDArray[np.int64]) -> None:
         """Add labelled rows of a step: as they came, as sent, and their labels."""
         of_label = self.costs.matrix[:, y]
         totals = [0.0, 0.0]

@@ -12,7 +12,9 @@ from stream_can.replay.step import Step
 from stream_can.scores import RowScores
 from stream_can.trust.expected import Gap, Interval, expected_accuracy
 
-__all__ = ["ExpectedMoment", "ExpectedScores", "ExpectedStretch", "expected_in_words"]
+__all__ = ["ExpectedMoment", "ExpectedScores", "ExpectedStretch", "expected_in_words",
+    "stretches_as_json",
+]  # fmt: skip
 
 
 class ExpectedMoment(NamedTuple):
@@ -56,7 +58,7 @@ class ExpectedScores:
         """First row and gaps of steps whose labels are on their way; nan for unfair ones."""
         self._outstanding: list[int] = []
 
-    def add(self, step: Step, sent: RowScores) -> None:
+    def add_step(self, step: Step, sent: RowScores) -> None:
         """Add a step, with the scores of its rows with a known label."""
         known, arrivals = step.truth >= 0, step.arrivals
         gaps = np.full(len(known), np.nan, np.float32)
@@ -119,6 +121,11 @@ class ExpectedScores:
                 )
             )
         return stretches
+
+
+def stretches_as_json(stretches: list[ExpectedStretch]) -> list[dict[str, Any]]:
+    """The stretches as JSON."""
+    return [stretch._asdict() | {"expected": stretch.expected._asdict()} for stretch in stretches]
 
 
 def expected_in_words(stretches: list[ExpectedStretch]) -> list[str]:
