@@ -9,8 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["FEWEST", "STRETCHES", "Change", "Changes", "calibration_change", "change"]
-
 STRETCHES = 30
 """Maximum number of stretches compared."""
 FEWEST = 5

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from stream_can.scores import RowScores
 
-__all__ = ["HEAVIEST", "ColumnScores", "ValueScores", "outcomes"]
-
 HEAVIEST = 50
 """Number of most frequent values whose shares of rows and labels are compared."""
 FEW_LABELS = 200

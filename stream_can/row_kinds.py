@@ -11,11 +11,6 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 
-__all__ = [
-    "KINDS", "AnyCorrector", "RowKind", "kind_of", "kind_of_snapshot", "part", "read_snapshot",
-    "refuse_few_classes", "refuse_others", "row_kind",
-]  # fmt: skip
-
 KINDS = {
     "dense": "stream_can.dense",
     "multilabel": "stream_can.multilabel",

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can.corrector import Corrector, Receipts
 from stream_can.method import sums as decayed
 
-__all__ = ["RowSums"]
-
 Array = NDArray[np.float64]
 
 

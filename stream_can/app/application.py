@@ -19,12 +19,6 @@ from stream_can.method.settings import LOOP, SETTINGS, check_settings
 from stream_can.method.settings_help import given_settings
 from stream_can.row_kinds import KINDS, refuse_few_classes, refuse_others, row_kind
 
-__all__ = [
-    "SEGMENTS_MB",
-    "ApplicationSettings",
-    "described",
-]
-
 SEGMENTS_MB = 0.5
 """Default of ``segments_mb``: a corrector with columns then fits topics with default limits."""
 

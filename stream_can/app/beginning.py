@@ -14,8 +14,6 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.row_kinds import kind_of_snapshot, refuse_few_classes, row_kind
 from stream_can.snapshot import MAGIC, read
 
-__all__ = ["Beginning", "beginning_of"]
-
 
 class ClassesFile(msgspec.Struct, forbid_unknown_fields=True):
     """JSON content of ``classes_from_file``."""

@@ -6,8 +6,6 @@ from collections import Counter as Tally
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["SIDES", "Commit"]
-
 SIDES = ("before", "after")
 
 

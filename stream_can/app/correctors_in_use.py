@@ -9,8 +9,6 @@ from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.messages.naming import LaneName
 from stream_can.row_kinds import kind_of
 
-__all__ = ["CorrectorInUse", "CorrectorsInUse"]
-
 
 class CorrectorInUse(NamedTuple):
     """The corrector of a model and version."""

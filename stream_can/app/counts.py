@@ -13,8 +13,6 @@ from stream_can.app.versions import Comparison, Pair
 from stream_can.column_scores import ColumnScores
 from stream_can.messages.naming import LaneName
 
-__all__ = ["Committed", "Handled", "MetricsSource", "Seen"]
-
 SETS = ("set_rows", "set_classes", "set_labels", "set_kept")
 EXPECTED = ("sure_rows", "confidence", "doubt", "gap_labels", "gap")
 

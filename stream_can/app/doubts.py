@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from stream_can.app.status import Backlog, Problem, Status
 
-__all__ = ["MOST_WORSE", "doubts"]
-
 BEHIND, FEW_WAITING = 10_000, 1_000
 STALE_SECONDS = 120.0
 HOUR = 3600.0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from stream_can.app.status import Problem, Score, Status, Window
 
-__all__ = ["FEWEST_LABELS", "gain"]
-
 FEWEST_LABELS = 100
 WAIT = "Wait for more labels. Meanwhile correct = false sends predictions unchanged."
 

@@ -15,8 +15,6 @@ from stream_can.messages.label import Label, NoLabel
 from stream_can.messages.messages import BadMessage, Messages
 from stream_can.messages.parsing import OpenedLabels, RawMessage
 
-__all__ = ["LabelReader", "ReadLabels"]
-
 
 class ReadLabels(NamedTuple):
     """Labels."""

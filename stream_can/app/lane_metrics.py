@@ -14,8 +14,6 @@ from stream_can.app.counts import Seen
 from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
 from stream_can.messages.naming import LaneName
 
-__all__ = ["LaneMetrics"]
-
 MOST_SERIES, OTHERS = 50, LaneName("other", "")
 """Maximum number of lanes with series of their own; the rest share one."""
 MOST_LANES = 1000

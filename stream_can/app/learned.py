@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Knowledge", "Share"]
-
 Share = tuple[Any, float | None, float]
 """A class, its share of the labels if any came, and its share of the rows."""
 

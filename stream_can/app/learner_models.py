@@ -12,8 +12,6 @@ from stream_can.learner.learner import Learner
 from stream_can.learner.model_name import Name
 from stream_can.row_kinds import kind_of
 
-__all__ = ["LearnerModels"]
-
 
 class LearnerModels(LiveModels):
     """Models of a learner.

@@ -20,11 +20,6 @@ from stream_can.app.settings import AppSettings, SettingsError
 from stream_can.method.costs import costs_of_text
 from stream_can.method.settings import SETTINGS, kind_of
 
-__all__ = [
-    "counts_of", "given_names", "injected", "known_names", "load_as", "refuse_unknown", "secret_in",
-    "settings_of",
-]  # fmt: skip
-
 S = TypeVar("S", bound=AppSettings)
 LISTS = {"bootstrap_servers", "classes"}
 LISTS |= {name for name in SETTINGS if kind_of(name) is list}

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Metric
 
-__all__ = ["MetricsRegistry"]
-
 
 class MetricsRegistry(CollectorRegistry):
     """The metrics of a worker, collected while its loop does not change them.

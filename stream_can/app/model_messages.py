@@ -19,8 +19,6 @@ from stream_can.messages.messages import BadMessage, Messages
 from stream_can.messages.naming import Naming
 from stream_can.messages.sparse_formats import Numbering
 
-__all__ = ["Bad", "Classes", "ModelMessages", "Models", "too_long"]
-
 Array = NDArray[float64]
 Classes = tuple[Any, ...]
 Bad = list[tuple[int, StreamCANError]]

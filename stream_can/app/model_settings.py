@@ -9,8 +9,6 @@ import msgspec
 from stream_can.method.settings import LOOP
 from stream_can.method.settings_help import given_settings
 
-__all__ = ["Counts", "ModelSettings", "Name"]
-
 Name = str | int | float
 Counts = list[float] | dict[str, float]
 """Rows per class, in class order or by name."""

@@ -17,10 +17,6 @@ from stream_can.messages.messages import BadMessage
 from stream_can.messages.naming import LaneName
 from stream_can.row_kinds import kind_of
 
-__all__ = [
-    "Begins", "DeclaredCorrector", "LiveModels", "classes_of", "train_prior_of"
-]  # fmt: skip
-
 HOUR_SECONDS = 3600.0
 DeclaredCorrector = Any
 """A corrector whose classes are declared."""

@@ -8,8 +8,6 @@ from collections import deque
 from stream_can.app.counts import Handled
 from stream_can.app.letters import KEPT, Letter
 
-__all__ = ["OpenTransaction"]
-
 
 class OpenTransaction:
     """Counts of the batches of an open transaction."""

@@ -24,8 +24,6 @@ from stream_can.messages.parsing import (
     rows_at,
 )
 
-__all__ = ["PredictionReader", "ReadPredictions"]
-
 
 class ReadPredictions(NamedTuple):
     """Predictions of models with the same classes."""

@@ -13,8 +13,6 @@ from typing import Any
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["MOST_CONNECTIONS", "Handler", "NoPort", "Server"]
-
 log = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 64

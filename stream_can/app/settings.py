@@ -15,8 +15,6 @@ from msgspec.structs import fields
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["AppSettings", "Option", "SettingsError", "options_of"]
-
 
 class SettingsError(StreamCANError, ValueError):
     """A setting is unknown, missing or out of range; the message names it."""

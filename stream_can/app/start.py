@@ -19,12 +19,11 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.learner.model_name import Name
 from stream_can.messages.formats import JSON, Formats
 from stream_can.messages.messages import Messages
-from stream_can.method.paths import FITTED_PATHS, in_order
+from stream_can.method.bases import FITTED_PATHS
+from stream_can.method.paths import in_order
 from stream_can.method.state import SETS
 from stream_can.row_kinds import part
 from stream_can.snapshot import match
-
-__all__ = ["NO_CLASSES", "Start", "start_of"]
 
 NO_CLASSES = ("",)
 """Placeholder classes where each model has its own."""

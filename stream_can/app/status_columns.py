@@ -6,8 +6,6 @@ from stream_can.app.shown_name import shown_name
 from stream_can.app.status import Column, FewValues, Value
 from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
 
-__all__ = ["column_of"]
-
 
 def column_of(name: str, column: ColumnScores) -> Column:
     """Scores by value of a column; of many values only the most frequent are named."""

@@ -20,8 +20,6 @@ from stream_can.messages.naming import UNNAMED, LaneName
 from stream_can.row_kinds import part
 from stream_can.trust.episode import Episode
 
-__all__ = ["MOST_LANES", "all_learned", "lanes_of", "two_versions", "worse_lanes"]
-
 Tally = NDArray[np.float64]
 MOST_CLASSES = 300
 MOST_CLASSES_OF_LANE = 20

@@ -9,8 +9,6 @@ from stream_can.app.status import CourseStatus, Expected, Score, Window
 from stream_can.change import Change
 from stream_can.trust.expected import LABELS, Gap, expected_accuracy
 
-__all__ = ["course_of", "day_of", "expected_of", "hour_of", "score_of", "window_of"]
-
 COUNTED = (
     "labels", "matched", "unmatched", "dead_letters", "asked", "answered", "commits", "given_up",
     "repeated", "early", "without_id",

@@ -16,19 +16,6 @@ from stream_can.app.correctors_in_use import CorrectorsInUse
 from stream_can.app.history import DELAYS, History
 from stream_can.app.status_windows import hour_of
 
-__all__ = [
-    "COMMITTED",
-    "ELSEWHERE",
-    "LEARNED",
-    "REQUESTS",
-    "Row",
-    "age",
-    "count",
-    "make",
-    "set_expected",
-    "set_to",
-]
-
 COMMIT_ENDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
 RESTORE_ENDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60)
 Values = float | None | list[float] | Mapping[str, float]

@@ -19,8 +19,6 @@ from stream_can.messages.naming import LaneName
 from stream_can.method.kernel import inside
 from stream_can.row_kinds import part
 
-__all__ = ["MOST_VALUES", "Tally", "lane_name"]
-
 Array = NDArray[np.float64]
 OutcomesOf = Callable[
     [Sequence[Taught], int], tuple[Array, Array, NDArray[np.int64], NDArray[np.float32]]

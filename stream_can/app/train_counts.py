@@ -7,8 +7,6 @@ import numpy as np
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch
 
-__all__ = ["COUNTS_WAY", "match_counts"]
-
 COUNTS_WAY = "take train_counts out, which keeps what is learned, or start over, which forgets it"
 """What to do where they are not those with which existing knowledge began."""
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from stream_can.change import Changes, change
 
-__all__ = ["MOST_PAIRS", "Comparison", "Pair"]
-
 Array = NDArray[np.float64]
 PARTS = 240
 """Maximum number of parts whose sums are kept; beyond it neighbours are merged."""

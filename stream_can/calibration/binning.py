@@ -11,8 +11,6 @@ from scipy.special import betaln, softmax
 from stream_can.calibration.method import Array, OneVersusRest
 from stream_can.scores.scores import BINS
 
-__all__ = ["BBQ", "HistogramBinning"]
-
 STRENGTH = 2.0
 """N' of Naeini et al.: weight of a binning's prior, in rows over all bins."""
 SPREAD = 10

@@ -15,8 +15,6 @@ from stream_can.errors import InvalidPrediction, SnapshotMismatch, StreamCANErro
 from stream_can.method.checks import normalised
 from stream_can.scores.row_scores import check_rows
 
-__all__ = ["Calibration", "OneVersusRest", "rows_to_one"]
-
 Array = NDArray[np.float64]
 
 

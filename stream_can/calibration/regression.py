@@ -10,8 +10,6 @@ from sklearn.linear_model import LogisticRegression
 
 from stream_can.calibration.method import Array, OneVersusRest
 
-__all__ = ["IsotonicCalibration", "PlattScaling"]
-
 TINY = 1e-12
 
 

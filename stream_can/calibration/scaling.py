@@ -8,8 +8,6 @@ from scipy.optimize import minimize
 from stream_can.calibration.method import Array, Calibration
 from stream_can.calibration.softmax import Labels, logs, loss_and_residual, softmax, temperature
 
-__all__ = ["MatrixScaling", "TemperatureScaling", "VectorScaling"]
-
 STEPS = 200
 """Maximum number of L-BFGS steps; most fits need far fewer. If a class has few rows, the maximum is
 far out, and stopping here generalises better than the maximum."""

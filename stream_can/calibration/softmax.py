@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-__all__ = ["Labels", "Rows", "logs", "loss_and_residual", "softmax", "temperature"]
-
 Rows = NDArray[np.float64]
 Labels = NDArray[np.intp]
 TINY = 1e-12

@@ -8,8 +8,6 @@ from stream_can.calibration.method import Array, Calibration
 from stream_can.calibration.scaling import matrix_loss, minimum, vector_loss
 from stream_can.calibration.softmax import Labels, logs, softmax, temperature
 
-__all__ = ["StructuredMatrixScaling", "StructuredVectorScaling"]
-
 STEPS = 1000
 """Maximum number of L-BFGS steps: with the penalty the minimum is near."""
 

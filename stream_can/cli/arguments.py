@@ -13,8 +13,6 @@ from cyclopts import Parameter, Token
 from stream_can import snapshot
 from stream_can.errors import StreamCANError
 
-__all__ = ["COMMAND_LINE", "Whole", "argument_errors", "refuse_to_overwrite"]
-
 COMMAND_LINE: ContextVar[str] = ContextVar("COMMAND_LINE", default="")
 """The command line, for reports."""
 

@@ -10,8 +10,6 @@ from stream_can.cli.replay import replay_command
 from stream_can.cli.sample import sample_command
 from stream_can.version import __version__
 
-__all__ = ["app"]
-
 app = App(
     name="stream-can",
     help="Correct the probabilities of a deployed classifier and learn from its late labels.",

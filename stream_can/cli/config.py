@@ -16,8 +16,6 @@ from cyclopts import App
 from stream_can.app.loading import PREFIX, injected, refuse_unknown, settings_of
 from stream_can.app.settings import SettingsError
 
-__all__ = ["hide_others", "with_settings"]
-
 COMMANDS = "pipe", "replay"
 NOT_SETTINGS = "config", "file"
 """Options that are not settings."""

@@ -11,10 +11,6 @@ from typing import Any
 
 from stream_can.replay.deployed import Deployed
 
-__all__ = [
-    "STATE", "deployment", "free_name", "is_lines", "next_command", "options", "serve_command",
-]  # fmt: skip
-
 STATE, SERVED, STDIN = Path("corrector.state"), Path("stream_can.sqlite"), Path("-")
 """Where a pipe and a server keep what they learn, if nobody says; standard input."""
 LINES = (".jsonl", ".ndjson")

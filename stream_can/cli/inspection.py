@@ -19,8 +19,6 @@ from stream_can.recording.names import listed
 from stream_can.row_kinds import kind_of_snapshot, part
 from stream_can.snapshot import save as write
 
-__all__ = ["describe", "inspect_command", "read_snapshot"]
-
 SQLITE = b"SQLite format 3\0"
 """The first bytes of a server's file."""
 

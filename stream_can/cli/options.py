@@ -15,8 +15,6 @@ from stream_can.method.settings import SETTINGS, kind_of
 from stream_can.method.settings_help import sentence
 from stream_can.recording.names import listed
 
-__all__ = ["NO_OPTIONS", "CorrectorOptions", "typed_options"]
-
 # Options are text, which `load` converts, except switches and repeatable ones.
 KINDS: dict[type, Any] = {bool: bool | None, dict: list[str] | None}
 CORRECTOR = Group(

@@ -15,8 +15,6 @@ from stream_can.recording.names import WAYS, classes_of
 from stream_can.recording.recording import Recording
 from stream_can.row_kinds import refuse_few_classes, row_kind
 
-__all__ = ["pipe_command"]
-
 
 def pipe_command(
     *,

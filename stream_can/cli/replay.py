@@ -40,8 +40,6 @@ from stream_can.replay.steps import check_arrival, check_labels
 from stream_can.replay.variant_table import VariantTable
 from stream_can.row_kinds import part, refuse_others, row_kind
 
-__all__ = ["replay_command"]
-
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 RATES = (0.01, 0.05, 0.2, 1.0)

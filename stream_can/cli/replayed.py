@@ -14,8 +14,6 @@ from stream_can.replay.result import Replay
 from stream_can.replay.shown import ScoreTable, judge, shown
 from stream_can.replay.variant_table import VariantTable
 
-__all__ = ["show_replay"]
-
 VALUES = 10
 """Number of values shown per column."""
 

@@ -12,8 +12,6 @@ from stream_can.cli.terminal import text_console
 from stream_can.errors import StreamCANError
 from stream_can.recording.sample import make_sample
 
-__all__ = ["sample_command"]
-
 
 def sample_command(
     folder: Annotated[Path, Parameter(allow_leading_hyphen=True)] = Path(),

@@ -13,8 +13,6 @@ from stream_can.app.settings import SettingsError
 from stream_can.cli.options import typed_options
 from stream_can.serve import load, options, serve
 
-__all__ = ["serve_command"]
-
 NAMES = {"http_port": ["--http-port", "--port"], "http_host": ["--http-host", "--host"]}
 """Settings that also have a short option."""
 TypedOptions: Any = typed_options(options(), __name__, NAMES)

@@ -23,8 +23,6 @@ from rich.text import Text
 
 from stream_can.replay.names import readable
 
-__all__ = ["print_json", "progress_bar", "show_inspection", "text_console", "two_columns"]
-
 MATTER = 20
 """Number of values shown per column."""
 

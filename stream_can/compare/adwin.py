@@ -12,8 +12,6 @@ from stream_can.calibration.scaling import VectorScaling
 from stream_can.compare.stream import RECENT, Stream
 from stream_can.errors import StreamCANError
 
-__all__ = ["refitted_by_adwin"]
-
 LOOK, FEW = 50, 500
 """Rows between two checks of ADWIN; as long as labels are fewer, fits include the validation
 rows."""

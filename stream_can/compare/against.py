@@ -20,8 +20,6 @@ from stream_can.replay.result import Replay
 from stream_can.replay.steps import arrivals_rng
 from stream_can.replay.variant_table import VariantTable
 
-__all__ = ["Against", "against_table", "better_rival", "other_rivals", "play_against"]
-
 HEADS = (
     "against", "accuracy %", "log loss", "stream_can: points", "±", "nats", "±", "Brier", "ECE %",
     "µs/row",

@@ -15,10 +15,6 @@ from stream_can.errors import StreamCANError
 from stream_can.method.prior import laplace
 from stream_can.scores import FLOOR, log_loss
 
-__all__ = [
-    "MOST_REGRESSED", "label_shift", "logistic", "online_logistic", "shifted_mix",
-]  # fmt: skip
-
 Array = NDArray[np.float64]
 
 FEWEST = 100

@@ -15,8 +15,6 @@ from stream_can.report.curves import along, wide
 from stream_can.report.reliability import diagram
 from stream_can.report.svg import AFTER, BEFORE, SERIES, Key, draw
 
-__all__ = ["against_figures"]
-
 SORTS: list[tuple[Callable[[Against], bool], str]] = [
     (lambda comparison: "labels" not in comparison.outcome.needs, SERIES[2]),
     (lambda comparison: "labels" in comparison.outcome.needs, SERIES[3]),

@@ -11,8 +11,6 @@ from stream_can.calibration.softmax import logs
 from stream_can.compare.online import BLOCK
 from stream_can.compare.stream import Stream
 
-__all__ = ["MOST_CLASSES", "KalmanFilter", "kalman"]
-
 MOST_CLASSES = 20
 """Most classes that it plays: at 20 the covariance has 420 rows, at 100 it would have 10,100."""
 HALF_LIFE = 20_000.0

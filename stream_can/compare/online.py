@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from stream_can.compare.stream import Stream
 
-__all__ = ["BLOCK", "OnlinePlatt", "Tracking", "online_platt"]
-
 BLOCK = 4096
 GAMMA, DIAMETER, RADIUS = 0.1, 1.0, 100.0
 """Constants of the authors' experiments."""

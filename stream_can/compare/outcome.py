@@ -14,8 +14,6 @@ from stream_can.compare.rivals import Rival, key_of
 from stream_can.compare.stream import Stream
 from stream_can.scores import Scores
 
-__all__ = ["Outcome", "against", "compare"]
-
 
 class Outcome(NamedTuple):
     """Scores of a rival."""

@@ -30,8 +30,6 @@ from stream_can.method.batch import batch_can
 from stream_can.method.prior import laplace
 from stream_can.replay.steps import steps
 
-__all__ = ["BOTH", "OURS", "RAW", "Rival", "key_of", "rivals"]
-
 OURS = "stream_can"
 RAW, BOTH = "raw", f"{OURS}: fit, labels"
 MORE = (

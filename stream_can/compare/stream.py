@@ -12,8 +12,6 @@ from stream_can.recording.recording import CHUNK, Chunk, Recording
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay.steps import check_arrival
 
-__all__ = ["RECENT", "Stream", "known_before", "load"]
-
 RECENT = 5000
 """Number of latest labels of a refit, beside the validation rows."""
 

@@ -15,8 +15,6 @@ from stream_can.method.state import (
 )
 from stream_can.method.values import Values
 
-__all__ = ["CorrectorArrays"]
-
 
 class CorrectorArrays:
     """The part of a `Corrector` that owns its arrays."""

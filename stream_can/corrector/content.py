@@ -13,8 +13,6 @@ from stream_can.method.classes import ClassIndex
 from stream_can.method.prior import laplace
 from stream_can.method.rows import names_of, unordered
 
-__all__ = ["Content", "CorrectorHead", "SegmentsHead", "bytes_of", "counts_in_order"]
-
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
 

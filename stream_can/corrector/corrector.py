@@ -20,8 +20,6 @@ from stream_can.method.state import (
 )
 from stream_can.method.values import Values
 
-__all__ = ["Corrector"]
-
 
 @takes_settings
 class Corrector(CorrectorPersistence):

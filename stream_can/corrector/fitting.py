@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 
 from stream_can.corrector.label_learning import LabelLearning
 from stream_can.errors import StreamCANError
-from stream_can.method import paths as path_names
 from stream_can.method import validation
+from stream_can.method.bases import FITTED_PATHS
 from stream_can.method.class_names import class_names
 from stream_can.method.classes import ClassIndex
 from stream_can.method.kernel import Kernel, Mode
@@ -26,8 +26,6 @@ from stream_can.method.state import (
     start_weights,
 )
 from stream_can.method.values import Values
-
-__all__ = ["Fitting"]
 
 
 class Fitting(LabelLearning):
@@ -68,7 +66,7 @@ class Fitting(LabelLearning):
         # Warnings are issued here, before anything changes and without holding the lock.
         indices = self._indices_of(ys)
         fitted = validation.fit(P, indices, content.classes, content.train_prior)
-        paths = (*content.paths, *path_names.FITTED_PATHS)
+        paths = (*content.paths, *FITTED_PATHS)
         content_after = content._replace(paths=paths, fit_report=fitted.report)
         # The fitted base follows the class mix itself, and a single path is no longer single.
         state = {name: array for name, array in state.items() if name not in MOVING}

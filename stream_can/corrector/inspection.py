@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from stream_can.corrector.arrays import CorrectorArrays
 
-__all__ = ["CorrectorInspection"]
-
 Array = NDArray[np.float64]
 
 

@@ -12,8 +12,6 @@ from stream_can.method import receipt_checks
 from stream_can.method import receipts as receipt_rows
 from stream_can.method.rows import unordered
 
-__all__ = ["LabelLearning", "Played"]
-
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
 

@@ -17,6 +17,7 @@ from stream_can.corrector.content import (
 from stream_can.corrector.fitting import Fitting
 from stream_can.errors import SnapshotMismatch
 from stream_can.method import paths as path_names
+from stream_can.method.bases import FITTED_PATHS
 from stream_can.method.class_names import class_names
 from stream_can.method.classes import ClassIndex
 from stream_can.method.segments import column_names, text_of
@@ -33,8 +34,6 @@ from stream_can.method.state import (
 from stream_can.method.successor import successor
 from stream_can.method.values import Values
 from stream_can.row_kinds import read_snapshot
-
-__all__ = ["CorrectorPersistence"]
 
 OWN = ("_fewest", "_settings", "_kernel")
 """Attributes of a Corrector itself; subclasses may have more."""
@@ -123,7 +122,7 @@ class CorrectorPersistence(Fitting):
             if columns:
                 paths = path_names.segmented(paths)
             if head.fit is not None:
-                paths = (*paths, *path_names.FITTED_PATHS)
+                paths = (*paths, *FITTED_PATHS)
             if list(paths) != head.paths:
                 raise ValueError(f"paths: {head.paths}, expected {list(paths)}")
             if strange := head.settings.keys() ^ set(LOOP):

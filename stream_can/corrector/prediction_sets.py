@@ -10,8 +10,6 @@ from stream_can.corrector.row_correction import RowCorrection
 from stream_can.method import receipts as receipt_rows
 from stream_can.method.kernel import Mode, inside
 
-__all__ = ["PredictionSets"]
-
 
 class PredictionSets(RowCorrection):
     """The part of a `Corrector` that predicts sets."""

@@ -9,8 +9,6 @@ from stream_can.corrector.inspection import CorrectorInspection
 from stream_can.method import receipts as receipt_rows
 from stream_can.method.kernel import Mode
 
-__all__ = ["RowCorrection"]
-
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
 

@@ -7,8 +7,6 @@ from typing import Any
 from stream_can.app.learned import Knowledge
 from stream_can.corrector import Corrector
 
-__all__ = ["describe", "learned"]
-
 
 def describe(corrector: Corrector) -> dict[str, Any]:
     """Everything as JSON; nan becomes None."""

@@ -24,8 +24,6 @@ from stream_can.method.state import bytes_kept
 from stream_can.method.uncertainty import margin
 from stream_can.scores import RowScores, Scores
 
-__all__ = ["Dense"]
-
 BYTES_OF_CLASS = 500
 """Of its name and of what the loop works in, beside half as much as the arrays: measured, within
 11 %."""

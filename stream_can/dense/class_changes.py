@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from stream_can.dense.result import DenseReplay
 from stream_can.replay.names import readable
 
-__all__ = ["gains", "losing"]
-
 LOSING = 8
 """Maximum number of further classes named that lose."""
 SIGMAS = 3

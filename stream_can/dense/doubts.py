@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from stream_can.replay.names import readable
 
-__all__ = ["Renaming", "doubts", "renaming"]
-
 SIGMAS = 3
 """Standard deviations beyond which something is not chance."""
 LEAST_GAIN = 0.05

@@ -19,8 +19,6 @@ from stream_can.report.svg import AFTER, BEFORE, MUTED, SERIES, Key, ShownPoints
 from stream_can.scores import Scores
 from stream_can.trust.expected import Gap, expected_accuracy
 
-__all__ = ["FIGURES"]
-
 SHOWN = 6
 """Maximum number of paths with colors of their own."""
 TOGETHER, PANELS = 4, (4, 3)

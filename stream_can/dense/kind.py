@@ -9,8 +9,6 @@ from stream_can.corrector import Corrector
 from stream_can.dense.adapter import Dense
 from stream_can.method.settings import SETTINGS
 
-__all__ = ["KIND", "DenseKind"]
-
 OPTIONS = frozenset({
     "against", "classes", "classes_from_file", "costs", "format avro", "format json-schema",
     "format protobuf", "model", "models", "normalise always", "output", "train_counts",

@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from stream_can.messages.messages import Messages
 
-__all__ = ["MESSAGES"]
-
 MESSAGES = Messages

@@ -12,8 +12,6 @@ from stream_can.column_scores import outcomes
 from stream_can.learner.call import Taught, rows_of
 from stream_can.scores import score_rows
 
-__all__ = ["confidence_of", "outcomes_of"]
-
 Array = NDArray[np.float64]
 
 

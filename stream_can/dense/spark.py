@@ -15,8 +15,6 @@ from stream_can.method.class_names import json_name
 from stream_can.row_sums import RowSums
 from stream_can.spark.columns import NAMES, lists, matrix, require_numbers
 
-__all__ = ["ROWS", "DenseColumn"]
-
 
 class DenseColumn:
     """The `FixedRows` of a `Corrector`."""

@@ -6,8 +6,6 @@ from stream_can.app.application import ApplicationSettings
 from stream_can.app.start import Start
 from stream_can.messages.formats import Formats
 
-__all__ = ["start"]
-
 
 def start(settings: ApplicationSettings, formats: Formats) -> Start:
     """See :func:`stream_can.app.start.start_of`."""

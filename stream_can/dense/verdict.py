@@ -26,8 +26,6 @@ from stream_can.replay.verdict import (
     late_labels,
 )
 
-__all__ = ["judge"]
-
 FAIR = 0.99
 """Coverage above which labels may be a random sample, given enough of them."""
 NAMED = 3

@@ -18,8 +18,6 @@ from stream_can.learner.model_versions import ModelVersions
 from stream_can.learner.playing import Playing
 from stream_can.learner.sent import Events, SentBatch, SentVersion
 
-__all__ = ["play_batch", "require_rows", "require_segments"]
-
 
 def require_segments(batch: SentBatch, versions: ModelVersions) -> None:
     """ValueError where a batch has segments that are not declared."""

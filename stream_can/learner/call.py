@@ -14,8 +14,6 @@ from stream_can.learner.model_name import Name
 from stream_can.learner.recent import Recent
 from stream_can.method.receipts import TAIL
 
-__all__ = ["Call", "CallRows", "Corrected", "Explained", "Taught", "rows_of"]
-
 
 class Taught(msgspec.Struct, gc=False):
     """A prediction whose label was learned."""

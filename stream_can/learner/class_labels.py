@@ -12,8 +12,6 @@ from stream_can.learner.kinds import Judged, Unscored
 from stream_can.learner.recent import first_counts
 from stream_can.trust.alarm import Alarm
 
-__all__ = ["ClassLabels"]
-
 
 class ClassLabels:
     """Part of an adapter: labels are numbers of classes, and an alarm watches their scores."""

@@ -14,8 +14,6 @@ from stream_can.learner.recent import Recent
 from stream_can.learner.sent import SentVersion
 from stream_can.method.segments import Texts
 
-__all__ = ["DeclaredClasses", "DeclaredRows", "PlacedLabels"]
-
 Array = NDArray[np.float64]
 
 

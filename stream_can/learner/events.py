@@ -16,8 +16,6 @@ from stream_can.learner.model_versions import ModelVersions
 from stream_can.learner.recent import Recent
 from stream_can.learner.sent import Events, SentBatch, SentVersion, segments_of
 
-__all__ = ["EventLog", "batch_of", "portable"]
-
 
 class EventLog(NamedTuple):
     """Events since they were last taken."""

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["plain_id", "plain_ids"]
-
 PLAIN = frozenset((str, int, bytes, type(None)))
 
 

@@ -16,8 +16,6 @@ from stream_can.trust.alarm import Alarm
 from stream_can.trust.episode import Episode
 from stream_can.trust.locking import Locked, one_at_a_time
 
-__all__ = ["Inspection", "Live"]
-
 MOST_ALARMS = 20
 """Maximum number of models and versions with an alarm each; those with most labels."""
 

@@ -19,8 +19,6 @@ from stream_can.learner.model_version import ModelVersion
 from stream_can.learner.model_versions import is_of
 from stream_can.learner.recent import Recent, check_ids, check_times, teach
 
-__all__ = ["LabelJoining", "Outcome"]
-
 
 class LabelJoining:
     """Labels and their predictions.

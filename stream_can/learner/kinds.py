@@ -11,11 +11,6 @@ from numpy.typing import NDArray
 
 from stream_can.learner.recent import Recent
 
-__all__ = [
-    "Blobs", "Given", "Id", "JoinedLabel", "Judged", "Kind", "LabelChange", "Outcome", "Reason",
-    "Recent", "RunOutput", "Unscored", "for_one_row",
-]  # fmt: skip
-
 Id = str | int | bytes
 Reason = Literal["random", "margin"]
 """Reason why a label is requested."""

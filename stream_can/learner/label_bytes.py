@@ -11,8 +11,6 @@ from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.late import LateLabel
 
-__all__ = ["read_labels", "write_labels"]
-
 
 class _Labels(msgspec.Struct):
     """Labels as bytes."""

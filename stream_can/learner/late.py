@@ -15,8 +15,6 @@ from stream_can.learner.kinds import Given, Id
 from stream_can.learner.model_name import Name
 from stream_can.learner.recent import length_of
 
-__all__ = ["CheckedLabel", "Held", "HeldLabels", "LateLabel", "LoneLabels", "hash_of"]
-
 MOST_HELD = 100_000
 """Maximum number of held labels; beyond it the oldest is released."""
 MOST_HELD_BYTES = 8 << 20

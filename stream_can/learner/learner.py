@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.learner.call import Corrected
 from stream_can.learner.ids import plain_id, plain_ids
-from stream_can.learner.joining import LabelJoining, Outcome
-from stream_can.learner.kinds import Id
+from stream_can.learner.joining import LabelJoining
+from stream_can.learner.kinds import Id, Outcome
 from stream_can.learner.late import LateLabel
 from stream_can.learner.memory import LearnerMemory
 from stream_can.learner.model_name import Name
@@ -24,8 +24,6 @@ from stream_can.learner.switch import CorrectionSwitch
 from stream_can.method.asking import LabelRequests
 from stream_can.row_kinds import AnyCorrector
 from stream_can.trust.locking import one_at_a_time
-
-__all__ = ["Learner"]
 
 Array = NDArray[np.float64]
 

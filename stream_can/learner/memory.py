@@ -14,8 +14,6 @@ from stream_can.learner.model_versions import ModelVersions, adapter_of
 from stream_can.learner.recent import Recent, forget_oldest, prediction_of
 from stream_can.row_kinds import AnyCorrector
 
-__all__ = ["LearnerMemory"]
-
 
 class LearnerMemory:
     """The recent predictions of all models and versions, within a bound.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["ONLY", "Name"]
-
 Name = tuple[str | None, str | None]
 """Model and version."""
 

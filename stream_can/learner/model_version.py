@@ -11,9 +11,6 @@ from stream_can.learner.model_name import Name
 from stream_can.learner.recent import Recent, RecentIndex, settle, unscored
 from stream_can.method.asking import LabelRequests
 
-__all__ = ["TOGETHER", "ModelVersion", "most_bytes", "predecessor"]
-
-
 TOGETHER = 256
 """Number of labelled predictions scored together."""
 

@@ -12,8 +12,6 @@ from stream_can.learner.recent import Recent, RecentIndex
 from stream_can.learner.switch import ON, CorrectionSwitch
 from stream_can.row_kinds import AnyCorrector, kind_of
 
-__all__ = ["ModelVersions", "adapter_of", "is_of"]
-
 
 def adapter_of(corrector: AnyCorrector) -> Kind:
     """Wrap a corrector in its adapter."""

@@ -15,8 +15,6 @@ from stream_can.learner.late import LateLabel
 from stream_can.learner.model_name import Name
 from stream_can.learner.sent import Events, SentBatch, SentVersion
 
-__all__ = ["in_order", "merged", "places_in_order", "steady"]
-
 BEHIND = 8
 """Number of rows or labels behind one that its time is held against."""
 

@@ -20,8 +20,6 @@ from stream_can.learner.saved import State
 from stream_can.learner.sent import Events, SentBatch, read_sent
 from stream_can.trust.locking import one_at_a_time
 
-__all__ = ["Persistence"]
-
 PIECE = 2 << 20
 """Bytes of predictions that are encoded and decoded together."""
 LISTED = 512

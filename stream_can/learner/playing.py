@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from stream_can.errors import InvalidPrediction
 from stream_can.learner.call import Call, CallRows, Corrected
 from stream_can.learner.events import portable
-from stream_can.learner.joining import LabelJoining, Outcome
-from stream_can.learner.kinds import Id, for_one_row
+from stream_can.learner.joining import LabelJoining
+from stream_can.learner.kinds import Id, Outcome, for_one_row
 from stream_can.learner.late import CheckedLabel, LateLabel
 from stream_can.learner.memory import LearnerMemory
 from stream_can.learner.model_name import ONLY, Name
 from stream_can.learner.model_version import ModelVersion
 from stream_can.learner.recent import Recent, begin, check_ids, check_times, predictions_of
-
-__all__ = ["Playing"]
 
 Array = NDArray[np.float64]
 

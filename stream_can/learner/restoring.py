@@ -20,8 +20,6 @@ from stream_can.learner.recent import Recent, check_ids, mark, marks, prediction
 from stream_can.learner.saved import State
 from stream_can.learner.sent import SentBatch
 
-__all__ = ["restore", "state_of"]
-
 MOST_PENDING = 64 << 10
 """Maximum bytes of unscored predictions that a state stores for all models together: with many
 models or classes it would otherwise be larger than a topic accepts."""

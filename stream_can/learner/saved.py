@@ -18,21 +18,6 @@ from stream_can.learner.model_name import Name
 from stream_can.learner.model_version import TOGETHER, ModelVersion
 from stream_can.row_kinds import RowKind, kind_of_snapshot, read_snapshot
 
-__all__ = [
-    "SavedHead",
-    "State",
-    "VersionHead",
-    "corrector",
-    "joined",
-    "kind_in",
-    "memory",
-    "opened",
-    "parts",
-    "pending",
-    "refused",
-    "require",
-]  # fmt: skip
-
 
 class State(NamedTuple):
     """A learner without the rows of its recent predictions."""

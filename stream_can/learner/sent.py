@@ -18,8 +18,6 @@ from stream_can.learner.model_name import Name
 from stream_can.learner.recent import check_ids
 from stream_can.learner.saved import require
 
-__all__ = ["NO_ROWS", "Events", "SentBatch", "SentVersion", "read_sent"]
-
 
 class SentVersion(NamedTuple):
     """The rows of one model and version in a batch."""

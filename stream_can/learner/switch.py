@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["ON", "CorrectionSwitch"]
-
 
 class CorrectionSwitch(msgspec.Struct, frozen=True):
     """Whether rows are corrected: of all models, and of some otherwise. Where they are not, they

@@ -10,8 +10,6 @@ from typing import Any
 from stream_can.multilabel import LabelScores
 from stream_can.scores import Scores
 
-__all__ = ["hit_rate", "total"]
-
 
 def total(scores: Mapping[Any, tuple[Any, Any]]) -> tuple[Any, Any]:
     """Add up the scores of all models, raw and sent; before the first prediction these are 0."""

@@ -21,8 +21,6 @@ from stream_can.method.segments import text_of
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers
 
-__all__ = ["Columns", "SegmentTexts", "Table", "header_bytes", "length", "table"]
-
 SegmentTexts = tuple[str | None, ...]
 """Column values of one row; None where it has none."""
 Table = dict[str, list[str | None]]

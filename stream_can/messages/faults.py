@@ -12,16 +12,6 @@ import msgspec
 from stream_can.messages.platforms import NUMBERS, key_of
 from stream_can.method.class_names import MOST_SHOWN
 
-__all__ = [
-    "BEST_ALONE",
-    "UNREADABLE",
-    "beginning",
-    "is_number",
-    "json_fault",
-    "object_fault",
-    "probs_fault",
-]
-
 # Deep nesting raises RecursionError, a key with invalid UTF-8 UnicodeDecodeError.
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Errors of parsing JSON."""

@@ -18,8 +18,6 @@ from stream_can.messages.probability_formats import BadMessage
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers
 
-__all__ = ["IdPlace", "id_of_float", "id_of_json", "id_of_text"]
-
 EXACT = 2**53
 """From here on a float stands for several integers."""
 

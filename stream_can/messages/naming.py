@@ -21,8 +21,6 @@ Names = tuple[str | None, str | None]
 Find = Callable[[Any, Sequence[str]], Any]
 """Returns the JSON text of the value at a path of an opened message, or None."""
 
-__all__ = ["UNNAMED", "LaneName", "Naming"]
-
 LONGEST = 200
 """Maximum length of a name: it is part of keys and of every entry of its lane."""
 MOST_KNOWN = 10_000

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["number_of", "numbers_of"]
-
 
 def number_of(value: Any) -> float | None:
     """A number, or a text of one, perhaps in percent."""

@@ -12,11 +12,6 @@ from stream_can.messages.label import Label
 from stream_can.messages.messages import BadMessage, Messages, Prediction
 from stream_can.messages.records import Headers
 
-__all__ = [
-    "UNOPENED", "Opened", "OpenedLabels", "OpenedPredictions", "RawMessage", "far_below",
-    "needs_measure", "rows_at",
-]  # fmt: skip
-
 BOTH_NULL = "key and value are both null; this letter's value is empty instead"
 
 UNOPENED: Any = object()

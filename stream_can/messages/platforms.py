@@ -25,8 +25,6 @@ from stream_can.messages.spark_vectors import (
     spread_vector,
 )
 
-__all__ = ["NAMES", "NUMBERS", "PlainRow", "key_of", "names_beside", "plain_row"]
-
 NAMES = (
     "displaynames", "displayname", "labels", "label", "classes", "class", "names", "name",
     "classnames", "classname", "labelnames", "labelname", "tagnames", "tagname", "categories",

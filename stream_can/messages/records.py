@@ -9,8 +9,6 @@ import msgspec
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["Output", "Record", "Source"]
-
 Header = tuple[str, bytes | None]
 Headers = Sequence[Header]
 

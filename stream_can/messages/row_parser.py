@@ -15,8 +15,6 @@ from stream_can.messages.faults import UNREADABLE
 from stream_can.messages.platforms import PlainRow, plain_row
 from stream_can.messages.probability_formats import BadMessage, Forms, PlatformForm
 
-__all__ = ["RowParser"]
-
 _read_any = msgspec.json.Decoder().decode
 
 

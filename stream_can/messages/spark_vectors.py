@@ -7,8 +7,6 @@ from typing import Any
 
 from stream_can.messages.number_texts import numbers_of
 
-__all__ = ["is_row_tensor", "is_tensor", "printed_vector", "spread_vector"]
-
 
 def printed_vector(value: Sequence[Any]) -> list[float] | None:
     """A sparse vector as Spark prints it: size, indices and values; or size, {index: value}."""

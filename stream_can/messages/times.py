@@ -8,8 +8,6 @@ import msgspec
 
 from stream_can.messages.probability_formats import BadMessage
 
-__all__ = ["seconds_of"]
-
 UNITS = (1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (1e20, 1e9)
 """Numbers below the first are seconds, milli-, micro- and nanoseconds: of these each begins in
 1973, and seconds end in the year 5138."""

@@ -15,8 +15,6 @@ from stream_can.method.bases import (
 )
 from stream_can.method.sums import EXPERTS, MOVING_EXPERTS
 
-__all__ = ["spec"]
-
 HUGE = 1e30
 """Upper bound of decayed sums; far below the range of float32."""
 

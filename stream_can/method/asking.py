@@ -17,8 +17,6 @@ from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.method.uncertainty import margin
 
-__all__ = ["LabelRequest", "LabelRequests"]
-
 ROWS = 1000
 """Number of rows in which no id is requested twice."""
 SPAN, LEAST = 500, 3

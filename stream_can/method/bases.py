@@ -7,21 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = [
-    "BASES",
-    "CLASS_MIX",
-    "FITTED_PATHS",
-    "MATRIX_LIMIT",
-    "MOST_C",
-    "MOST_LOG_B",
-    "MOST_T",
-    "PATHS",
-    "SEGMENTED_PATHS",
-    "WHOLE_PRECISION",
-    "WHOLE_RIDGE",
-    "Base",
-]
-
 MOST_LOG_B = 2.0
 MOST_T = 3.0
 MOST_C = 6.0

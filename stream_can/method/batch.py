@@ -14,8 +14,6 @@ from stream_can.method.rows import as_float64
 from stream_can.method.settings import DEFAULTS, check, check_settings
 from stream_can.method.uncertain import uncertainty as uncertainties
 
-__all__ = ["batch_can", "multilabel_batch_can"]
-
 Array = NDArray[np.float64]
 AT_LEAST_1 = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 EXPONENT = Annotated[float, Meta(gt=0, le=1e300)]

@@ -9,8 +9,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-__all__ = ["class_name", "class_names", "json_name", "preview"]
-
 ClassName = str | int | float | bool
 """Types of a class's name."""
 

@@ -14,9 +14,6 @@ import numpy as np
 from stream_can.errors import UnknownClass
 from stream_can.method.class_names import MOST_SHOWN, _shown, json_name, preview
 
-__all__ = ["ClassIndex", "is_missing", "trailing_numbers"]
-
-
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})", re.DOTALL)
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _PRINTED = re.compile(

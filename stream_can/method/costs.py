@@ -16,8 +16,6 @@ from stream_can.method.class_names import class_names, json_name, preview
 from stream_can.method.classes import ClassIndex
 from stream_can.method.rows import as_float64, wrong_shape
 
-__all__ = ["ActionCosts", "Costs", "costs_of_text"]
-
 Array = NDArray[np.float64]
 ActionCosts = Mapping[str, float | Mapping[Any, float] | Sequence[float]]
 """Cost of each action: one number, one for each class by name, or m numbers in class order."""

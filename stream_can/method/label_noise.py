@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["label_noise"]
-
 
 def label_noise(agreement: float, m: int) -> float:
     """The share of wrong labels, from the agreement of two annotators.

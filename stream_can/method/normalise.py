@@ -9,8 +9,6 @@ from stream_can.method.checks import sums
 from stream_can.method.rounding import explained
 from stream_can.method.rows import TOLERANCE, Normalise
 
-__all__ = ["divided"]
-
 Array = NDArray[np.float64]
 
 

@@ -6,11 +6,6 @@ from collections.abc import Iterable
 
 from stream_can.method.bases import BASES, FITTED_PATHS, PATHS, SEGMENTED_PATHS
 
-__all__ = [
-    "FITTED_PATHS", "PATHS", "SEGMENTED_PATHS", "anchor", "default_paths", "in_order", "own",
-    "segmented", "split",
-]  # fmt: skip
-
 
 def split(path: str) -> tuple[str, bool]:
     """Split a path: ``"vector+can"`` -> ``("vector", True)``."""

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["miss_of", "names_in_sets"]
-
 
 def miss_of(promised: float) -> float:
     """The share that sets may miss, given their coverage.

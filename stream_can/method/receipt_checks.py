@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can.errors import InvalidPrediction
 from stream_can.method.rows import TOLERANCE
 
-__all__ = ["as_array", "checked", "require_probabilities", "require_row", "require_size"]
-
 Receipts = NDArray[np.float32]
 
 

@@ -27,21 +27,6 @@ from stream_can.method.kernel import given_by_each, given_by_one, given_by_own
 from stream_can.method.receipt_checks import as_array, require_probabilities, require_size
 from stream_can.method.rows import TOLERANCE
 
-__all__ = [
-    "ROWS",
-    "blank",
-    "brought",
-    "brought_one",
-    "gave",
-    "gave_all",
-    "gave_row",
-    "joined",
-    "kept",
-    "none_known",
-    "number",
-    "size",
-]
-
 Receipts = NDArray[np.float32]
 
 ROWS = 7

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["explained"]
-
 Array = NDArray[np.float64]
 
 BINARY = {8: 0.0, 11: 2.0**-24}

@@ -11,17 +11,6 @@ from numpy.typing import NDArray
 from stream_can.errors import InvalidPrediction
 from stream_can.method.rounding import explained
 
-__all__ = [
-    "TOLERANCE",
-    "Normalise",
-    "as_float64",
-    "names_of",
-    "reason",
-    "rounded",
-    "unordered",
-    "wrong_shape",
-]
-
 Array = NDArray[np.float64]
 Normalise = Literal["rounded", "always"]
 

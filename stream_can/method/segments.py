@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Texts", "column_names", "given_texts", "text_of", "texts_of"]
-
 Texts = list[list[str | None] | None]
 """Texts of n rows by column, None where a row has no value; or None if no row has any."""
 

@@ -24,11 +24,6 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-__all__ = [
-    "DEFAULTS", "LOOP", "SETTINGS", "CorrectorKeywords", "CorrectorSettings", "check",
-    "check_settings", "description_of", "in_range", "keywords", "kind_of", "settings_of",
-]  # fmt: skip
-
 
 def _is(default: Any, does: str, *, loop: bool = False, **bounds: Any) -> Meta:
     """Describe a setting: its default and help text; ``loop`` for numbers used by the compiled

@@ -24,8 +24,6 @@ from stream_can.method.settings import (
     kind_of,
 )
 
-__all__ = ["about", "given_settings", "sentence", "takes_settings"]
-
 
 def about(name: str, default: Any = None) -> str:
     """Describe a setting with its default: the help text of an option."""

@@ -15,10 +15,11 @@ from stream_can.method.bases import (
     BASES,
     CLASS_MIX,
     FITTED_PATHS,
+    SEGMENTED_PATHS,
     WHOLE_RIDGE,
 )
 from stream_can.method.checks import within
-from stream_can.method.paths import SEGMENTED_PATHS, anchor, split
+from stream_can.method.paths import anchor, split
 from stream_can.method.sums import WEIGHTS_OF_EXPERTS
 
 __all__ = [

@@ -13,8 +13,6 @@ from stream_can.method.paths import anchor
 from stream_can.method.state import WEIGHTS, State, new_state
 from stream_can.method.sums import WEIGHTS_OF_EXPERTS
 
-__all__ = ["balanced", "successor"]
-
 PRECISION_B, PRECISION_T, PRECISION_C = 10.0, 3.0, 5.0
 """Prior precisions around "no change": Lambda of log b and of t, a of c and A."""
 INPUTS = ("C.full", "P.full", "s.full", "n.full")

@@ -19,11 +19,6 @@ from numpy.typing import NDArray
 
 from stream_can.method.bases import BASES
 
-__all__ = [
-    "EXPERTS", "MOVING_EXPERTS", "WEIGHTS_OF_EXPERTS", "Part", "add_up", "checked",
-    "decays", "parts", "rows", "writable",
-]  # fmt: skip
-
 Array = NDArray[np.float64]
 
 

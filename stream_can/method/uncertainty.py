@@ -11,8 +11,6 @@ from stream_can.method.rows import as_float64
 from stream_can.method.settings import DEFAULTS, check_settings
 from stream_can.method.uncertain import uncertainty as uncertainties
 
-__all__ = ["any_topk_entropy", "entropy", "margin", "topk_entropy"]
-
 Array = NDArray[np.float64]
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from stream_can.app.learned import Knowledge
 from stream_can.multilabel.corrector import MultiLabelCorrector
 
-__all__ = ["describe", "learned"]
-
 
 def describe(corrector: MultiLabelCorrector) -> dict[str, Any]:
     """Everything as JSON."""

@@ -18,8 +18,6 @@ from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.multilabel.loop import outside
 from stream_can.multilabel.scores import LabelScores
 
-__all__ = ["MultiLabel"]
-
 Array = NDArray[np.float64]
 
 

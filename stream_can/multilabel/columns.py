@@ -14,8 +14,6 @@ from stream_can.method.classes import ClassIndex
 from stream_can.method.rows import as_float64, names_of
 from stream_can.multilabel.loop import outside
 
-__all__ = ["LabelColumns"]
-
 Array = NDArray[np.float64]
 Labels = NDArray[np.int8]
 

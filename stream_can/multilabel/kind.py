@@ -8,8 +8,6 @@ from typing import Any
 from stream_can.multilabel.adapter import MultiLabel
 from stream_can.multilabel.corrector import MultiLabelCorrector
 
-__all__ = ["KIND", "MultiLabelKind"]
-
 SETTINGS = frozenset({"half_life", "train_counts", "train_rows"})
 """Arguments of the corrector besides ``classes``."""
 FORMATS = frozenset({"format avro", "format json-schema", "format protobuf"})

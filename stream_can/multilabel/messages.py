@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from stream_can.errors import UnknownClass
 from stream_can.messages.messages import BadMessage, Messages
 
-__all__ = ["MESSAGES", "MultiLabelMessages"]
-
 
 class MultiLabelMessages(Messages):
     """Messages with a score for each label; labels are a list, or an object of true and false."""

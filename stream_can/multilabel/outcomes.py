@@ -15,8 +15,6 @@ from stream_can.column_scores import HITS, LOSSES
 from stream_can.learner.call import Taught, rows_of
 from stream_can.scores import log_losses
 
-__all__ = ["outcomes_of"]
-
 Array = NDArray[np.float64]
 
 

@@ -22,8 +22,6 @@ from stream_can.report.svg import AFTER, BEFORE, MUTED, Key, ShownPoints
 from stream_can.report.tables import before_and_after, percentages, tiles_of
 from stream_can.scores import Reliability
 
-__all__ = ["FIGURES", "NOTHING", "cards", "facts", "glossary", "sub", "tail", "tiles"]
-
 NOTHING = "report: no row has a known label, so there is nothing to compare"
 
 

@@ -24,22 +24,6 @@ from stream_can.replay.shown import Cells, ScoreTable
 from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, late_labels
 from stream_can.row_kinds import refuse_few_classes
 
-__all__ = [
-    "NOTHING",
-    "Result",
-    "corrected_file",
-    "deployed",
-    "events",
-    "head",
-    "judge",
-    "loss_change",
-    "new_corrector",
-    "notes",
-    "open_recording",
-    "table",
-]  # fmt: skip
-
-
 Result = MultiLabelReplay
 
 NOTHING = "No row has a known label, so there is nothing to compare."

@@ -9,8 +9,6 @@ from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.multilabel.loop import outside
 from stream_can.scores import log_losses
 
-__all__ = ["BestThreshold", "LabelScores"]
-
 Array = NDArray[np.float64]
 
 BINS = 15

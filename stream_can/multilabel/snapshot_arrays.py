@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from stream_can.errors import SnapshotMismatch
 from stream_can.multilabel.loop import BINS, NUMBERS, OF_LABELS
 
-__all__ = ["numbers_by_name", "require_arrays"]
-
 Array = NDArray[np.float64]
 
 

@@ -13,8 +13,6 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType
 from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.spark.columns import lists, numbers, require_numbers
 
-__all__ = ["ROWS", "MultiLabelColumn"]
-
 
 class MultiLabelColumn:
     """The `FixedRows` of a `MultiLabelCorrector`."""

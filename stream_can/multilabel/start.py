@@ -17,8 +17,6 @@ from stream_can.messages.kinds import messages_of
 from stream_can.multilabel.corrector import MultiLabelCorrector
 from stream_can.snapshot import match
 
-__all__ = ["MultiLabelStart", "start"]
-
 
 def start(settings: ApplicationSettings, formats: Formats) -> MultiLabelStart:
     """See :func:`stream_can.app.start.start_of`."""

@@ -11,8 +11,6 @@ from stream_can.multilabel.columns import LabelColumns
 from stream_can.multilabel.loop import OF_LABELS, STRENGTH, Model
 from stream_can.multilabel.snapshot_arrays import numbers_by_name
 
-__all__ = ["MultiLabelState"]
-
 PATHS = ("temperature", "vector", "vector+can")
 
 Array = NDArray[np.float64]

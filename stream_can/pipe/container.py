@@ -25,8 +25,6 @@ from stream_can.messages.records import Headers
 from stream_can.pipe.lines import MOST, Stop
 from stream_can.pipe.output import write_all
 
-__all__ = ["Container", "NoContainer"]
-
 
 def _snappy(data: bytes) -> bytes:
     import cramjam

@@ -17,8 +17,6 @@ from stream_can.messages.parsing import Opened, OpenedLabels, OpenedPredictions
 from stream_can.messages.records import Line
 from stream_can.pipe.notices import Notices
 
-__all__ = ["LineParser", "OpenedLines"]
-
 MOST_MODELS = 1000
 """Maximum number of models and versions; more suggest that a wrong field is named."""
 

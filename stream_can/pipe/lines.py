@@ -11,8 +11,6 @@ from typing import Any, BinaryIO, Self
 
 from stream_can.messages.probability_formats import BadMessage
 
-__all__ = ["MOST", "Stop", "read_lines"]
-
 CHUNK = 1 << 17
 """Bytes per read (16 to 256 kB were measured). With more, a batch of 10 classes exceeds the
 cache; with less, a batch of 1,000 classes has too few lines."""

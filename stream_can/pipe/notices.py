@@ -14,8 +14,6 @@ from stream_can.messages.parsing import Opened
 from stream_can.pipe.output import complain
 from stream_can.trust.episode import Episode
 
-__all__ = ["MANY_LABELS", "Notices"]
-
 MANY_LABELS = 100
 """Labels from which on it is said at once that most of them find no prediction."""
 

@@ -15,8 +15,6 @@ import msgspec
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["complain", "letter_of", "letters_file", "naming", "write_all", "write_lines"]
-
 
 def letter_of(unit: str, number: int, data: bytes, error: StreamCANError) -> bytes:
     """A dead letter as a JSON line; ``number`` counts lines or records from 1."""

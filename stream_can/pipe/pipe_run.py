@@ -20,8 +20,6 @@ from stream_can.pipe.notices import MANY_LABELS, Notices
 from stream_can.pipe.output import complain, letter_of, naming, write_all
 from stream_can.pipe.saver import Saver
 
-__all__ = ["BadLine", "PipeRun"]
-
 
 class BadLine(StreamCANError):
     """The line at which ``errors="fail"`` stopped."""

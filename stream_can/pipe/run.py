@@ -24,8 +24,6 @@ from stream_can.pipe.statefile import locked, open_state
 from stream_can.row_kinds import refuse_others, row_kind
 from stream_can.snapshot import same_file
 
-__all__ = ["pipe"]
-
 
 def pipe(
     classes: int | Iterable[Hashable] | None = None,

@@ -8,8 +8,6 @@ from pathlib import Path
 from stream_can import snapshot
 from stream_can.pipe.statefile import PipeState
 
-__all__ = ["Saver"]
-
 SECONDS, SHARE = 1.0, 0.1
 """Minimum time between saves, and maximum share of the time spent saving."""
 

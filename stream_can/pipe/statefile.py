@@ -19,8 +19,6 @@ from stream_can.learner.saved import corrector as corrector_of
 from stream_can.learner.saved import kind_in
 from stream_can.row_kinds import RowKind
 
-__all__ = ["PipeState", "StateInUse", "locked", "open_state"]
-
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 
 

@@ -14,8 +14,6 @@ from stream_can.method.rows import as_float64
 from stream_can.method.segments import column_names, texts_of
 from stream_can.recording.recording import CHUNK, Chunk, Segments
 
-__all__ = ["from_arrays"]
-
 
 def from_arrays(
     P: ArrayLike,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from stream_can.recording.table import LabelLines, Table
 from stream_can.recording.times import RowTimes
 
-__all__ = ["LabelArrivals"]
-
 
 class LabelArrivals:
     """The part of a recording that says how labels arrive."""

@@ -19,18 +19,6 @@ from stream_can.method.class_names import MOST_SHOWN
 from stream_can.recording.python_text import looks_printed, read_printed
 from stream_can.recording.table import DATES, InvalidRecording, Times
 
-__all__ = [
-    "classes_of",
-    "field",
-    "in_ordinary_form",
-    "is_best_alone",
-    "numbers_in",
-    "parsed",
-    "probs_of",
-    "rows_of",
-    "times_of",
-]
-
 
 def parsed(cell: Any) -> Any:
     """Parse a text cell: JSON, or as Python, numpy, torch or Spark print one."""

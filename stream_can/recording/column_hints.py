@@ -11,8 +11,6 @@ from stream_can.recording.evidence import INDEX, around, near_total, up_to_last_
 from stream_can.recording.other_forms import long_form, several_rows
 from stream_can.recording.table import InvalidRecording, Table
 
-__all__ = ["BEST", "LABELS", "no_column", "probs_hint"]
-
 BEST = f"the first row has {BEST_ALONE}"
 LABELS = (
     "label", "labels", "target", "truth", "y", "y_true", "true", "actual", "class", "gold",

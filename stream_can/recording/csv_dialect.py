@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["dialect_of"]
-
 
 def dialect_of(start: bytes) -> dict[str, Any]:
     """Options of polars for a CSV file, by its first lines: the separator, decimal commas, and

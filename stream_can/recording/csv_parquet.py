@@ -17,7 +17,7 @@ from stream_can.errors import StreamCANError
 from stream_can.recording.cells import times_of
 from stream_can.recording.csv_dialect import dialect_of
 from stream_can.recording.frame_cells import cells_of, number_or_text, numbers_of, with_point
-from stream_can.recording.source import SourceFile
+from stream_can.recording.spool import SourceFile
 from stream_can.recording.table import DATES, HEAD, Batch, InvalidRecording, LabelLines, Times
 
 try:
@@ -26,8 +26,6 @@ except ImportError:
     raise StreamCANError(
         "csv, parquet and feather are read by polars: pip install 'stream_can[report]'"
     ) from None
-
-__all__ = ["FrameTable"]
 
 DAMAGED = pl.exceptions.PolarsError, pl.exceptions.PanicException
 """What polars raises where a file cannot be read; a panic is no Exception."""

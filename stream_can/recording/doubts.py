@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["doubts_of_recording"]
-
 MANY_EARLY = 0.5
 """Share of labels known before their prediction from which on times are doubted."""
 MANY_UNJOINED = 0.5

@@ -13,11 +13,6 @@ from stream_can.messages.number_texts import number_of
 from stream_can.method.classes import trailing_numbers
 from stream_can.method.rows import TOLERANCE
 
-__all__ = [
-    "INDEX", "SEPARATORS", "ColumnGroup", "around", "as_labels", "best_group", "in_order",
-    "near_total", "up_to_last_word",
-]  # fmt: skip
-
 INDEX = ("", "index", "Unnamed: 0", "id", "pred", "prediction", "predicted", "y_pred",
          "predicted_label", "predicted_class", "pred_label")  # fmt: skip
 """Names of numeric columns that are never probabilities."""

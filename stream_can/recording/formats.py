@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from stream_can.recording.source import SourceFile
+from stream_can.recording.spool import SourceFile
 from stream_can.recording.table import InvalidRecording, Names, Table
-
-__all__ = ["open_table"]
 
 SUFFIXES = {
     ".csv": "csv",

@@ -18,9 +18,6 @@ except ImportError:
     ) from None
 
 
-__all__ = ["cells_of", "number_or_text", "numbers_of", "with_point"]
-
-
 def numbers_of(column: pl.Series, *, commas: bool) -> pl.Series:
     """A column as numbers, null where one is none; texts may be in percent, with decimal commas."""
     if column.dtype != pl.String:

@@ -10,8 +10,6 @@ from stream_can.messages.probability_formats import BadMessage
 from stream_can.recording.cells import field
 from stream_can.recording.table import InvalidRecording, LabelLines, Names
 
-__all__ = ["JoinedLabels"]
-
 
 class JoinedLabels:
     """Joins labels on lines of their own to the rows before them; ids and labels stay in memory.

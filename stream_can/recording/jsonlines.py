@@ -16,10 +16,8 @@ from stream_can.messages.numbers import read_array
 from stream_can.recording.cells import field, times_of
 from stream_can.recording.joined_labels import JoinedLabels
 from stream_can.recording.other_forms import pandas_form
-from stream_can.recording.source import SourceFile
+from stream_can.recording.spool import SourceFile
 from stream_can.recording.table import HEAD, Batch, InvalidRecording, LabelLines, Names, Times
-
-__all__ = ["JsonTable"]
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder(dict[str, Any]).decode

@@ -10,8 +10,6 @@ from typing import Any
 from stream_can.recording.column_hints import LABELS
 from stream_can.recording.table import Table
 
-__all__ = ["label_hint"]
-
 UNKNOWN = (
     "?", "??", "-", "--", ".", "-1", "-1.0", "-99", "-999", "unknown", "unlabeled", "unlabelled",
     "undefined", "pending", "tbd",

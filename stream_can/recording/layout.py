@@ -23,11 +23,6 @@ from stream_can.recording.evidence import (
 from stream_can.recording.other_forms import several_rows
 from stream_can.recording.table import InvalidRecording, Table
 
-__all__ = [
-    "Layout", "column_of_rows", "find_layout", "in_other_case", "may_hold", 
-    "with_names_beside",
-]  # fmt: skip
-
 
 class Layout(NamedTuple):
     """A single column of cells, or one column per class."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["WAYS", "classes_of", "listed", "names_of"]
-
 WAYS = "cat,dog,eel, a JSON array, or a file of names that exists"
 """How class names are written in an option."""
 

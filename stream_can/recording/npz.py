@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.recording.pickled import read_objects
-from stream_can.recording.source import SourceFile
+from stream_can.recording.spool import SourceFile
 from stream_can.recording.table import (
     DATES,
     HEAD,
@@ -22,8 +22,6 @@ from stream_can.recording.table import (
     Names,
     Times,
 )
-
-__all__ = ["NpzTable"]
 
 
 @contextmanager

@@ -12,8 +12,6 @@ from stream_can.messages.faults import is_number
 from stream_can.recording.evidence import near_total
 from stream_can.recording.table import Table
 
-__all__ = ["long_form", "pandas_form", "several_rows"]
-
 MOST_COLUMNS = 30
 """Columns among which those of a long table are looked for."""
 READERS = {".parquet": "read_parquet", ".jsonl": "read_ndjson", ".ndjson": "read_ndjson"}

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["CorrectedFile"]
-
 SUFFIXES = ".csv", ".tsv", ".jsonl", ".npy"
 
 

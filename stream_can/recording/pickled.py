@@ -15,9 +15,6 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["read_objects"]
-
-
 PUTS = "PUT", "BINPUT", "LONG_BINPUT"
 """Opcodes that put a value in a place, up to which an unpickler takes memory."""
 

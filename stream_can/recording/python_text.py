@@ -7,8 +7,6 @@ import re
 import warnings
 from typing import Any
 
-__all__ = ["looks_printed", "read_printed"]
-
 looks_printed = re.compile(r"[\[{(]|[A-Za-z_][\w.]*\(").match
 """Whether a text begins like one: a bracket, or a name before one."""
 _NOT_PYTHON = re.compile(r",\s*\w+=<[^>]*>")  # grad_fn=<SoftmaxBackward0>

@@ -35,10 +35,6 @@ from stream_can.recording.source import open_source
 from stream_can.recording.table import InvalidRecording, Names, Table
 from stream_can.recording.times import RowTimes
 
-__all__ = [
-    "Chunk", "InvalidRecording", "Labelled", "Recording", "Segments", "segments_of_rows"
-]  # fmt: skip
-
 Array = NDArray[np.float64]
 
 Segments = dict[str, NDArray[np.object_]]

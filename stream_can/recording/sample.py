@@ -20,8 +20,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLASSES", "make_sample"]
-
 CLASSES = ("early", "punctual", "late", "cancelled")
 """Arrived over 15 minutes early, within 15 minutes, over 15 minutes late, or never departed."""
 FEATURES = ("carrier", "origin", "dest", "hour")

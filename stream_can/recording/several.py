@@ -17,8 +17,6 @@ from stream_can.recording.cells import parsed
 from stream_can.recording.recording import CHUNK, Recording, Segments
 from stream_can.recording.table import InvalidRecording, Table
 
-__all__ = ["MultiLabelChunk", "MultiLabelRecording"]
-
 Labels = NDArray[np.int8]
 
 NUMBERS = 1 << 22

@@ -19,8 +19,6 @@ from stream_can.errors import StreamCANError
 from stream_can.recording.spool import SourceFile, Spool, most_bytes, start_of
 from stream_can.recording.table import InvalidRecording
 
-__all__ = ["SourceFile", "open_source"]
-
 PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 CONTAINER = b"Obj\x01"
 """First bytes of an Avro object container file."""

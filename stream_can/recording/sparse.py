@@ -22,8 +22,6 @@ from stream_can.recording.source import open_source
 from stream_can.recording.table import InvalidRecording, Names
 from stream_can.recording.times import RowTimes
 
-__all__ = ["SparseChunk", "SparseRecording"]
-
 
 class SparseChunk(NamedTuple):
     """Consecutive rows of a recording."""

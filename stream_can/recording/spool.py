@@ -13,8 +13,6 @@ from typing import IO
 
 from stream_can.recording.table import InvalidRecording
 
-__all__ = ["SourceFile", "Spool", "most_bytes", "start_of"]
-
 START = 4096
 TIMES, LEAST_MOST = 100, 1 << 30
 """A packed file may unpack to so many times its size, and to so many bytes whatever its size."""

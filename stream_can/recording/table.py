@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
 
-__all__ = ["DATES", "HEAD", "Batch", "InvalidRecording", "LabelLines", "Names", "Table", "Times"]
-
 HEAD = 500
 """Number of rows by which it is judged what the columns hold."""
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from stream_can.recording.table import DATES, InvalidRecording, Times
 
-__all__ = ["RowTimes"]
-
 Bools = NDArray[np.bool_]
 
 

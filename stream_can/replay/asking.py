@@ -8,8 +8,6 @@ from stream_can.method.asking import LabelRequests
 from stream_can.replay.effect import Effects
 from stream_can.replay.result import Replay
 
-__all__ = ["asked_labels", "asking_for"]
-
 
 def asking_for(recording: Any, share: float) -> float:
     """Share of the labelled rows to request for a share of all rows: only labelled ones can answer.

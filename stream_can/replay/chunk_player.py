@@ -18,8 +18,6 @@ from stream_can.replay.labels import Labels, RecordedRows, join, on_their_way, s
 from stream_can.replay.model_columns import ModelColumns
 from stream_can.replay.step import Arrivals, Step
 
-__all__ = ["ChunkPlayer"]
-
 
 class ChunkPlayer:
     """Plays a chunk of a recording through a learner, with the labels that arrive meanwhile.

@@ -11,8 +11,6 @@ from stream_can.change import Change, change
 from stream_can.method.costs import Costs
 from stream_can.replay.names import readable
 
-__all__ = ["CostScores", "costs_facts", "costs_in_words"]
-
 Array = NDArray[np.float64]
 PER = 1000
 """Rows that costs are given for."""

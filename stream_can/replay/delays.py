@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Delays"]
-
 STEP = math.log(1.02)
 LEAST = 1e-9
 BINS = 3300

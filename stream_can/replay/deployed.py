@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Deployed", "written_names"]
-
 LONG = 200
 """Maximum length of class names in a command."""
 

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from stream_can.change import Change, Changes
 
-__all__ = ["NATS", "POINTS", "Effect", "Effects"]
-
 POINTS, NATS = 0.1, 0.002
 """A smaller change makes no practical difference, however certain."""
 

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from stream_can.trust.alarm import Alarm
 from stream_can.trust.episode import Episode
 
-__all__ = ["episodes_as_json", "milliseconds", "worse_in_words"]
-
 MOST = 2
 """Number of episodes described, the longest ones."""
 

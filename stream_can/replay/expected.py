@@ -12,10 +12,6 @@ from stream_can.replay.step import Step
 from stream_can.scores import RowScores
 from stream_can.trust.expected import Gap, Interval, expected_accuracy
 
-__all__ = ["ExpectedMoment", "ExpectedScores", "ExpectedStretch", "expected_in_words",
-    "stretches_as_json",
-]  # fmt: skip
-
 
 class ExpectedMoment(NamedTuple):
     """The labelled rows of one step."""

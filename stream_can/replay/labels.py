@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Labels", "RecordedRows", "join", "on_their_way", "split"]
-
 
 class RecordedRows(NamedTuple):
     """Consecutive rows of a recording, with the messages that label them."""

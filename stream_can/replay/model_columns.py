@@ -8,8 +8,6 @@ from stream_can.errors import StreamCANError
 from stream_can.learner.model_name import Name
 from stream_can.replay.labels import RecordedRows
 
-__all__ = ["ModelColumns"]
-
 
 class ModelColumns(NamedTuple):
     """Columns that name the model and version of each row; one may be None."""

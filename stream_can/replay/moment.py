@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from stream_can.replay.step import Step
 
-__all__ = ["Moment", "moment_sums"]
-
 Pair = tuple[float, float]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
-__all__ = ["readable"]
-
 
 def readable(name: Any, limit: int = 80) -> str:
     """The name on one line, without characters that move the cursor or break the encoding.

@@ -17,8 +17,6 @@ from stream_can.replay.variant_table import VariantTable
 from stream_can.replay.verdict import FEW
 from stream_can.scores import log_losses
 
-__all__ = ["NoiseVariant", "noise_in_words", "noise_table", "try_label_noise"]
-
 BY_THE_RECORDED = (
     "Scores are by the labels as recorded. Wrong ones among them count right predictions as wrong:"
     " accuracy is understated, and log loss speaks against a label_noise even where it is right,"

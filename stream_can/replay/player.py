@@ -16,8 +16,6 @@ from stream_can.replay.step import Step
 from stream_can.replay.steps import learner_of, steps
 from stream_can.row_kinds import AnyCorrector, part
 
-__all__ = ["Player"]
-
 
 class Player:
     """A recording, with the arrival of its labels.

@@ -22,8 +22,6 @@ from stream_can.replay.sets import SetScores
 from stream_can.replay.step import Step
 from stream_can.trust.alarm import Alarm
 
-__all__ = ["Replay", "finite", "with_change"]
-
 
 class Replay:
     """Result of a replay: scores of raw and sent rows, and their course. Each kind of rows has its

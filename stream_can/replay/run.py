@@ -12,8 +12,6 @@ from stream_can.replay.step import Step
 from stream_can.replay.steps import check_arrival
 from stream_can.row_kinds import AnyCorrector, kind_of, refuse_others
 
-__all__ = ["is_fitted", "number_of_replays", "replay"]
-
 DRAWS, RATE_DRAWS = 5, 3
 """How often labels are drawn where not all come, and for each other rate: by which of them come the
 result differs, too."""

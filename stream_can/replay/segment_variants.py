@@ -14,8 +14,6 @@ from stream_can.replay.result import Replay
 from stream_can.replay.variant_table import VariantTable
 from stream_can.replay.verdict import FEW
 
-__all__ = ["SegmentVariant", "segments_table", "try_segments", "worth_in_words"]
-
 
 class SegmentVariant(NamedTuple):
     """A replay with columns, compared to the same without."""

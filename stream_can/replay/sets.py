@@ -10,8 +10,6 @@ import numpy as np
 from stream_can.change import change
 from stream_can.replay.step import Step
 
-__all__ = ["WINDOW", "SetMoment", "SetScores", "sets_in_words"]
-
 WINDOW = 500
 """Number of consecutive labelled rows in the worst window."""
 

@@ -10,17 +10,6 @@ from stream_can.replay.result import Replay
 from stream_can.replay.verdict import Verdict, errors
 from stream_can.row_kinds import part
 
-__all__ = [
-    "Cells",
-    "ScoreTable",
-    "Shown",
-    "changes_by_rate",
-    "judge",
-    "shown",
-    "verdict",
-    "with_errors",
-]
-
 
 class Cells(NamedTuple):
     """A row of a table."""

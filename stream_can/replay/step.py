@@ -12,8 +12,6 @@ from stream_can.learner.call import Explained
 from stream_can.learner.model_name import ONLY, Name
 from stream_can.recording.recording import Segments
 
-__all__ = ["Arrivals", "Step"]
-
 
 class Arrivals(NamedTuple):
     """Labels in flight, for one step."""

@@ -18,10 +18,6 @@ from stream_can.replay.model_columns import ModelColumns
 from stream_can.replay.step import Step
 from stream_can.row_kinds import AnyCorrector, part
 
-__all__ = [
-    "arrivals_rng", "check_arrival", "check_labels", "learner_of", "step_length", "steps",
-]  # fmt: skip
-
 ALL_MB = 1 << 30
 DRAW = b"which labels arrive"
 FIRST_STEP, LAST_STEP = 64, 16_384

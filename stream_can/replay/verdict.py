@@ -10,18 +10,6 @@ from stream_can.replay.effect import POINTS, Effect, Effects
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
 
-__all__ = [
-    "FEW",
-    "Verdict",
-    "beside_commonest",
-    "conclusion",
-    "errors",
-    "few_labels",
-    "in_numbers",
-    "judge_changes",
-    "late_labels",
-]
-
 FEW = 200
 """Minimum number of labelled rows for a verdict."""
 

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.replay.result import Replay
 
-__all__ = ["Course"]
-
 POINTS = 240
 
 

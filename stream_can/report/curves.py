@@ -12,8 +12,6 @@ from stream_can.replay.result import Replay
 from stream_can.report.course import Course
 from stream_can.report.svg import AFTER, BEFORE, MUTED, Key
 
-__all__ = ["along", "band", "before_and_after", "wide", "worse"]
-
 
 def before_and_after(
     axes: Axes, course: Course, means: NDArray[np.float64], errors: NDArray[np.float64]

@@ -10,8 +10,6 @@ from pathlib import Path
 from stream_can.replay.names import readable
 from stream_can.report.tables import facts
 
-__all__ = ["also", "card", "command", "document", "words", "write"]
-
 SHOWN_OF_COMMAND = 240
 """Longer commands are folded to so many characters."""
 COPY = """\

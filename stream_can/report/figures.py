@@ -10,8 +10,6 @@ from stream_can.report.course import Course
 from stream_can.report.curves import along, band, before_and_after
 from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, Key, ShownPoints
 
-__all__ = ["CHANGE", "LABEL_RATES", "rolling_accuracy", "rolling_log_loss"]
-
 
 def rolling_accuracy(result: Replay, figure: Figure) -> list[Key]:
     course = Course(result)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["GLOSSARY", "OF_SETS", "OF_VALUES"]
-
 GLOSSARY = {
     "before": "The predictions as the classifier made them. The path raw is the same.",
     "after": "The corrected predictions, as they were sent when each row came.",

@@ -9,8 +9,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import AutoLocator, MaxNLocator
 
-__all__ = ["hover", "round_ticks"]
-
 STRIPS = 60
 """Number of strips of a figure, each with a tooltip."""
 

@@ -9,8 +9,6 @@ from stream_can.replay.delays import Delays
 from stream_can.replay.result import Replay
 from stream_can.version import __version__
 
-__all__ = ["delay", "made_by"]
-
 UNITS = {"days": 86_400e6, "h": 3600e6, "min": 60e6, "s": 1e6, "ms": 1e3}
 """Units in microseconds."""
 

@@ -22,8 +22,6 @@ from stream_can.report.svg import ShownPoints, draw
 from stream_can.report.values import gains
 from stream_can.row_kinds import part
 
-__all__ = ["NoLabels", "Page", "report", "write_report"]
-
 DEPLOYED = {
     "first": "Before",
     "serve": "HTTP",

@@ -8,8 +8,6 @@ from matplotlib.axes import Axes
 from stream_can.report.svg import INK, MUTED
 from stream_can.scores import Reliability
 
-__all__ = ["diagram"]
-
 LARGEST = 260
 """Area of a point with all rows, in square points."""
 

@@ -12,8 +12,6 @@ from stream_can.report.course import Course
 from stream_can.report.curves import along, band
 from stream_can.report.svg import AFTER, BEFORE, MUTED, Key
 
-__all__ = ["kept_and_size", "sets_facts"]
-
 
 def kept_and_size(result: Replay, figure: Figure) -> list[Key]:
     """Draw two small figures one above the other, over the same rows."""

@@ -15,8 +15,6 @@ from matplotlib.figure import Figure
 
 from stream_can.report.hover import hover, round_ticks
 
-__all__ = ["AFTER", "BEFORE", "INK", "MUTED", "SERIES", "Key", "ShownPoints", "draw"]
-
 # Drawn in these colors, then replaced by CSS variables, so that one SVG serves light and dark.
 INK, MUTED, GRID, BEFORE, AFTER = "#010101", "#020202", "#030303", "#040404", "#050505"
 SERIES = [f"#0{i}0a0b" for i in range(8)]

@@ -10,10 +10,6 @@ from stream_can.column_scores import ColumnScores
 from stream_can.replay.names import readable
 from stream_can.replay.variant_table import VariantTable
 
-__all__ = [
-    "before_and_after", "beside", "facts", "percentages", "tiles_of", "values",
-]  # fmt: skip
-
 NONE = "\N{EN DASH}"
 MOST_VALUES = 1000
 """Maximum number of rows in a table of values."""

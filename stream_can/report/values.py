@@ -9,8 +9,6 @@ from stream_can.column_scores import ColumnScores
 from stream_can.replay.names import readable
 from stream_can.report.svg import AFTER, INK, MUTED, Key
 
-__all__ = ["gains"]
-
 NAMED = 3
 """Number of values named among the most frequent, the most gaining and the most losing."""
 

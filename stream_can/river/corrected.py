@@ -13,8 +13,6 @@ from river import base
 from stream_can.method.checks import bad_rows
 from stream_can.method.normalise import divided
 
-__all__ = ["CorrectedWrapper", "HasSuccessor", "probabilities", "require_counts", "without_weight"]
-
 C = TypeVar("C")
 Probabilities = dict[Any, float]
 

@@ -12,8 +12,6 @@ from river import base
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.river.corrected import HasSuccessor, Probabilities, require_counts
 
-__all__ = ["CorrectedMultiLabelClassifier"]
-
 Array = NDArray[np.float64]
 
 

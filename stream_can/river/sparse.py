@@ -23,8 +23,6 @@ from stream_can.river.corrected import (
 from stream_can.sparse.corrector import SparseCorrector
 from stream_can.sparse.loop import MOST_LISTED
 
-__all__ = ["CorrectedSparseClassifier"]
-
 
 class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifier):
     """A classifier of thousands of classes behind a :class:`stream_can.sparse.SparseCorrector` that

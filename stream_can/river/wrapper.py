@@ -25,12 +25,9 @@ from stream_can.river.corrected import (
     require_counts,
     without_weight,
 )
-from stream_can.river.frozen import FrozenClassifier
 
 if TYPE_CHECKING:
     from narwhals.stable.v2.typing import IntoDataFrame, IntoSeries
-
-__all__ = ["CorrectedClassifier", "FrozenClassifier"]
 
 Array = NDArray[np.float64]
 

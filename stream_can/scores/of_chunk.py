@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike
 from stream_can.scores.row_scores import check_rows
 from stream_can.scores.scores import BINS, Reliability, scores_of
 
-__all__ = ["accuracy", "adaptive_ece", "brier", "ece", "log_loss", "mce", "reliability_bins"]
-
 
 def accuracy(P: ArrayLike, y: ArrayLike) -> float:
     """Share of the rows whose likeliest class is the label (ties go to the lower index).

@@ -11,15 +11,6 @@ from stream_can.errors import UnknownClass
 from stream_can.method.checks import checked
 from stream_can.method.likeliest import likeliest
 
-__all__ = [
-    "FLOOR",
-    "RowScores",
-    "check_rows",
-    "log_losses",
-    "score_rows",
-    "score_with_labels",
-]
-
 FLOOR = 1e-6
 """Smallest probability for log loss: a row costs at most 13.8 nats."""
 

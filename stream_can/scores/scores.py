@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can.method.likeliest import add_to_bins
 from stream_can.scores.row_scores import RowScores, check_rows, score_with_labels
 
-__all__ = ["BINS", "Reliability", "Scores", "scores_of"]
-
 BINS = 15
 
 

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from stream_can.serve.http_answer import HttpProblem
 from stream_can.serve.settings import ServeSettings
 
-__all__ = ["OPEN", "Access", "Headers"]
-
 OPEN = ("/livez", "/readyz", "/v2/health/live", "/v2/health/ready")
 """Paths that need no token."""
 LOCAL = ("127.0.0.1", "localhost", "[::1]")

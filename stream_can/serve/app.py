@@ -36,8 +36,6 @@ from stream_can.serve.service import Answers, Refused, Service, TooMany, Unavail
 from stream_can.serve.tensors import BadRequest
 from stream_can.version import __version__
 
-__all__ = ["App"]
-
 log = logging.getLogger(__name__)
 
 STATUSES: dict[type[Exception], int] = {TooMany: 413, Refused: 422, BadRequest: 400}

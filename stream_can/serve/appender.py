@@ -23,8 +23,6 @@ from stream_can.learner.order import merged
 from stream_can.learner.sent import SentBatch
 from stream_can.serve.service import Unavailable
 
-__all__ = ["Appender"]
-
 log = logging.getLogger(__name__)
 
 DELIVERY = {"delivery_timeout_ms": 60_000}

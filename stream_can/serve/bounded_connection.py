@@ -11,8 +11,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from stream_can.serve.joining_transport import JoiningTransport
 
-__all__ = ["MOST_CONNECTIONS", "BoundedConnection"]
-
 RECEIVE_SECONDS = 10.0
 """Time limit for receiving a request's head, and again for its body."""
 LARGEST_HEAD = 64 << 10

@@ -45,8 +45,6 @@ from stream_can.serve.service import (
 )
 from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 
-__all__ = ["BrokerService"]
-
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.02

@@ -23,8 +23,6 @@ from stream_can.serve.database import CannotWrite
 from stream_can.serve.service import Unavailable
 from stream_can.serve.store import Store
 
-__all__ = ["Commits"]
-
 log = logging.getLogger(__name__)
 
 STATE_SECONDS = 30.0

@@ -21,8 +21,6 @@ from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.version import __version__
 
-__all__ = ["CannotWrite", "Database", "StateError"]
-
 WAL_BYTES = 16 << 20
 """Approximate size of the ``-wal`` at which it is written into the file."""
 USER_VERSION = 60, 64

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["JSON", "LARGEST_BODY", "LINES", "HttpAnswer", "HttpProblem", "too_large"]
-
 LARGEST_BODY = 8 << 20
 """Maximum size of a request."""
 JSON, LINES = b"application/json", b"application/x-ndjson"

@@ -29,8 +29,6 @@ from stream_can.serve.tensors import (
     texts_of,
 )
 
-__all__ = ["Inference", "metadata"]
-
 IDS = "ids"
 MOST_TENSORS = 1000
 LONGEST_ID = 1000

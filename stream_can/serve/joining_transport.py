@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-__all__ = ["JoiningTransport"]
-
 
 class JoiningTransport:
     """A transport that holds back the head of an answer until its body comes: one write, of one

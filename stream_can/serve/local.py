@@ -41,8 +41,6 @@ from stream_can.serve.settings import INPUT, LABELS, ServeSettings
 from stream_can.serve.store import Store
 from stream_can.serve.unanswered_requests import UnansweredRequests
 
-__all__ = ["LocalService"]
-
 log = logging.getLogger(__name__)
 
 IDENTITY = "application_id", "probs", "raw", "label", "id", "model", "version"

@@ -13,8 +13,6 @@ from stream_can.messages.faults import UNREADABLE, json_fault
 from stream_can.serve.http_answer import LINES, HttpAnswer, HttpProblem
 from stream_can.serve.service import MOST_MESSAGES
 
-__all__ = ["messages_in", "together"]
-
 _lines = re.compile(rb"\S[^\n]*").finditer
 """Lines that are not blank."""
 _read_list = msgspec.json.Decoder(list[msgspec.Raw]).decode

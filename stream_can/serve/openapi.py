@@ -11,8 +11,6 @@ from stream_can.serve.service import Service
 from stream_can.serve.settings import ServeSettings
 from stream_can.version import __version__
 
-__all__ = ["description"]
-
 ERROR = {"$ref": "#/components/schemas/Error"}
 TEXT = {"text/plain": {"schema": {"type": "string"}}}
 LINES = {"application/x-ndjson": {"schema": {"type": "string"}}}

@@ -22,8 +22,6 @@ from stream_can.serve.local import LocalService
 from stream_can.serve.service import NoBrokers, Service
 from stream_can.serve.settings import BrokerSettings, ServeSettings
 
-__all__ = ["EXIT_CODES", "serve"]
-
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 8

@@ -11,8 +11,6 @@ from stream_can.messages.messages import Messages
 from stream_can.serve.service import Unavailable
 from stream_can.serve.unanswered_requests import UnansweredRequests
 
-__all__ = ["RequestsForPage"]
-
 SECONDS = 20.0
 T = TypeVar("T")
 

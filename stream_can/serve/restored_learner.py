@@ -14,8 +14,6 @@ from stream_can.serve.database import CannotWrite, StateError
 from stream_can.serve.settings import ServeSettings
 from stream_can.serve.store import Store
 
-__all__ = ["restored_learner"]
-
 log = logging.getLogger(__name__)
 
 

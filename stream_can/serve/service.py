@@ -22,11 +22,6 @@ from stream_can.errors import StreamCANError
 from stream_can.method.state import FEW_ROWS, rows_at_once
 from stream_can.serve.settings import LABELS, ServeSettings
 
-__all__ = [
-    "MOST_MESSAGES", "Answers", "NoBrokers", "Refused", "Service", "Status", "TooMany",
-    "Unavailable",
-]  # fmt: skip
-
 MOST_MESSAGES = 10_000
 """Maximum number of messages in a request."""
 MOST_SHOWN, LONGEST_REASON = 10, 1000

@@ -14,8 +14,6 @@ from stream_can.app.loading import given_names, known_names, load_as
 from stream_can.app.settings import Option, SettingsError, options_of
 from stream_can.messages.fields import HEADER
 
-__all__ = ["LABELS", "BrokerSettings", "ServeSettings", "load", "options"]
-
 INPUT, LABELS = "predictions", "labels"
 """What happens with unreadable messages."""
 

@@ -25,8 +25,6 @@ from stream_can.serve import stored
 from stream_can.serve.database import Database
 from stream_can.serve.stored import CommitHead, CommitRow, StateRow, StoredFile
 
-__all__ = ["Store"]
-
 COUNT = 68, 72
 """Position of another application-defined number in SQLite's header: the number of commits, which
 a truncated ``-wal`` does not reveal."""

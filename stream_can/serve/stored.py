@@ -12,12 +12,6 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.learner import Events, Learner, SentBatch, State, read_labels, read_sent
 from stream_can.learner.model_name import Name
 
-__all__ = [
-    "MEMORY", "START", "CommitHead", "CommitRow", "StateRow", "StoredFile", "commit_in",
-    "correctors_as_rows", "correctors_in", "decode", "encode", "key_of", "newest_of",
-]  # fmt: skip
-
-
 MEMORY, START = b"memory", b"start"
 """Keys of the rows of a state that are no correctors."""
 

@@ -16,8 +16,6 @@ from stream_can.messages.naming import LONGEST
 from stream_can.method.state import rows_at_once
 from stream_can.serve.service import MOST_MESSAGES
 
-__all__ = ["NUMBERS", "BadRequest", "OutputTensor", "Tensor", "Word", "matrix_of", "texts_of"]
-
 Size = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Word = Annotated[str, Meta(max_length=LONGEST)]
 """A name: errors repeat it."""

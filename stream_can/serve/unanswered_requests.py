@@ -12,8 +12,6 @@ from stream_can.app.labelling.requests import Pending
 from stream_can.app.tally import Tally
 from stream_can.learner.learner import Learner
 
-__all__ = ["UnansweredRequests"]
-
 MOST_REQUESTS = 10_000
 """Maximum number of open label requests; beyond it the oldest are dropped."""
 

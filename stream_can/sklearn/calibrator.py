@@ -20,8 +20,6 @@ from stream_can.sklearn.held_out import held_out, probabilities
 from stream_can.sklearn.labels import check_classes, classes_of, rows_and_labels
 from stream_can.sklearn.protocol import EstimatorProtocol
 
-__all__ = ["StreamCalibrator"]
-
 Array = NDArray[np.float64]
 PREFIT = "prefit"
 

@@ -15,8 +15,6 @@ from sklearn.utils import (
 )
 from sklearn.utils.validation import _check_method_params
 
-__all__ = ["held_out", "probabilities"]
-
 Array = NDArray[np.float64]
 
 

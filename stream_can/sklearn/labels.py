@@ -14,8 +14,6 @@ from sklearn.utils import (
 )
 from sklearn.utils.multiclass import check_classification_targets
 
-__all__ = ["check_classes", "classes_of", "rows_and_labels"]
-
 
 def rows_and_labels(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     """Rows, and labels of shape (n,), or with multilabel rows (n, m)."""

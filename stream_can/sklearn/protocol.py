@@ -11,8 +11,6 @@ from sklearn.utils import (
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import has_fit_parameter
 
-__all__ = ["EstimatorProtocol"]
-
 
 class EstimatorProtocol:
     """The part of a `StreamCalibrator` that scikit-learn calls."""

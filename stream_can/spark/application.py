@@ -24,8 +24,6 @@ from stream_can.spark.fixed import Errors, OfApplication
 if TYPE_CHECKING:
     from stream_can.kafka import ApplicationState
 
-__all__ = ["send"]
-
 SECONDS = 60.0
 """Time limit for the brokers to accept an Arrow batch's rows."""
 

@@ -34,8 +34,6 @@ from stream_can.spark.in_turn import InTurn
 from stream_can.spark.key_states import KeyStates
 from stream_can.spark.packing import pack_rows, rows_of, stream_of, unpack_rows
 
-__all__ = ["correct_by_key"]
-
 GROUPS = 256
 """Number of groups of keys by their hash: what Spark does for each key of a state takes it 1.3 ms,
 so a state is a group's. A checkpoint belongs to this number."""

@@ -28,11 +28,6 @@ from pyspark.sql.types import (
 from stream_can.errors import InvalidPrediction
 from stream_can.method.checks import bad_rows
 
-__all__ = [
-    "NAMES", "arrays", "check_columns", "check_segments", "check_types", "is_vector", "lists",
-    "map_in_arrow", "matrix", "numbers", "quoted", "refuse", "require_numbers", "segments_of",
-]  # fmt: skip
-
 Array = NDArray[np.float64]
 NAMES = pa.list_(pa.field("element", pa.string(), nullable=False))
 """Arrow's type of a column of sets."""

@@ -11,8 +11,6 @@ from pyspark.sql.types import StringType, StructType
 from stream_can.method.costs import Costs
 from stream_can.spark.columns import arrays, check_columns, map_in_arrow, matrix
 
-__all__ = ["decide"]
-
 
 def decide(
     df: DataFrame, costs: Costs, *, probs: str = "corrected", into: str = "decision"

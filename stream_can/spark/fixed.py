@@ -25,8 +25,6 @@ from stream_can.spark.columns import (
     segments_of,
 )
 
-__all__ = ["Errors", "correct"]
-
 Errors = Literal["fail", "null"]
 
 

@@ -9,8 +9,6 @@ import numpy as np
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 
-__all__ = ["InTurn"]
-
 
 class InTurn:
     """A corrector that takes the place of one after the other of those kept as bytes.

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 import msgspec
 from pyspark.sql.streaming import StatefulProcessorHandle
 
-__all__ = ["KeyStates"]
-
 _ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(dict[str, bytes])
 
 PAGE = 32

@@ -30,8 +30,6 @@ from stream_can.spark.states import StateFolder
 from stream_can.spark.sums import of_batch, without_decay
 from stream_can.trust.alarm import Alarm
 
-__all__ = ["Learning"]
-
 
 class Learning:
     """Corrects a stream of predictions with the knowledge from its labels, exactly once.

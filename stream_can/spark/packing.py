@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["pack_rows", "rows_of", "stream_of", "unpack_rows"]
-
 
 def pack_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Make the rows of each group one value: an Arrow stream."""

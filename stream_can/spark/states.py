@@ -10,8 +10,6 @@ from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.trust.alarm import Alarm
 
-__all__ = ["StateFolder"]
-
 KEPT = 3
 """The newest, the one before (for a repeated batch), and one more for inspection."""
 

@@ -11,8 +11,6 @@ from stream_can.corrector import Corrector
 from stream_can.method.sums import add_up
 from stream_can.row_sums import RowSums
 
-__all__ = ["of_batch", "without_decay"]
-
 Array = NDArray[np.float64]
 
 

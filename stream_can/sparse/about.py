@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from stream_can.app.learned import Knowledge, Share
 from stream_can.sparse.corrector import SparseCorrector
 
-__all__ = ["describe", "learned"]
-
 
 def describe(corrector: SparseCorrector) -> dict[str, Any]:
     """Everything as JSON."""

@@ -23,8 +23,6 @@ from stream_can.sparse.rows import NumberedRows, Rows, SparseRow
 from stream_can.sparse.run import SparseRun
 from stream_can.sparse.scores import SparseScores
 
-__all__ = ["Sparse"]
-
 
 class Sparse(SparseLanes, ClassLabels):
     """Adapter of a `SparseCorrector`. A row is {class: probability}; a label is its number."""

@@ -13,8 +13,6 @@ from stream_can.method.rows import TOLERANCE
 from stream_can.sparse.loop import MOST_LISTED
 from stream_can.sparse.rows import NumberedRows
 
-__all__ = ["PROMOTED", "SparseBlob", "checked_blobs", "encoded"]
-
 PROMOTED = 5
 """Maximum number of classes a corrected row has beyond its own."""
 

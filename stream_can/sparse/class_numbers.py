@@ -9,8 +9,6 @@ import numpy as np
 
 from stream_can.sparse.loop import Names
 
-__all__ = ["ClassNumbers"]
-
 
 class ClassNumbers:
     """Numbers of at most m classes: the classes themselves, or in the order in which names appear.

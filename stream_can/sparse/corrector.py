@@ -24,8 +24,6 @@ from stream_can.sparse.rows import Rows, SparseRow, SparseRows
 from stream_can.sparse.snapshot_arrays import require_arrays
 from stream_can.sparse.state import SparseState
 
-__all__ = ["SparseCorrector"]
-
 CLASS_BYTES = 256
 """Maximum memory of a class: a cell of 64 bytes and a block of 192."""
 MOST_CLASSES = 2**31 - 1

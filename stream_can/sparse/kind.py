@@ -9,9 +9,6 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.sparse.adapter import Sparse
 from stream_can.sparse.corrector import SETTINGS, SparseCorrector
 
-__all__ = ["KIND", "SparseKind"]
-
-
 SETTINGS_OF_SERVICE = frozenset({
     "classes_from_file", "half_life", "max_classes", "memory_mb", "n_classes",
 })  # fmt: skip

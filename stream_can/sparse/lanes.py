@@ -17,8 +17,6 @@ from stream_can.sparse.corrector import SparseCorrector
 from stream_can.sparse.numbering import ClassNumbering, Lookup, NamedRow
 from stream_can.sparse.rows import Rows, SparseRow
 
-__all__ = ["SparseLanes"]
-
 
 class SparseLanes(ClassNumbering):
     """Part of an adapter: encodes corrected rows, and reads those that other processes sent."""

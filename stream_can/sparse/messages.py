@@ -17,8 +17,6 @@ from stream_can.method.classes import is_missing
 from stream_can.sparse.loop import MOST_LISTED
 from stream_can.sparse.rows import shortened
 
-__all__ = ["MESSAGES", "SparseMessages"]
-
 
 class SparseMessages(Messages):
     """Messages in JSON whose rows name the likeliest classes, which are numbered as they appear."""

@@ -12,8 +12,6 @@ from stream_can.errors import UnknownClass
 from stream_can.sparse.corrector import SparseCorrector
 from stream_can.sparse.row_checks import checked_row, numbered_row
 
-__all__ = ["ClassNumbering", "Lookup", "NamedRow"]
-
 
 class NamedRow(NamedTuple):
     """A checked row by name."""

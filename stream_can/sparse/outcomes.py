@@ -11,8 +11,6 @@ from stream_can.column_scores import HITS, LOSSES
 from stream_can.learner.call import Taught
 from stream_can.scores import log_losses
 
-__all__ = ["outcomes_of"]
-
 Array = NDArray[np.float64]
 
 

@@ -10,8 +10,6 @@ from stream_can.report.svg import ShownPoints
 from stream_can.report.tables import tiles_of
 from stream_can.sparse.result import SparseReplay
 
-__all__ = ["FIGURES", "NOTHING", "cards", "facts", "glossary", "sub", "tail", "tiles"]
-
 NOTHING = "report: no row has a label, so there is nothing to compare"
 
 FIGURES: list[ShownPoints[Any]] = [

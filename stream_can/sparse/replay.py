@@ -22,21 +22,6 @@ from stream_can.sparse.corrector import SparseCorrector
 from stream_can.sparse.result import SparseReplay
 from stream_can.sparse.scores import SparseScores
 
-__all__ = [
-    "NOTHING",
-    "Result",
-    "corrected_file",
-    "deployed",
-    "events",
-    "head",
-    "judge",
-    "new_corrector",
-    "notes",
-    "open_recording",
-    "table",
-]  # fmt: skip
-
-
 Result = SparseReplay
 
 NOTHING = "No row has a label, so there is nothing to compare."

@@ -14,8 +14,6 @@ from stream_can.sparse.class_numbers import ClassNumbers
 from stream_can.sparse.loop import MOST_LISTED, Fault, check
 from stream_can.sparse.rows import Rows
 
-__all__ = ["checked_row", "checked_rows", "numbered_row"]
-
 Array = NDArray[np.float64]
 
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NumberedRows", "Rows", "SparseRow", "SparseRows", "shortened"]
-
 Ids = NDArray[np.int32]
 Array = NDArray[np.float64]
 

@@ -15,8 +15,6 @@ from stream_can.sparse.loop import given_by
 from stream_can.sparse.rows import NumberedRows, SparseRow
 from stream_can.sparse.scores import rank_of, unlisted
 
-__all__ = ["SparseRun"]
-
 
 class SparseRun:
     """One run of a learner over rows and labels.

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from stream_can.scores import RowScores, log_losses
 
-__all__ = ["SparseScores", "rank_of", "unlisted"]
-
 TOP = 5
 SUMS = 5
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from stream_can.errors import SnapshotMismatch
 from stream_can.sparse.loop import NUMBERS
 
-__all__ = ["require_arrays"]
-
 SHAPES = {
     "ids": (np.int32, 0), "heard": (np.int32, 0), "stamps": (np.int64, 0),
     "cells": (np.float32, 11),

@@ -11,8 +11,6 @@ from pyspark.sql.types import DataType, DoubleType, IntegralType, MapType, Numer
 from stream_can.errors import InvalidPrediction
 from stream_can.sparse.corrector import SparseCorrector
 
-__all__ = ["ROWS", "SparseColumn"]
-
 
 class SparseColumn:
     """The `FixedRows` of a `SparseCorrector`."""

@@ -13,8 +13,6 @@ from stream_can.errors import SnapshotMismatch
 from stream_can.messages.formats import JSON, Formats
 from stream_can.sparse.corrector import CLASS_BYTES, SparseCorrector
 
-__all__ = ["SparseStart", "start"]
-
 TOPICS_MB = 24
 """Default of ``memory_mb`` between topics, where the corrector is a record of each state: with it
 one of 98,304 classes fits brokers with default limits."""

@@ -11,8 +11,6 @@ from stream_can.errors import UnknownClass
 from stream_can.sparse.class_numbers import ClassNumbers
 from stream_can.sparse.loop import Model
 
-__all__ = ["SparseState"]
-
 PATHS = ("temperature", "vector", "matrix", "matrix+can")
 
 Ids = NDArray[np.int32]

@@ -17,8 +17,6 @@ from stream_can.trust.change_tests import MOST_LOSS, REFERENCE
 from stream_can.trust.episode import Episode
 from stream_can.trust.locking import one_at_a_time
 
-__all__ = ["Alarm"]
-
 EVERY, MOST_EVERY = 10, 250
 """Labels between two tests: ten; beyond 2000 a hundredth of them, at most 250."""
 STAYS = 10_000

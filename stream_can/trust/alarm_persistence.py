@@ -14,8 +14,6 @@ from stream_can.trust.change_tests import SUMS, ChangeTests
 from stream_can.trust.episode import Episode
 from stream_can.trust.locking import one_at_a_time
 
-__all__ = ["MOST_EPISODES", "AlarmPersistence"]
-
 MOST_EPISODES = 20
 
 

@@ -12,8 +12,6 @@ from stream_can.trust import evidence
 from stream_can.trust.episode import Episode
 from stream_can.trust.locking import Locked
 
-__all__ = ["MOST_LOSS", "REFERENCE", "SUMS", "ChangeTests"]
-
 REFERENCE = 1000
 """Number of labels in the reference of log losses."""
 MOST_LOSS = 6.0

@@ -8,8 +8,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-__all__ = ["Episode"]
-
 
 class Episode(msgspec.Struct, kw_only=True):
     """A period in which the classifier, or the output, is worse than before."""

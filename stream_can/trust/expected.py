@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from stream_can.method.checks import checked
 from stream_can.scores.row_scores import check_rows
 
-__all__ = ["ExpectedAccuracy", "Gap", "Interval", "expected_accuracy"]
-
 Array = NDArray[np.float64]
 ROWS, LABELS = 2000.0, 400.0
 """Half-lives of what labels said: in rows, and in labels."""

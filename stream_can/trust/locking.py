@@ -15,8 +15,6 @@ from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 import stream_can.method.lock  # noqa: F401  (its hook stops loops between two rows: after ours)
 
-__all__ = ["Locked", "one_at_a_time"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -9,8 +9,6 @@ from stream_can.app.labelling.request_message import RequestMessage
 from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.row_kinds import row_kind
 
-__all__ = ["Chosen", "NotOpen", "NotWritten", "OpenRequests", "Pending", "label_of"]
-
 Chosen = int | str | list[int]
 """An answer: the index of a class; of multilabel rows the indices of all that the row has; of
 sparse rows also a name."""

@@ -31,8 +31,6 @@ from stream_can.app.server import Handler, NoPort, Server
 from stream_can.errors import UnknownClass
 from stream_can.row_kinds import row_kind
 
-__all__ = ["LabellingServer"]
-
 SHOWN = 20
 """Requests sent to the page at once."""
 LARGEST_ANSWER = 10_000

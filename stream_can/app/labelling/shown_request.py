@@ -11,8 +11,6 @@ from typing import Any
 from stream_can.app.labelling.requests import OpenRequests, Pending
 from stream_can.messages.codecs.codec import ASKED
 
-__all__ = ["shown"]
-
 KEYS = 9
 """Number of classes with a key."""
 OF_CLASSIFIER = re.compile(

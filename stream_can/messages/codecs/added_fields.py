@@ -20,8 +20,6 @@ from stream_can.messages.codecs.proto_shapes import (
 )
 from stream_can.messages.codecs.proto_source import name_in_json
 
-__all__ = ["AddedFields"]
-
 LARGEST_NUMBER, RESERVED = 2**29 - 1, range(19_000, 20_000)
 """Largest field number, and the range reserved by Protobuf."""
 

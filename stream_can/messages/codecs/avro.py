@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
     Row = array[float]
 
-__all__ = ["AvroCodec", "AvroSchemaError", "output_schema"]
-
 _write = msgspec.json.Encoder(enc_hook=str).encode
 
 

@@ -22,8 +22,6 @@ from stream_can.messages.codecs.framing import SchemaText
 if TYPE_CHECKING:
     Row = array[float]
 
-__all__ = ["output_schema"]
-
 _is_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 
 

@@ -25,8 +25,6 @@ from stream_can.messages.codecs.walk import Kind, Walker
 if TYPE_CHECKING:
     Row = array[float]
 
-__all__ = ["Path", "Program", "in_union", "program_of"]
-
 LARGEST_FIXED = 2**31 - 1
 Path = tuple[str, ...]
 

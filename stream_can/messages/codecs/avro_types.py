@@ -15,12 +15,6 @@ from stream_can.messages.probability_formats import BadMessage
 if TYPE_CHECKING:
     Row = array[float]
 
-__all__ = [
-    "FORMATS", "NAMES", "NUMBER", "SCALARS", "STRING", "WIDTHS", "AvroEntries", "AvroLabels",
-    "AvroNumberMap", "AvroNumbers", "AvroOther", "AvroScalar", "AvroSchemaError", "NumberRecord",
-    "Type", "definition_of", "is_called", "kind_of", "named_kind", "type_of",
-]  # fmt: skip
-
 WIDTHS = {"float": 4, "double": 8}
 FORMATS = {"float": "f", "double": "d"}
 NUMBER = {4: struct.Struct("<f"), 8: struct.Struct("<d")}

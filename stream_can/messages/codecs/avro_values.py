@@ -27,16 +27,6 @@ from stream_can.messages.probability_formats import BadMessage, Form, LabelScore
 if TYPE_CHECKING:
     Row = array[float]
 
-__all__ = [
-    "AvroSpan",
-    "block_bytes",
-    "decode_probs",
-    "place_probs",
-    "read_labels",
-    "require_symbols",
-    "text_bytes",
-]
-
 Item = TypeVar("Item")
 
 

@@ -20,18 +20,6 @@ from stream_can.messages.probability_formats import BadMessage
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers
 
-__all__ = [
-    "GUID_HEADER",
-    "Key",
-    "SchemaCodec",
-    "SchemaText",
-    "Schemas",
-    "key_of",
-    "long_bytes",
-    "read_long",
-    "shown",
-]
-
 GUID_HEADER = "__value_schema_id"
 HEAD, GUID = 5, 17
 Key = int | UUID | bytes

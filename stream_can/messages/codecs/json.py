@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Row = array[float]
 
-__all__ = ["JsonCodec"]
-
 _read_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _read_probs = msgspec.json.Decoder(list[float] | dict[str, float] | float).decode
 _read_entries = msgspec.json.Decoder(list[LabelScore]).decode

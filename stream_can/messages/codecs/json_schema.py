@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from stream_can.messages.codecs.codec import Prediction
     from stream_can.messages.records import Headers
 
-__all__ = ["JsonSchemaCodec", "output_schema"]
-
 
 class Framed(dict[str, Any]):
     """Fields of an object, and the key of its schema."""

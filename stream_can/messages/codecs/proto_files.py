@@ -11,8 +11,6 @@ from google.protobuf import (  # type: ignore[import-untyped]
 )
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-__all__ = ["files_of", "find_message", "message_at", "messages_of", "pool_of"]
-
 
 def files_of(descriptor: bytes) -> dict[str, Any]:
     """Files of a descriptor set by name, each after those that it imports."""

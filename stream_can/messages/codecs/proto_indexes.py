@@ -11,8 +11,6 @@ from stream_can.messages.probability_formats import BadMessage
 if TYPE_CHECKING:
     Row = array[float]
 
-__all__ = ["indexes_bytes", "read_indexes"]
-
 DEEPEST = 100
 """Maximum nesting of messages, as in the protobuf library."""
 

@@ -10,11 +10,6 @@ from google.protobuf import descriptor_pb2, message_factory  # type: ignore[impo
 from stream_can.messages.probability_formats import BadMessage
 from stream_can.method.class_names import json_name
 
-__all__ = [
-    "FLOATS", "INTEGERS", "Entries", "F", "NumberMap", "NumberMessage", "Numbers", "Other",
-    "Place", "Scalar", "Shape", "place_at", "repeats", "require_shape",
-]  # fmt: skip
-
 F = descriptor_pb2.FieldDescriptorProto
 FLOATS = {F.TYPE_DOUBLE, F.TYPE_FLOAT}
 INTEGERS = {

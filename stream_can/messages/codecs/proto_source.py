@@ -11,8 +11,6 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, text_encoding  # type: ignore[import-untyped]
 
-__all__ = ["name_in_json", "source"]
-
 F = descriptor_pb2.FieldDescriptorProto
 LARGEST = {"message": 2**29 - 1, "enum": 2**31 - 1}
 """Largest numbers of fields and of enum values."""

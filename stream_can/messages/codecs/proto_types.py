@@ -15,12 +15,9 @@ from stream_can.messages.codecs.proto_files import (
     files_of,
     find_message,
     message_at,
-    messages_of,
     pool_of,
 )
 from stream_can.messages.codecs.proto_shapes import place_at, require_shape
-
-__all__ = ["Types", "messages_of", "output_types"]
 
 
 class Types(NamedTuple):

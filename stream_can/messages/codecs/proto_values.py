@@ -23,8 +23,6 @@ from stream_can.method.class_names import json_name
 if TYPE_CHECKING:
     Row = array[float]
 
-__all__ = ["FieldValue", "decode", "fill", "put_probs"]
-
 
 class FieldValue(NamedTuple):
     """A field with a value."""

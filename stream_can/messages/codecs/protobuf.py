@@ -41,6 +41,7 @@ from stream_can.messages.codecs.framing import (
     Schemas,
     SchemaText,
 )
+from stream_can.messages.codecs.proto_files import messages_of
 from stream_can.messages.codecs.proto_indexes import indexes_bytes, read_indexes
 from stream_can.messages.codecs.proto_shapes import (
     Entries,
@@ -54,7 +55,7 @@ from stream_can.messages.codecs.proto_shapes import (
     require_shape,
 )
 from stream_can.messages.codecs.proto_source import source
-from stream_can.messages.codecs.proto_types import messages_of, output_types
+from stream_can.messages.codecs.proto_types import output_types
 from stream_can.messages.codecs.proto_values import FieldValue, decode, fill, put_probs
 from stream_can.messages.columns import header_bytes
 from stream_can.messages.probability_formats import BadMessage, Form, Forms, Largest
@@ -65,8 +66,6 @@ if TYPE_CHECKING:
     from stream_can.messages.records import Headers
 
     Row = array[float]
-
-__all__ = ["ProtobufCodec"]
 
 _write = msgspec.json.Encoder().encode
 

@@ -15,8 +15,6 @@ from stream_can.messages.probability_formats import BadMessage
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers
 
-__all__ = ["SchemaFile", "single"]
-
 MARK = b"\xc3\x01"
 """Marker before a record; eight bytes of its schema's fingerprint follow."""
 SIZE = 10
