@@ -54,7 +54,7 @@ class Metered(CorrectingRole):
     def check(self) -> None:
         super().check()
         if self.passes:
-            self._correcting.__class__ = PassThrough
+            self.handler.corrector.__class__ = PassThrough
 
     def _handle(self, partition: int, records: Sequence[Any], state: Any) -> None:
         self.meter.begin()

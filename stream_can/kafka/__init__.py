@@ -17,7 +17,7 @@ from stream_can.kafka.client.guards import (
     RebuildError,
     RetryError,
 )
-from stream_can.kafka.correcting_role import UnreadableRecord
+from stream_can.kafka.corrections import UnreadableRecord
 from stream_can.kafka.engine import ApplicationState, States, read_state
 from stream_can.kafka.label_topics import LabelTopic
 from stream_can.kafka.loading import load, options

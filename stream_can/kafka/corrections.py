@@ -16,11 +16,23 @@ from stream_can.learner.switch import CorrectionSwitch
 from stream_can.messages.records import Header, Output, Source, dead_letter_of, headers_of
 from stream_can.version import __version__
 
-__all__ = ["OFF_HEADER", "VERSION_HEADER", "Corrections", "OutputWriter"]
+__all__ = [
+    "OFF_HEADER", "VERSION_HEADER", "Corrections", "OutputWriter", "UnreadableRecord", "unreadable",
+]  # fmt: skip
 
 VERSION_HEADER: Header = ("stream-can-version", __version__.encode())
 OFF_HEADER: Header = ("stream-can-corrected", b"false")
 """Header of an output that is its prediction as it came, because correction is switched off."""
+
+
+class UnreadableRecord(StreamCANError):
+    """A record cannot be read, and ``errors="fail"`` says to stop at it."""
+
+
+def unreadable(record: Source, reason: object) -> UnreadableRecord:
+    """The error for a record; its text begins with the record's position."""
+    where = f"offset {record.offset} of {record.topic}-{record.partition}"
+    return UnreadableRecord(f"{where}: {reason}")
 
 
 @dataclass

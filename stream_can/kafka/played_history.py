@@ -13,7 +13,7 @@ import numpy as np
 from stream_can.app.start import Start
 from stream_can.app.tally import STAGES, Tally
 from stream_can.change import Changes
-from stream_can.kafka.correcting_role import UnreadableRecord, offset_of
+from stream_can.kafka.corrections import unreadable
 from stream_can.kafka.deferred import DeferredBatch
 from stream_can.kafka.sent_record import LabelPlace, SentRecord
 from stream_can.kafka.settings import Settings
@@ -118,6 +118,6 @@ class PlayedHistory:
         for answer in played.answers.values():
             for dead_letter in answer.dead_letters[:1]:
                 assert dead_letter.source is not None
-                raise UnreadableRecord(f"{offset_of(dead_letter.source)}: {reason_of(dead_letter)}")
+                raise unreadable(dead_letter.source, reason_of(dead_letter))
         for record, error in played.bad[:1]:
-            raise UnreadableRecord(f"{offset_of(record)}: {error}") from error
+            raise unreadable(record, error) from error

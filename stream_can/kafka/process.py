@@ -13,7 +13,7 @@ from stream_can.app.logs import set_up_logging
 from stream_can.app.server import NoPort
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.guards import DeniedError, FencedError, RetryError
-from stream_can.kafka.correcting_role import UnreadableRecord
+from stream_can.kafka.corrections import UnreadableRecord
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.worker import Worker
 

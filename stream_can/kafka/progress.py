@@ -1,14 +1,37 @@
-"""Progress of a worker, for a terminal."""
+"""Progress of a worker, and how far it is behind."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
-__all__ = ["Progress"]
+from stream_can.app.metrics import Metrics
+from stream_can.kafka.client.member import Member
+
+__all__ = ["LagWatch", "Progress"]
 
 EVERY_SECONDS = 2.0
+LAG_SECONDS = 5.0
+"""Maximum age in seconds of the lag in /metrics."""
+
+
+class LagWatch:
+    """The lag of a worker, for /metrics and its page."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics, self._asked = metrics, 0.0
+        self.total: int | None = None
+
+    def look(self, member: Member, partitions: Collection[int]) -> None:
+        """Query the lag of assigned partitions, if due."""
+        due = time.monotonic() - self._asked >= LAG_SECONDS
+        if not due or not partitions or member.rebalanced:
+            return
+        self._asked = time.monotonic()
+        lag = member.lag(partitions)
+        self.total = sum(lag.values())
+        self._metrics.lags({("input", p): n for p, n in lag.items()})
 
 
 class Progress:

@@ -15,11 +15,11 @@ from stream_can.app.status import Backlog
 from stream_can.kafka import handing, play_order
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.guards import RebuildError
-from stream_can.kafka.correcting_role import CorrectingRole
 from stream_can.kafka.handing import Handing, Unread, handed_over
 from stream_can.kafka.headers import DEFERRED_HEADER
 from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.played_sender import PlayedSender
+from stream_can.kafka.record_handler import RecordHandler
 from stream_can.kafka.state_writer import StateWriter
 from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
 from tests.kafka.broker.broker import Served
@@ -105,7 +105,7 @@ def committed(running: Running) -> int:
     """Offset up to which a worker has handed over the first partition and committed that."""
     work = running.worker.work
     assert work is not None
-    return 0 if work._open else work.handing._until.get(0, 0)
+    return 0 if work.handler.open.partitions else work.handing._until.get(0, 0)
 
 
 def corrects_at_once(
@@ -116,14 +116,14 @@ def corrects_at_once(
     return "hand over" if handed is None and unread.records > 1 else "correct"
 
 
-def hands_over_twice(self: CorrectingRole, partition: int, records: list[Any], state: Any) -> None:
+def hands_over_twice(self: RecordHandler, partition: int, records: list[Any], state: Any) -> None:
     """Each batch of records is written twice."""
-    send = self.client.transaction.send
-    self.client.transaction.send = lambda *given: (send(*given), send(*given))  # type: ignore[assignment,return-value]
+    send = self._client.transaction.send
+    self._client.transaction.send = lambda *given: (send(*given), send(*given))  # type: ignore[assignment,return-value]
     try:
         HAND_OVER(self, partition, records, state)
     finally:
-        self.client.transaction.send = send  # type: ignore[method-assign]
+        self._client.transaction.send = send  # type: ignore[method-assign]
 
 
 def forgets(self: PlayedSender, played: PlayedRecords) -> None:
@@ -133,14 +133,14 @@ def forgets(self: PlayedSender, played: PlayedRecords) -> None:
     LOST.append(True)
 
 
-HAND_OVER, SEND_ANSWERS, LOST = CorrectingRole._hand_over, PlayedSender.send_answers, list[bool]()
+HAND_OVER, SEND_ANSWERS, LOST = RecordHandler._hand_over, PlayedSender.send_answers, list[bool]()
 
 
 @pytest.mark.parametrize(
     ("where", "name", "mutant"),
     [
         (Handing, "way", corrects_at_once),
-        (CorrectingRole, "_hand_over", hands_over_twice),
+        (RecordHandler, "_hand_over", hands_over_twice),
         (PlayedSender, "send_answers", forgets),
     ],
     ids=["direct before all deferred are answered", "deferred twice", "deferred lost"],
@@ -178,7 +178,10 @@ def test_what_was_handed_over_comes_before_what_is_left(
     records.now[f"{app.id}-in"].until_end()
     records.now[f"{app.id}-in"].delete({0: 320})
     worker = app.worker("1", learn=False, reset_offsets=True)
-    wait("it waits", lambda: worker.error or (worker.worker.work and worker.worker.work._waiting))
+    wait(
+        "it waits",
+        lambda: worker.error or (worker.worker.work and worker.worker.work.handler.held.waiting),
+    )
     learner = app.learner()
     caught_up(app, worker, learner)
     for one in (worker, learner):

@@ -166,10 +166,14 @@ def test_order_where_what_was_sent_is_deleted(
     try:
         work = running.worker.work
         assert work is not None
-        wait("all is handed over", lambda: running.error or work._at.get(0) == 325)
+        handler = work.handler
+        wait("all is handed over", lambda: running.error or handler.at.get(0) == 325)
         for key, value in [prediction(random.Random(i), i)[:2] for i in range(500, 505)]:
             produce(app.servers, [(topic, 0, key, value, [], int(1000 * time.time()))])
-            wait("it is read", lambda: running.error or work._held.get(0) or work._at[0] > 325)
+            wait(
+                "it is read",
+                lambda: running.error or handler.held.by_partition.get(0) or handler.at[0] > 325,
+            )
     finally:
         goes_on.set()
     caught_up(app, running)

@@ -173,7 +173,7 @@ def test_no_label_is_given_up_while_a_partition_is_behind(
     released, step = threading.Event(), CorrectingRole.step
 
     def first_the_one(self: CorrectingRole, wait_ms: int) -> None:
-        if self._at:
+        if self.handler.at:
             self.client.member.hold(1, not released.is_set())
         step(self, wait_ms)
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stream_can.kafka import correcting_role, learner_lag
+from stream_can.kafka import learner_lag, learner_watch
 from stream_can.version import __version__
 from tests.kafka.broker.broker import Served
 from tests.kafka.streams import App, caught_up, fill, prediction
@@ -52,7 +52,7 @@ def test_who_is_away_is_said(
     """The learner, in the log of a worker, which says when it is back; and workers, on the page of
     the learner."""
     caplog.set_level("INFO", logger="stream_can")
-    monkeypatch.setattr(correcting_role, "LOST_SECONDS", 1.0)
+    monkeypatch.setattr(learner_watch, "LOST_SECONDS", 1.0)
     monkeypatch.setattr(learner_lag, "UNOWNED_SECONDS", 1.0)
     monkeypatch.setattr(learner_lag, "LAG_SECONDS", 0.1)
     app = App(broker.bootstrap_servers, partitions=2)

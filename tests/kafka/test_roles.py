@@ -129,7 +129,7 @@ def test_a_worker_says_that_nobody_has_learned(
     broker: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It waited for ever and said nothing."""
-    monkeypatch.setattr("stream_can.kafka.correcting_role.QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("stream_can.kafka.learner_watch.QUIET_SECONDS", 0.0)
     app = App(broker.bootstrap_servers, partitions=1)
     fill(app, 20)
     worker = app.worker(learn=False)
