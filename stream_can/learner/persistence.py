@@ -41,8 +41,8 @@ class Persistence(Inspection):
     @one_at_a_time
     def keep_events(self) -> SentBatch:
         """:meth:`start_events`; also return the recent predictions so far."""
-        self._memory.log = EventLog.from_now(self._memory.versions)
         memory = self._memory
+        memory.log = EventLog.from_now(memory.versions)
         return batch_of(memory.order, memory.versions.by_serial, memory.versions)
 
     @one_at_a_time
@@ -74,20 +74,13 @@ class Persistence(Inspection):
         """
         with saved.refused():
             numbers = events.sent.numbers
-            saved.require(
-                not len(numbers) or numbers[0] >= self._memory.number, "the rows come again"
-            )
+            are_new = not len(numbers) or numbers[0] >= self._memory.number
+            saved.require(are_new, "the rows come again")
             play_batch(self._playing, events, sent=False)
 
     def require_sent(self, batch: SentBatch) -> None:
         """Check rows that another process sent, as far as they can be without the corrector of
-        their model: what passes can be played, and loaded again.
-
-        Raises
-        ------
-        SnapshotMismatch
-            Columns are not declared, or a row or receipt is none.
-        """
+        their model: what passes can be played, and loaded again; SnapshotMismatch otherwise."""
         with saved.refused():
             require_rows(batch, self._memory.versions)
 
@@ -142,10 +135,7 @@ class Persistence(Inspection):
         versions = self._memory.versions
         n = max(1, PIECE // (versions.default.width or LISTED))
         firsts = range(0, len(predictions), n)
-        batches = (
-            batch_of(predictions[first : first + n], by_serial, versions).to_bytes()
-            for first in firsts
-        )
+        batches = (batch_of(predictions[i : i + n], by_serial, versions).to_bytes() for i in firsts)
         return saved.joined(state, batches, len(firsts))
 
     @one_at_a_time

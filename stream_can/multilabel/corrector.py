@@ -16,10 +16,10 @@ from stream_can.method import receipt_checks
 from stream_can.method.class_names import ClassName, class_names
 from stream_can.method.classes import ClassIndex
 from stream_can.method.settings import in_range
-from stream_can.method.successor import balanced
-from stream_can.multilabel.loop import OF_LABELS, PRECISIONS, Model
-from stream_can.multilabel.snapshot_arrays import numbers_by_name, require_arrays
+from stream_can.multilabel.loop import Model
+from stream_can.multilabel.snapshot_arrays import require_arrays
 from stream_can.multilabel.state import MultiLabelState
+from stream_can.multilabel.successor import discount_arrays
 from stream_can.row_kinds import read_snapshot
 
 __all__ = ["MultiLabelCorrector"]
@@ -360,23 +360,8 @@ class MultiLabelCorrector(MultiLabelState):
         successor = self.from_bytes(self.to_bytes())
         if discount == 1:
             return successor
-        arrays, d = self._model.dump(), float(discount)
-        of = numbers_by_name(arrays["numbers"])
-        label = dict(zip(OF_LABELS, arrays["labels"], strict=True))
-        for name in ("temperature", "vector"):
-            of[name][:] = balanced(of[name], of[f"{name}_Q"], d, PRECISIONS[name])
-        for name, curvature in (("c", "H"), ("s", "H_s")):
-            a = PRECISIONS[name]
-            label[name] *= d * (label[curvature] + a) / (d * label[curvature] + a)
-        for name, number in of.items():
-            if name not in ("temperature", "vector", "weights", "threshold"):
-                number *= d
-        for name in ("n_predictions", "n_labels", "n_learned"):
-            of[name][:] = np.floor(of[name])
-        for name, numbers in label.items():
-            if name not in ("c", "s", "L", "L_N"):
-                numbers *= d
-        arrays["bins"] *= d
+        arrays = self._model.dump()
+        discount_arrays(arrays, float(discount))
         successor._model.load(arrays)
         return successor
 

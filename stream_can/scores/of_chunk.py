@@ -45,19 +45,12 @@ def log_loss(P: ArrayLike, y: ArrayLike) -> float:
 
     Parameters
     ----------
-    P
-        Probabilities, shape (n, m), rows summing to 1 within 0.001.
-    y
-        The index of each row's class, shape (n,).
+    P, y
+        As for :func:`accuracy`, with the same errors.
 
     Returns
     -------
     In [0, 13.8]; nan for no rows.
-
-    Raises
-    ------
-    InvalidPrediction, UnknownClass
-        P or y is something else; the message names the row.
 
     Examples
     --------
@@ -74,19 +67,12 @@ def brier(P: ArrayLike, y: ArrayLike) -> float:
 
     Parameters
     ----------
-    P
-        Probabilities, shape (n, m), rows summing to 1 within 0.001.
-    y
-        The index of each row's class, shape (n,).
+    P, y
+        As for :func:`accuracy`, with the same errors.
 
     Returns
     -------
     In [0, 2] (Brier's own definition; for two classes twice the one-sided form); nan for no rows.
-
-    Raises
-    ------
-    InvalidPrediction, UnknownClass
-        P or y is something else; the message names the row.
 
     References
     ----------
@@ -110,21 +96,14 @@ def ece(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> float:
 
     Parameters
     ----------
-    P
-        Probabilities, shape (n, m), rows summing to 1 within 0.001.
-    y
-        The index of each row's class, shape (n,).
+    P, y
+        As for :func:`accuracy`, with the same errors.
     bins
         How many bins (0, 1] is cut into, at least 1.
 
     Returns
     -------
     In [0, 1]: 0 is calibrated; nan for no rows.
-
-    Raises
-    ------
-    InvalidPrediction, UnknownClass
-        P or y is something else; the message names the row.
 
     References
     ----------
@@ -146,21 +125,14 @@ def adaptive_ece(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> float:
 
     Parameters
     ----------
-    P
-        Probabilities, shape (n, m), rows summing to 1 within 0.001.
-    y
-        The index of each row's class, shape (n,).
+    P, y
+        As for :func:`accuracy`, with the same errors.
     bins
         How many bins the rows are cut into by their confidence, at least 1.
 
     Returns
     -------
     In [0, 1]: 0 is calibrated; nan for no rows.
-
-    Raises
-    ------
-    InvalidPrediction, UnknownClass
-        P or y is something else; the message names the row.
 
     References
     ----------
@@ -191,21 +163,14 @@ def mce(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> float:
 
     Parameters
     ----------
-    P
-        Probabilities, shape (n, m), rows summing to 1 within 0.001.
-    y
-        The index of each row's class, shape (n,).
+    P, y
+        As for :func:`accuracy`, with the same errors.
     bins
         How many bins (0, 1] is cut into, at least 1.
 
     Returns
     -------
     In [0, 1]; nan for no rows. A bin of few rows can make it large by chance.
-
-    Raises
-    ------
-    InvalidPrediction, UnknownClass
-        P or y is something else; the message names the row.
 
     Examples
     --------
@@ -220,21 +185,14 @@ def reliability_bins(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> Reliabilit
 
     Parameters
     ----------
-    P
-        Probabilities, shape (n, m), rows summing to 1 within 0.001.
-    y
-        The index of each row's class, shape (n,).
+    P, y
+        As for :func:`accuracy`, with the same errors.
     bins
         How many bins (0, 1] is cut into, at least 1.
 
     Returns
     -------
     Three arrays of shape (bins,); confidence and accuracy are nan in an empty bin.
-
-    Raises
-    ------
-    InvalidPrediction, UnknownClass
-        P or y is something else; the message names the row.
 
     Examples
     --------
