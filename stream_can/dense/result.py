@@ -22,7 +22,7 @@ from stream_can.replay.step import Step
 from stream_can.replay.worst import WorstStretch
 from stream_can.scores import Scores
 
-__all__ = ["DenseMoment", "DenseReplay", "paths_of"]
+__all__ = ["DenseMoment", "DenseReplay"]
 
 
 MOST_PAIRED = 1000
@@ -124,7 +124,7 @@ class DenseReplay(Replay):
         if self.alarm is not None:
             times = None if step.time is None else milliseconds(step.time[known])
             self.alarm.learn_scored(raw_scores, sent_scores, times)
-        if (paths := paths_of(step)) is not None:
+        if (paths := step.path_rows) is not None:
             for scores, path in zip(self.paths.values(), paths, strict=True):
                 scores.add_checked(path if len(path) == len(y) else path[known], y)
         corrector = self.corrector
@@ -236,17 +236,3 @@ def _calibration(raw: Scores, corrected: Scores) -> tuple[NDArray[np.float64], .
 def _plain(values: NDArray[np.float64]) -> list[float | None]:
     """Numbers with None for nan, which JSON lacks."""
     return [None if value != value else value for value in values.tolist()]
-
-
-def paths_of(step: Step) -> NDArray[np.float64] | None:
-    """Rows of each path in a step, shape (number of paths, n, m); None where they are not
-    explained."""
-    if not step.explained:
-        return None
-    if len(step.explained) == 1:
-        only: NDArray[np.float64] = step.explained[0].values
-        return only
-    path_rows = np.empty((len(step.explained[0].values), *step.corrected.shape))
-    for rows, paths in step.explained:
-        path_rows[:, rows] = paths
-    return path_rows

@@ -70,3 +70,16 @@ class Step(NamedTuple):
     """Model and version of the last row."""
     changed: int = 0
     """Number of messages that contradict an earlier one."""
+
+    @property
+    def path_rows(self) -> NDArray[np.float64] | None:
+        """Rows of each path, shape (number of paths, n, m); None where they are not explained."""
+        if not self.explained:
+            return None
+        if len(self.explained) == 1:
+            only: NDArray[np.float64] = self.explained[0].values
+            return only
+        path_rows = np.empty((len(self.explained[0].values), *self.corrected.shape))
+        for rows, paths in self.explained:
+            path_rows[:, rows] = paths
+        return path_rows

@@ -11,7 +11,7 @@ import pytest
 
 from stream_can import Corrector, InvalidPrediction, LabelRequests, UnknownClass
 from stream_can.change import Changes
-from stream_can.dense.result import DenseReplay, paths_of
+from stream_can.dense.result import DenseReplay
 from stream_can.recording.pickled import read_objects
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay import Player, Recording, from_arrays, replay, steps
@@ -55,9 +55,9 @@ def by_row(corrector, P, y, given, due_before, after=None):
 def run(corrector, chunks, **options):
     taken = list(steps(chunks, corrector, **options))
     out = np.concatenate([step.corrected for step in taken])
-    if paths_of(taken[0]) is None:
+    if taken[0].path_rows is None:
         return out, None
-    return out, np.concatenate([paths_of(step) for step in taken], axis=1)
+    return out, np.concatenate([step.path_rows for step in taken], axis=1)
 
 
 @pytest.fixture(params=[50, 64, 333, 10_000])
