@@ -136,8 +136,8 @@ def _backfill(
     finally:
         readers.close()
     ends = {topic: {p: end for p, (_, end) in of.items()} for topic, of in spans.items()}
-    learning.labels = {topic: dict(ends[topic]) for topic in settings.topics_of_labels}
-    learning.inputs |= ends[settings.input]
+    learning.positions.labels = {topic: dict(ends[topic]) for topic in settings.topics_of_labels}
+    learning.positions.inputs |= ends[settings.input]
     if start_group:
         learns.first_state.begin_with(learning, played.played)
         offsets = {(settings.input, p): end for p, end in ends[settings.input].items()}

@@ -119,7 +119,7 @@ def _prediction(learning: TopicLearner, record: Any) -> str:
 
 
 def _label(learning: TopicLearner, topic: str, record: Any) -> str:
-    labels = learning.label_readers[topic].parse([record])
+    labels = learning.label_readers.of_topics[topic].parse([record])
     for _, error in labels.bad:
         raise error
     if not labels.labels:

@@ -70,7 +70,8 @@ class FirstState:
             return
         learning = self._recovery.new("latest")
         self._keep_deferred(learning)
-        learning.places = {place.name: place.offset for place in newest[1].lanes}  # to be removed
+        to_remove = {place.name: place.offset for place in newest[1].lanes}
+        learning.written.places = to_remove
         learning.former = [*newest[1].former, newest[1].mark][-MOST_FORMER:]
         self._writer.pieces = len(newest[1].memory)
         self._writer.write_state(learning, None)
@@ -80,38 +81,39 @@ class FirstState:
     def _keep_deferred(self, learning: TopicLearner) -> None:
         """Begin where what was handed over is still to be answered, if anything is."""
         readers, topic = self._client.readers, self._settings.sent_topic
+        positions = learning.positions
         with suppress(DeniedError, RebuildError):  # of a state that cannot be read nothing is known
             stored = newest_state(readers, self._settings.state_topic)
             if stored is None:
                 return
-            learning.inputs = dict(stored.index.inputs)
+            positions.inputs = dict(stored.index.inputs)
             for p, at in stored.memory.sent.items():
-                end = learning.sent.get(p, 0)
+                end = positions.sent.get(p, 0)
                 if any(
                     header_of(record.headers, DEFERRED_HEADER) is not None
                     for record in readers.read_span(topic, p, at, end)
                 ):
-                    learning.sent[p] = at
+                    positions.sent[p] = at
                     if p in stored.memory.within:
-                        learning.within[p] = stored.memory.within[p]
-            learning.play_starts = dict(learning.sent)
+                        positions.within[p] = stored.memory.within[p]
+            positions.play_starts = dict(positions.sent)
 
     def begin_with(self, learning: TopicLearner, played: Mapping[int, SentBatch]) -> None:
         """Store knowledge from elsewhere as the first state, with the rows of its plays, by the
         numbers by which it names them."""
         self._client.transaction.take_over()
-        plays = deque[Play]()
-        for play in learning.plays:
+        positions, plays = learning.positions, deque[Play]()
+        for play in positions.plays:
             places = [
                 place for _, number in play.played
                 for place in self._writer.send_played(learning, 0, played[number])
             ]  # fmt: skip
             plays.append(Play(play.rows, {0: places[-1][1] + 1}, tuple(places)))
-        learning.plays = plays
+        positions.plays = plays
         spans = self._client.readers.spans(self._settings.sent_topic)
-        learning.sent = {p: end for p, (_, end) in spans.items()}
-        learning.play_starts = dict(learning.sent)
+        positions.sent = {p: end for p, (_, end) in spans.items()}
+        positions.play_starts = dict(positions.sent)
         if plays:
-            learning.sent[0] = plays[-1].ends[0]
-            learning.play_starts[0] = plays[0].played[0][1]
+            positions.sent[0] = plays[-1].ends[0]
+            positions.play_starts[0] = plays[0].played[0][1]
         self._writer.write_state(learning, None)

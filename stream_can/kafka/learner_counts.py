@@ -12,8 +12,9 @@ from stream_can.app.letters import KEPT, letter
 from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.start import Start
 from stream_can.app.tally import Tally
+from stream_can.kafka.played_records import PlayedRecords
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
+from stream_can.kafka.topic_learner import TopicLearner
 from stream_can.learner.sent import SentVersion
 from stream_can.messages.records import Output, dead_letter_of
 from stream_can.method.kernel import inside

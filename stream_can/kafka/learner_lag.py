@@ -53,7 +53,7 @@ class LearnerLag:
         if not s.input:
             return {}
         came = {p: offset for p, (offset, _) in unplayed.came.items()}
-        at = unplayed.begun_at | learning.inputs | came
+        at = unplayed.begun_at | learning.positions.inputs | came
         for p, offset in at.items():
             if self._stands.get(p, (None,))[0] != offset:
                 self._stands[p] = offset, now

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from stream_can.app.tally import lane_name
-from stream_can.kafka.topic_learner import PlayedRecords
+from stream_can.kafka.played_records import PlayedRecords
 from stream_can.learner.model_name import Name
 from stream_can.messages.naming import LaneName
 from stream_can.trust.episode import Episode

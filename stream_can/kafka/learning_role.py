@@ -22,6 +22,7 @@ from stream_can.kafka.learner_counts import LearnerCounts
 from stream_can.kafka.learner_lag import LearnerLag
 from stream_can.kafka.learner_log import LearnerLog
 from stream_can.kafka.play_order import PlayOrder
+from stream_can.kafka.played_records import PlayedRecords
 from stream_can.kafka.played_sender import PlayedSender
 from stream_can.kafka.recovery import Recovery
 from stream_can.kafka.schema_lookups import RegistryAway, SchemaLookups
@@ -29,7 +30,7 @@ from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import CORRECTORS
 from stream_can.kafka.state_pace import StatePace
 from stream_can.kafka.state_writer import StateWriter
-from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
+from stream_can.kafka.topic_learner import TopicLearner
 from stream_can.kafka.topics import topics_of
 from stream_can.kafka.unplayed import UnplayedRecords
 
@@ -165,7 +166,7 @@ class LearningRole:
         self._unplayed.read_all()
         self.client.require_same(ids)  # what was read may be of either
         self._pace.due = self._next_poll = 0.0
-        if stored is None or moved or learning.touched or not learning.begins:
+        if stored is None or moved or learning.written.touched or not learning.written.begins:
             self._write(learning, None)
         log.info(
             "learning from state %d on, which was read in %.2f s", self.writer.number,

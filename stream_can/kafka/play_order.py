@@ -80,7 +80,7 @@ class PlayOrder:
         topic, wait = self._settings.sent_topic, self._settings.label_wait
         if self._unplayed.has_deferred:
             return self._take_in_order()
-        backlog = is_backlog(max(progress(self._learning.times).values(), default=0.0))
+        backlog = is_backlog(max(progress(self._learning.positions.times).values(), default=0.0))
         queues = {place: queue for place, queue in self._unplayed.queues.items() if queue.waiting}
         if not queues:
             return DueRecords({}, {})
@@ -164,16 +164,16 @@ class PlayOrder:
         """Time up to which nothing more is handed over."""
         if self._handed_over is None:
             return math.inf
-        came = self._unplayed.came
-        inputs = self._unplayed.begun_at | self._learning.inputs
-        latest = progress(self._learning.times) | {p: seconds for p, (_, seconds) in came.items()}
+        came, positions = self._unplayed.came, self._learning.positions
+        inputs = self._unplayed.begun_at | positions.inputs
+        latest = progress(positions.times) | {p: seconds for p, (_, seconds) in came.items()}
         return self._handed_over.until(inputs | {p: at for p, (at, _) in came.items()}, latest)
 
     def _learned_until(self, sent: dict[int, list[SentRecord]], near: float = 0) -> float:
         """Time up to which all input is learned after these batches; see :class:`LearnedTime`."""
         if self._settings.labels is None or self._input is None:
             return math.inf
-        inputs, times = self._learning.after(sent)
+        inputs, times = self._learning.positions.after(sent)
         return self._input.until(self._unplayed.begun_at | inputs, progress(times), near)
 
     def _within_input(self, p: int, batches: list[SentRecord]) -> list[SentRecord]:

@@ -15,9 +15,10 @@ from stream_can.app.tally import STAGES, Tally
 from stream_can.change import Changes
 from stream_can.kafka.corrections import unreadable
 from stream_can.kafka.deferred import DeferredBatch
+from stream_can.kafka.played_records import PlayedRecords
 from stream_can.kafka.sent_record import LabelPlace, SentRecord
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
+from stream_can.kafka.topic_learner import TopicLearner
 from stream_can.learner.model_name import ONLY
 from stream_can.learner.sent import SentBatch
 from stream_can.messages.records import reason_of
@@ -108,8 +109,8 @@ class PlayedHistory:
         if played.played:
             number = max(self.played, default=-1) + 1
             self.played[number] = played.sent
-            learning.told([(0, number)])
-        waiting = {number for play in learning.plays for _, number in play.played}
+            learning.positions.tell([(0, number)])
+        waiting = {number for play in learning.positions.plays for _, number in play.played}
         self.played = {number: batch for number, batch in self.played.items() if number in waiting}
 
     @staticmethod

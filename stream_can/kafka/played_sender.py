@@ -11,8 +11,9 @@ from stream_can.app.labelling.request_message import REASON_HEADER, RequestMessa
 from stream_can.kafka import dead_letters
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RetryError
+from stream_can.kafka.played_records import PlayedRecords
 from stream_can.kafka.settings import Settings
-from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
+from stream_can.kafka.topic_learner import TopicLearner
 from stream_can.learner.sent import SentBatch
 from stream_can.messages.fields import put
 from stream_can.messages.records import Header, Output, dead_letter_of, reason_of

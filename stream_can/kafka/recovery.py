@@ -128,13 +128,13 @@ class Recovery:
         deleted and made again. The workers must not wait for what cannot be learned any more.
         """
         s, readers = self._settings, self._readers
-        any_moved = False
-        for topic, at in learning.positions():
+        positions, any_moved = learning.positions, False
+        for topic, at in positions.of_topics():
             if topic not in ids:  # the reader says that it does not exist
                 continue
-            made_again = learning.topics.get(topic, ids[topic]) != ids[topic]
+            made_again = positions.topics.get(topic, ids[topic]) != ids[topic]
             why = "of the topic before, which was made again" if made_again else "not there"
-            moved = learning.go_on_within(topic, ids[topic], at, readers.spans(topic))
+            moved = positions.go_on_within(topic, ids[topic], at, readers.spans(topic))
             for p, was in moved.items():
                 any_moved = True
                 if p in at and at[p] > was:
@@ -143,7 +143,7 @@ class Recovery:
                     "%s-%d: offset %d, at which learning was, is %s; it goes on at %s",
                     topic, p, was, why, at.get(p, "no offset: the partition is gone"),
                 )  # fmt: skip
-            if moved and at is learning.sent and s.input:
-                learning.inputs |= readers.ends(s.input, [p for p in moved if p in at])
-                learning.moved |= {p for p in moved if p in at}
+            if moved and at is positions.sent and s.input:
+                positions.inputs |= readers.ends(s.input, [p for p in moved if p in at])
+                positions.moved |= {p for p in moved if p in at}
         return any_moved

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from stream_can.kafka.deferred import DeferredBatch
-from stream_can.learner.sent import SentBatch
+from stream_can.learner.sent import SentBatch, SentVersion
 
-__all__ = ["LabelPlace", "SentRecord", "cut"]
+__all__ = ["LabelPlace", "SentRecord", "adopted", "cut"]
 
 LabelPlace = tuple[str, int]
 """Topic and partition of labels."""
@@ -43,3 +46,28 @@ def cut(record: SentRecord, n: int) -> tuple[SentRecord, SentRecord]:
         record._replace(batch=first, size=size, next=records[n].offset, partly=True),
         record._replace(batch=second, size=record.size - size, skipped=record.skipped + n),
     )
+
+
+def adopted(
+    numbering: Any, batches: Mapping[int, Sequence[SentRecord]]
+) -> Mapping[int, Sequence[SentRecord]]:
+    """Sent batches in the numbers that named classes have here; as they are where classes are
+    declared."""
+    if numbering is None:
+        return batches
+    return {
+        p: [_adopted(numbering, record) for record in records] for p, records in batches.items()
+    }
+
+
+def _adopted(numbering: Any, record: SentRecord) -> SentRecord:
+    """A sent batch in the numbers that classes have here, without rows for whose new classes there
+    is no room: workers let them pass that did not know yet."""
+    batch = record.batch
+    if isinstance(batch, DeferredBatch):
+        return record
+    has_room, lanes = np.ones(len(batch), np.bool_), list[SentVersion]()
+    for k, lane in enumerate(batch.versions):
+        version, has_room[batch.of == k] = numbering.adopted(lane)
+        lanes.append(version)
+    return record._replace(batch=batch.of_versions(lanes, np.flatnonzero(has_room)))

@@ -8,6 +8,7 @@ from typing import Any
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.topic_limits import OVERHEAD_BYTES
 from stream_can.kafka.headers import MARK_HEADER, PLAYED_HEADER
+from stream_can.kafka.played_records import PlayedRecords
 from stream_can.kafka.played_sender import PlayedSender
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import (
@@ -19,7 +20,7 @@ from stream_can.kafka.state import (
     memory_key,
 )
 from stream_can.kafka.stored import StoredState
-from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
+from stream_can.kafka.topic_learner import TopicLearner
 from stream_can.learner.sent import SentBatch
 from stream_can.messages.records import Header
 
@@ -90,7 +91,7 @@ class StateWriter:
         """Send correctors and initial correctors that changed; return the bytes of the first, and
         futures of both."""
         transaction, topic = self._client.transaction, self._state_topic
-        lanes, starts = learning.changed()
+        lanes, starts = learning.written.changed()
         places = {
             name: transaction.send(topic, CORRECTORS, corrector_key(name), data)
             for name, data in lanes
@@ -99,7 +100,7 @@ class StateWriter:
             model: transaction.send(topic, CORRECTORS, begin_key(model), data)
             for model, data in starts
         }
-        for name in learning.gone():
+        for name in learning.written.gone():
             transaction.send(topic, CORRECTORS, corrector_key(name), None)
         return sum(len(data) for _, data in lanes), places, begins
 
@@ -123,7 +124,7 @@ class StateWriter:
         if not played.played:
             return 0
         p = self.committed % self._sender.partitions(self._sent_topic)
-        learning.told(self.send_played(learning, p, played.sent))
+        learning.positions.tell(self.send_played(learning, p, played.sent))
         return sum(len(lane.rows) * lane.rows.shape[1] * 4 for lane in played.sent.versions)
 
     def send_played(

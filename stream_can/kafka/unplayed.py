@@ -76,7 +76,7 @@ class UnplayedRecords:
         """Read every partition of sent batches and labels, each from its position."""
         s, readers = self._settings, self._client.readers
         places = dict[LabelPlace, int]()
-        for topic, at in self._learning.positions():
+        for topic, at in self._learning.positions.of_topics():
             if readers.partitions(topic) > len(at):  # partitions were added, or a topic of labels
                 bound = 1 if not at and s.start == "latest" else 0
                 for p, span in readers.spans(topic).items():
@@ -191,7 +191,8 @@ class UnplayedRecords:
             latest = float(np.nanmax(steady(times), initial=-math.inf))
             self.came[p] = at, max(self.came.get(p, (0, latest))[1], latest)
         sent = SentRecord(record.offset, batch, size_of(record), at)
-        skipped = learning.within.get(p, 0) if record.offset == learning.sent[p] else 0
+        positions = learning.positions
+        skipped = positions.within.get(p, 0) if record.offset == positions.sent[p] else 0
         if sent.is_deferred and 0 < skipped < len(batch):
             sent = cut(sent, skipped)[1]
         if sent.is_deferred:

@@ -168,12 +168,12 @@ def restarted(
     learning: TopicLearner, settings: Any, start: Any, kept: dict[int, list[SentRecord]]
 ) -> TopicLearner:
     """The learner that goes on from what this one would write."""
-    _, begins = learning.changed()
+    _, begins = learning.written.changed()
     live = {name: one.corrector.to_bytes() for name, one in learning.learner.live.items()}
     live = live if learning.learner.models else {}
     data = learning.index(dict.fromkeys(live, 0), {model: 0 for model, _ in begins}, [0])
     memory = read_memory(learning.memory())
-    stored = StoredState(0, read_index(data), memory, live, learning.begin_with)
+    stored = StoredState(0, read_index(data), memory, live, learning.written.begin_with)
     for p in kept:
         kept[p] = [one for one in kept[p] if one.offset >= memory.play_starts.get(p, 0)]
     again = TopicLearner.restored(settings, start, stored, kept, {0: 0, 1: 0})

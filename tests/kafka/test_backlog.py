@@ -18,10 +18,11 @@ from stream_can.kafka.client.guards import RebuildError
 from stream_can.kafka.handing import Handing, Unread, handed_over
 from stream_can.kafka.headers import DEFERRED_HEADER
 from stream_can.kafka.learning_role import LearningRole
+from stream_can.kafka.played_records import PlayedRecords
 from stream_can.kafka.played_sender import PlayedSender
 from stream_can.kafka.record_handler import RecordHandler
 from stream_can.kafka.state_writer import StateWriter
-from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
+from stream_can.kafka.topic_learner import TopicLearner
 from tests.kafka.broker.broker import Served
 from tests.kafka.recorder import Records
 from tests.kafka.streams import (

@@ -20,13 +20,14 @@ from stream_can.app.prediction_reader import PredictionReader
 from stream_can.kafka import load
 from stream_can.kafka.current_state import CurrentState
 from stream_can.kafka.deferred import pieces_of, read_deferred, times_of
+from stream_can.kafka.played_records import PlayedRecords
 from stream_can.kafka.record_corrector import RecordCorrector
 from stream_can.kafka.sent_record import SentRecord, cut
 from stream_can.kafka.start import start_of
 from stream_can.kafka.state import read_index, read_memory
 from stream_can.kafka.state_correctors import corrector_of
 from stream_can.kafka.stored import StoredState
-from stream_can.kafka.topic_learner import PlayedRecords, TopicLearner
+from stream_can.kafka.topic_learner import TopicLearner
 from stream_can.learner import Events, Learner, read_sent
 from stream_can.learner.model_name import ONLY
 from stream_can.learner.sent import SentBatch
@@ -208,14 +209,14 @@ class Topics:
     def state(self) -> tuple[StoredState, CurrentState]:
         """What the learner would write, as another learner and as a worker reads it."""
         learning = self.learning
-        _, begins = learning.changed()
+        _, begins = learning.written.changed()
         live = {name: one.corrector.to_bytes() for name, one in learning.learner.live.items()}
         live = live if learning.learner.models else {}
         data = learning.index(dict.fromkeys(live, 0), {model: 0 for model, _ in begins}, [0])
         memory = read_memory(learning.memory())
-        stored = StoredState(0, read_index(data), memory, live, learning.begin_with)
+        stored = StoredState(0, read_index(data), memory, live, learning.written.begin_with)
         correctors = {name: corrector_of(one) for name, one in live.items()}
-        begin = {model: corrector_of(one) for model, one in learning.begin_with.items()}
+        begin = {model: corrector_of(one) for model, one in learning.written.begin_with.items()}
         state = CurrentState(0, stored.index, correctors, begin)
         state._clock = hours()
         return stored, state
@@ -233,14 +234,14 @@ class Topics:
             place = 0, self.offset(0)
             self.played[place] = read_sent(data)
             places.append(place)
-        self.learning.told(places)
+        self.learning.positions.tell(places)
 
     def restart(self) -> None:
         """Another learner goes on from the state."""
         stored, _ = self.state()
-        begun = stored.memory.play_starts
+        begun, ends = stored.memory.play_starts, self.learning.positions.sent
         kept = {
-            p: [one for one in some if begun.get(p, 0) <= one.offset < self.learning.sent[p]
+            p: [one for one in some if begun.get(p, 0) <= one.offset < ends[p]
                 and not one.is_deferred]
             for p, some in self.kept.items()
         }  # fmt: skip
@@ -357,7 +358,7 @@ def play(kind: str, seed: int, deferred: float) -> None:
         order = now.order
         read = {("labels", p): some for p, some in now.labels.items()}
         played = topics.learning.play(now.sent, read)
-        assert topics.learning.within == {
+        assert topics.learning.positions.within == {
             p: some[0].skipped for p, some in left.sent.items() if some[0].skipped
         }
         plain.number_as(topics.learning)

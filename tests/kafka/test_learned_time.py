@@ -179,7 +179,7 @@ def test_no_label_is_given_up_while_a_partition_is_behind(
 
     monkeypatch.setattr(CorrectingRole, "step", first_the_one)
     running = app.worker()
-    wait("the one is learned", lambda: running.learning().inputs.get(0) == ROWS // 2)
+    wait("the one is learned", lambda: running.learning().positions.inputs.get(0) == ROWS // 2)
     released.set()
     caught_up(app, running)
     running.stop()

@@ -63,7 +63,7 @@ def mixed(app: App, n: int, seed: int = 0) -> Counter[str]:
 def latest(running: Running) -> float:
     """The time of the latest prediction that was learned."""
     learning = running.worker.learns.learning if running.worker.learns else None
-    times = {} if learning is None else learning.times
+    times = {} if learning is None else learning.positions.times
     return max((of[-1] for of in times.values() if of), default=-math.inf)
 
 
