@@ -5,23 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Literal
 
 from stream_can.app.status import Backlog
-from stream_can.learner.order import BEHIND
+from stream_can.kafka.unread import MANY_RECORDS, Unread, UnreadRecords
 
-__all__ = ["ALIVE_SECONDS", "ANSWER_SECONDS", "Handing", "Unread"]
+__all__ = ["ALIVE_SECONDS", "ANSWER_SECONDS", "Handing", "handed_over"]
 
 log = logging.getLogger(__name__)
 
-OLD_SECONDS = 2.0
-"""Records that are older by their own times are a backlog, unless there are few."""
-FEW_RECORDS, MANY_RECORDS = 50, 1000
-"""So many old ones of a partition are few; and so many to read are a backlog whatever their times,
-of a partition its share. Either where no more come in a second."""
-RATE_SECONDS = 1.0
-"""Seconds over which the rate of a partition is measured."""
 ALIVE_SECONDS, ANSWER_SECONDS = 3.0, 20.0
 """A learner that wrote a state so many seconds ago is alive; one that writes none for so many after
 it was asked is not: it may be starting, or taking over from another, on a busy machine."""
@@ -34,31 +27,6 @@ TELL_SECONDS = 30.0
 Way = Literal["correct", "hand over", "ask", "wait"]
 
 
-class Unread(NamedTuple):
-    """What there is to read in a partition."""
-
-    records: int
-    """Number of records, those that were just read included."""
-    times: Sequence[float]
-    """Times of those, in seconds."""
-    end: int
-    """Next offset of the partition."""
-
-
-class _ArrivalRate:
-    """Records that come in a second."""
-
-    def __init__(self, end: int, now: float) -> None:
-        self._end, self._at, self.value = end, now, 0.0
-
-    def look(self, end: int, now: float) -> float:
-        """Look at the end of the partition; return the rate."""
-        if now - self._at >= RATE_SECONDS:
-            self.value = max(0, end - self._end) / (now - self._at)
-            self._end, self._at = end, now
-        return self.value
-
-
 class Handing:
     """Decides for each partition whether a worker corrects its records.
 
@@ -69,14 +37,7 @@ class Handing:
     def __init__(self) -> None:
         self._until: dict[int, int] = {}
         """For each partition of which something may be unanswered the next offset after it."""
-        self._left: dict[int, int] = {}
-        """Number of records to read in each partition; those that were read and wait are among
-        them."""
-        self._all_left = 0
-        """Sum of these."""
-        self._rates: dict[int, _ArrivalRate] = {}
-        self._seen: dict[int, tuple[float, float]] = {}
-        """For each partition the latest time of its records so far, and when it was looked at."""
+        self._unread = UnreadRecords()
         self._asked: float | None = None
         """When it was asked whether a learner is alive."""
         self._told = False
@@ -115,8 +76,8 @@ class Handing:
             and a state counts in other offsets until it has learned some of these. So their first
             records are handed over, behind it.
         """
-        self._until, self._rates, self._seen, self._ends = dict(handed_over), {}, {}, {}
-        self._left, self._all_left = dict(lags), sum(lags.values())
+        self._until, self._ends = dict(handed_over), {}
+        self._unread = UnreadRecords(lags)
         self._reset = set(reset)
         self._asked, self._first, self._done, self._begun = None, {}, {}, False
         self._course.clear()
@@ -230,17 +191,13 @@ class Handing:
         whether it is alive.
         """
         self.look(answered)
-        self._set_left(partition, unread.records)
-        behind = self._is_behind(partition, unread) or partition in self._reset
+        self._unread.count(partition, unread.records)
+        behind = self._unread.is_behind(partition, unread, self.waiting) or partition in self._reset
         self._ends[partition] = unread.end
         way = self._way(partition, answered, learner_wrote, behind=behind)
         if way in ("correct", "hand over"):
-            self._set_left(partition, unread.records - len(unread.times))
+            self._unread.count(partition, unread.records - len(unread.times))
         return way
-
-    def _set_left(self, partition: int, records: int) -> None:
-        self._all_left += records - self._left.get(partition, 0)
-        self._left[partition] = records
 
     def _way(
         self, partition: int, answered: Mapping[int, int], learner_wrote: float, *, behind: bool
@@ -268,32 +225,6 @@ class Handing:
                 " state, as old as it is"
             )
         return "correct"
-
-    def _is_behind(self, partition: int, unread: Unread) -> bool:
-        """Whether there is much to read, or what is old goes by faster than the clock. Records that
-        are always as old are no backlog, and neither are the few of a clock that is behind."""
-        now, clock, times = time.monotonic(), time.time(), unread.times
-        first, last = _median(times[: BEHIND + 1]), _median(times[-1 - BEHIND :])
-        latest = min(max(times), clock)
-        seen_latest, at = self._seen.get(partition, (first, now))
-        self._seen[partition] = max(latest, seen_latest), now
-        rate = self._rates.setdefault(partition, _ArrivalRate(unread.end, now)).look(
-            unread.end, now
-        )
-        old = sum(clock - seconds > OLD_SECONDS for seconds in times)
-        if clock - last > OLD_SECONDS:  # and so may be what lies behind it
-            old = unread.records
-        if old and latest - min(first, seen_latest) > OLD_SECONDS + 2 * (now - at):
-            return True
-        share = MANY_RECORDS / len(self._left)
-        if unread.records > max(share, rate) and self._all_left + self.waiting > MANY_RECORDS:
-            return True
-        return old > max(FEW_RECORDS, rate)
-
-
-def _median(times: Sequence[float]) -> float:
-    """The middle of a few times, of two the lower."""
-    return sorted(times)[(len(times) - 1) // 2]
 
 
 NOTE = "handed over until "

@@ -23,15 +23,13 @@ from stream_can.errors import StreamCANError, UnknownClass
 from stream_can.kafka.client.consumer import open_consumer
 from stream_can.kafka.client.guards import ClientError, DeniedError, RetryError, close, errors_as
 from stream_can.kafka.client.options import Options
-from stream_can.kafka.client.producer import Appended, Producer
 from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.label_writer import LabelWriter
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
 from stream_can.learner.model_versions import adapter_of
-from stream_can.messages.fields import HEADER, put
 from stream_can.messages.kinds import messages_of
 from stream_can.messages.messages import BadMessage, Messages
-from stream_can.messages.records import Header
 
 __all__ = ["PendingRequests"]
 
@@ -40,7 +38,6 @@ log = logging.getLogger(__name__)
 MOST = 10_000
 """Maximum number of open requests; beyond it the oldest are dropped."""
 AGAIN_SECONDS = 2.0
-ANSWER_SECONDS = 20.0
 
 
 class PendingRequests:
@@ -75,11 +72,13 @@ class PendingRequests:
             for topic, fields in settings.label_fields.items()
         }  # fmt: skip
         self._messages = self._of_labels[self._labels]
-        self._id_is_key = settings.id is None
         self.probs_path, self.raw_path = self._messages.probs_path, self._messages.raw_path
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Pending] = OrderedDict()
-        self._producer, self._sending = Producer(self._options), threading.Lock()
+        self._writer = LabelWriter(
+            self._options, self._labels, self._messages, self._formats.labels,
+            key_is_id=settings.id is None, sparse=self._lookup is not None,
+        )  # fmt: skip
 
     def first(
         self, n: int, *, oldest: bool = False, without: Container[tuple[int, int]] = ()
@@ -279,7 +278,7 @@ class PendingRequests:
                 label = label_of(chosen, self.classes_of(pending), self.rows)
             del self._open[name]
         try:
-            self._send(pending, *self._label_message(pending, label))
+            self._writer.append_label(pending, label)
         except ClientError as error:
             with self._lock:
                 self._open[name] = pending
@@ -287,42 +286,7 @@ class PendingRequests:
                 self._open = OrderedDict(by_time)
             raise NotWritten(str(error)) from error
 
-    def _label_message(self, pending: Pending, label: Any) -> tuple[bytes, list[Header]]:
-        """Encode the label with its id and raw prediction, which a worker may have dropped by then.
-
-        Return value and headers.
-        """
-        message: dict[str, Any] = {}
-        headers: list[Header] = []
-        put(message, self._messages.label_path, label)
-        id = self._messages.fields.id
-        if id is not None and id.startswith(HEADER):
-            headers.append((id.removeprefix(HEADER), pending.says.id.encode()))
-        elif id is not None:
-            put(message, id.split("."), pending.says.id)
-        if self._messages.echo_path is not None:
-            put(message, self._messages.echo_path, self._row_of(pending.says))
-        try:
-            return self._formats.labels.write_label(message), headers
-        except BadMessage as error:
-            raise DeniedError(f"topic {self._labels!r}: {error}") from None
-
-    def _row_of(self, says: RequestMessage) -> Any:
-        """The raw prediction as a label carries it, of sparse rows by name."""
-        if self._lookup is None or says.classes is None:
-            return says.probs_raw
-        return {str(k): p for k, p in zip(says.classes, says.probs_raw, strict=False)}
-
-    def _send(self, pending: Pending, value: bytes, headers: list[Header]) -> None:
-        key = pending.key
-        if self._messages.fields.id is None and not self._id_is_key:
-            key = pending.says.id.encode()
-        with self._sending:
-            self._producer.append(
-                [Appended(self._labels, None, key, value, headers)], ANSWER_SECONDS
-            )
-
     def close(self) -> None:
-        """Close the producer."""
-        self._producer.close()
+        """Close it."""
+        self._writer.close()
         self._readers.close()

@@ -17,7 +17,7 @@ from stream_can.kafka.client.topic_limits import OVERHEAD_BYTES
 from stream_can.kafka.corrections import unreadable
 from stream_can.kafka.current_state import CurrentState
 from stream_can.kafka.following import Follower
-from stream_can.kafka.handing import Handing, Unread, handed_over
+from stream_can.kafka.handing import Handing, handed_over
 from stream_can.kafka.held_records import HeldRecords
 from stream_can.kafka.open_work import OpenWork
 from stream_can.kafka.record_corrector import RecordCorrector
@@ -26,6 +26,7 @@ from stream_can.kafka.schema_lookups import SchemaLookups
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import Index
 from stream_can.kafka.times import RecordTimes
+from stream_can.kafka.unread import Unread
 from stream_can.learner.sent import NO_ROWS
 from stream_can.messages.records import Output
 

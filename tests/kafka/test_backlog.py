@@ -15,7 +15,7 @@ from stream_can.app.status import Backlog
 from stream_can.kafka import handing, play_order
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.guards import RebuildError
-from stream_can.kafka.handing import Handing, Unread, handed_over
+from stream_can.kafka.handing import Handing, handed_over
 from stream_can.kafka.headers import DEFERRED_HEADER
 from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.played_records import PlayedRecords
@@ -23,6 +23,7 @@ from stream_can.kafka.played_sender import PlayedSender
 from stream_can.kafka.record_handler import RecordHandler
 from stream_can.kafka.state_writer import StateWriter
 from stream_can.kafka.topic_learner import TopicLearner
+from stream_can.kafka.unread import Unread
 from tests.kafka.broker.broker import Served
 from tests.kafka.recorder import Records
 from tests.kafka.streams import (
@@ -347,7 +348,7 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
         span: float = 0.0,
     ) -> str:  # fmt: skip
         latest = now[0] - age
-        one._seen.clear()
+        one._unread._seen.clear()
         unread = Unread(records, [latest - span, *[latest] * (min(records, 500) - 1)], end)
         return one.way(0, unread, {0: answered}, now[0] - wrote)
 
