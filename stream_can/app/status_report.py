@@ -13,8 +13,7 @@ from stream_can.app.health import Health
 from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.problems import problems
 from stream_can.app.shown_name import shown_name
-from stream_can.app.status import VERSION, Partition, Status
-from stream_can.app.status_columns import column_of
+from stream_can.app.status import VERSION, Column, FewValues, Partition, Status, Value
 from stream_can.app.status_lanes import (
     MOST_LANES,
     all_learned,
@@ -24,6 +23,7 @@ from stream_can.app.status_lanes import (
 )
 from stream_can.app.status_windows import course_of, day_of, hour_of
 from stream_can.app.table import age
+from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
 from stream_can.learner.switch import CorrectionSwitch
 from stream_can.version import __version__
 
@@ -150,3 +150,21 @@ def _partition(number: int, committed: Committed, lag: Mapping[tuple[str, int], 
     waiting = lag.get(("input", number))
     records = counts["predictions"] + counts["handed_over"]
     return Partition(number, waiting, records, counts["dead_letters"])
+
+
+def column_of(name: str, column: ColumnScores) -> Column:
+    """Scores by value of a column; of many values only the most frequent are named."""
+    few = column.one_sided()
+    return Column(
+        name=shown_name(name),
+        rows=column.rows,
+        labels=column.labels,
+        values=[_value(value) for value in column.values(HEAVIEST)],
+        few=few and FewValues([shown_name(value.value) for value in few[0]], *few[1:]),
+    )
+
+
+def _value(value: ValueScores) -> Value:
+    pairs = (*value.accuracy, *value.log_loss, *value.calibration)
+    scores = pairs if value.scored else (None,) * len(pairs)
+    return Value(shown_name(value.value), value.rows, value.labels, value.scored, *scores)

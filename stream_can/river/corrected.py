@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any, Generic, Self, TypeVar
 
@@ -102,12 +101,6 @@ class CorrectedWrapper(base.Wrapper[Any], Generic[C]):
         raise NotImplementedError
 
     # ---- river protocol
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickle; unknown parameters get their defaults."""
-        parameters = inspect.signature(type(self)).parameters.values()
-        defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        self.__dict__.update(defaults | state)
 
     @property
     def _wrapped_model(self) -> Any:

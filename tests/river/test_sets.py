@@ -96,18 +96,3 @@ def test_clones_and_successors_begin_anew():
     assert (model.clone().corrector, model.clone().sets) == (None, 0.9)
     after = model.successor(naive_bayes.GaussianNB())
     assert (after.corrector.sets, after.corrector.set_counts) == (0.9, (0, 0))
-
-
-def test_a_pickle_of_before_there_were_sets():
-    model, rows = CorrectedClassifier(naive_bayes.GaussianNB(), half_life=300), segments(100)
-    for x, y in rows:
-        model.learn_one(x, y)
-    state = dict(model.__dict__)
-    for name in ("sets", "label_noise"):
-        del state[name]
-    old = CorrectedClassifier.__new__(CorrectedClassifier)
-    old.__setstate__(state)
-    assert (old.sets, old.label_noise, old.half_life) == (None, 0, 300)
-    assert old.predict_proba_one(rows[0][0]) == model.predict_proba_one(rows[0][0])
-    old.learn_one(*rows[0])
-    assert old.clone().half_life == 300
