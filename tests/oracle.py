@@ -215,11 +215,11 @@ class Base:
                 z = z + w * self.A[j].astype(np.float64)
         return z
 
-    def learn(self, p, y, silent, shared=(), start=0.0):
+    def learn(self, p, y, silent, shared=(), start=0.0, weight=1.0):
         if self.name == "raw":
             return
         r, g, a = without(self.row(p, shared, start), silent), self.g, self.a
-        right = self.believed(r[y])
+        right = weight * self.believed(r[y])
         F = np.array([math.exp(self.u[0]) * (logs(p) - start), *shared])
         E = F @ r
         centred = F - E[:, None]
@@ -306,11 +306,11 @@ class Full(Base):
         A = self.A.astype(np.float64)
         return super().logits(p, shared, start) + A @ self.phi(p, start)
 
-    def learn(self, p, y, silent, shared=(), start=0.0):
+    def learn(self, p, y, silent, shared=(), start=0.0, weight=1.0):
         g, a, phi = self.g, self.PRIOR, self.phi(p, start)
         r = without(self.row(p, shared, start), silent)
-        super().learn(p, y, silent, shared, start)
-        right = self.believed(r[y])
+        super().learn(p, y, silent, shared, start, weight)
+        right = weight * self.believed(r[y])
         d, h = right * (r - np.eye(self.m)[y]), right * r * (1 - r)
         s = self.P.astype(np.float64) @ phi
         q = phi @ s
@@ -319,10 +319,10 @@ class Full(Base):
         self.A = np.clip(A, -MOST_C, MOST_C).astype(np.float32)
         self.A[silent] = 0
         x = logs(p) - start
-        self.spread = g * self.spread + ((x - x.mean()) ** 2).mean()
-        self.n_spread = g * self.n_spread + 1
-        self.C = (g * self.C.astype(np.float64) + np.outer(phi, phi)).astype(np.float32)
-        self.n_C = g * self.n_C + 1
+        self.spread = g * self.spread + weight * ((x - x.mean()) ** 2).mean()
+        self.n_spread = g * self.n_spread + weight
+        self.C = (g * self.C.astype(np.float64) + weight * np.outer(phi, phi)).astype(np.float32)
+        self.n_C = g * self.n_C + weight
         self.n += 1
         if self.n >= 20 and (self.n >= 1.25 * self.n_then or self.n >= self.n_then + 500):
             C = self.C.astype(np.float64) / self.n_C
@@ -418,7 +418,8 @@ class Oracle:
         self.agree, self.differ, self.top = 0, 0, 0.0
         # of the last rows and of the last labels: what was predicted, how many, and their squares
         self.A, self.N_A, self.N2_A = np.zeros(m), 0.0, 0.0
-        self.B, self.N_B, self.N2_B = np.zeros(m), 0.0, 0.0
+        self.B, self.N_B, self.N2_B, self.n_B = np.zeros(m), 0.0, 0.0, 0.0
+        self.W = 1.0  # the largest weight of a label
         self.squares = np.zeros(m)
         # the second mixture
         self.last = Base("temperature", m, self.g, noise=label_noise)
@@ -627,7 +628,7 @@ class Oracle:
 
     def freshness(self):
         """f: 0 where the last rows are others than those that had the last labels."""
-        if self.alone or min(self.N_A, self.N_B) <= 20:
+        if self.alone or min(self.N_A, self.n_B) <= 20:
             return 1.0
         off = (self.A / self.N_A - self.B / self.N_B) ** 2
         variance = np.maximum(self.squares / self.N - (self.M / self.N) ** 2, 0)
@@ -722,7 +723,8 @@ class Oracle:
             return 0.0
         if self.differ == 0 and self.agree - self.top > 5:
             return 0.0
-        unheard = self.B[~self.heard & (self.B > 5)].sum()
+        due = self.B * self.n_B / self.N_B if self.N_B else self.B
+        unheard = self.B[~self.heard & (due > 5)].sum()
         most = 0.4 if self.heard.sum() > 1 else 0.0
         if self.n_j.sum() < 0.9 * self.N_j.sum() and unheard > most * self.N_B:
             return 0.0
@@ -778,18 +780,28 @@ class Oracle:
 
     # ---- labels
 
-    def learn(self, p, y, receipt=None, segments=None):
+    def learn(self, p, y, receipt=None, segments=None, weight=1.0):
         if p is None:
             self.heard[y], self.silent[y] = True, False
         else:
-            self.learn_row(normalised(np.asarray(p, float)), y, receipt, segments)
-        self.L = self.g * self.L + np.eye(self.m)[y]
+            self.learn_row(normalised(np.asarray(p, float)), y, receipt, segments, weight)
+        self.L = self.g * self.L + weight * np.eye(self.m)[y]
         self.refresh_prior()
         if p is not None:
             p, g = normalised(np.asarray(p, float)), 2 ** (-1 / self.STALE_HALF_LIVES[1])
-            self.B, self.N_B, self.N2_B = g * self.B + p, g * self.N_B + 1, g**2 * self.N2_B + 1
+            self.B, self.N_B = g * self.B + weight * p, g * self.N_B + weight
+            self.N2_B, self.n_B = g**2 * self.N2_B + weight**2, g * self.n_B + 1
 
-    def learn_row(self, p, y, receipt, segments):
+    def weigh(self, weight):
+        """What a label of this weight moves the odds by, its share of the largest weight; and what
+        that leaves of the odds."""
+        left = self.W / max(self.W, weight)
+        for value in self.values.values():
+            value.S *= left
+        self.W = max(self.W, weight)
+        return weight / self.W, left
+
+    def learn_row(self, p, y, receipt, segments, weight):
         j = p.argmax()
         trust = self.trust(j)  # that of the row as it would be sent: before this label counts
         self.n_j[j] += 1
@@ -804,6 +816,7 @@ class Oracle:
         rows = {path: without(r, self.silent) for path, r in judged.items()}
         now, *top_now = self.sent_rows(rows, self.silent, segments, fresh=1.0)
         sent, top, k = self.as_sent(receipt, y) or (now[:, y], *top_now)
+        share, left = self.weigh(weight)
         back = self.unlearned(p)
         if self.frozen is not None:
             back = without(back, self.silent)
@@ -812,21 +825,22 @@ class Oracle:
         losses = -np.log(np.maximum([p[y], corrected], 1e-6))
         self.recent = self.g * self.recent + [*losses, 1]
         if self.columns:
-            self.judge_values(sent, segments)
+            self.judge_values(sent, segments, share)
         if not self.alone:
             sent = np.maximum(self.as_labelled(sent), 1e-6)
-            self.odds = self.g * self.odds + np.log(sent / sent[0])
+            self.odds = self.g * (left * self.odds) + share * np.log(sent / sent[0])
             b = self.bin_of(top, k)
-            self.bins[:, b] = self.g * self.bins[:, b] + [1, k == y, top]
-            self.last.learn(now[1], y, self.silent)
+            self.bins[:, b] = self.g * self.bins[:, b] + weight * np.array([1, k == y, top])
+            self.last.learn(now[1], y, self.silent, weight=weight)
             if self.columns:
-                self.last_with.learn(now[self.own], y, self.silent)
+                self.last_with.learn(now[self.own], y, self.silent, weight=weight)
         self.n += 1
         h = 1 / (self.n + 2)
-        likely = [max(self.as_labelled(rows[path][y]), 1e-6) for path in self.paths]
+        likely = np.array([max(self.as_labelled(rows[path][y]), 1e-6) for path in self.paths])
+        likely = (likely / likely.max()) ** weight
         for w, w0 in ((self.w, self.w0), (self.w_with, self.w0_with)):
             w[:] = (1 - h) * normalised(w * likely) + h * w0
-        self.step_bases(p, y, segments)
+        self.step_bases(p, y, segments, weight)
 
     def as_labelled(self, u):
         """The probability of a label, where some are wrong."""
@@ -850,7 +864,7 @@ class Oracle:
             return None
         return given, top, int(rows[-1].argmax())
 
-    def judge_values(self, sent, segments):
+    def judge_values(self, sent, segments, share):
         """S of each value of the row: what "with" gained on "without", forgotten by its labels."""
         (a, _), (b, _) = self.group(slice(self.own)), self.group(slice(self.own, -1))
         with_, own = (
@@ -860,13 +874,13 @@ class Oracle:
         for key in self.given(segments):
             if key is not None:
                 value = self.values.setdefault(key, Value(self.m))
-                value.S = 2 ** (-1 / self.ODDS_HALF_LIFE) * value.S + rho
+                value.S = 2 ** (-1 / self.ODDS_HALF_LIFE) * value.S + share * rho
 
-    def step_bases(self, p, y, segments=None):
+    def step_bases(self, p, y, segments=None, weight=1.0):
         """Each base on what it says now; then the values, on what the base vector said."""
         expected = without(self.base_row("vector", p), self.silent)
         for name, base in self.bases.items():
-            base.learn(p, y, self.silent, self.shared(name, segments), self.start_of(name))
+            base.learn(p, y, self.silent, self.shared(name, segments), self.start_of(name), weight)
         self.value_labels += 1
         for key in self.given(segments):
             if key is None:
@@ -875,8 +889,8 @@ class Oracle:
             value.last = self.value_labels
             for i, half_life in enumerate(self.HALF_LIVES):
                 g = 2 ** (-1 / half_life)
-                value.L[i] = g * value.L[i] + np.eye(self.m)[y]
-                value.E[i] = g * value.E[i] + expected
+                value.L[i] = g * value.L[i] + weight * np.eye(self.m)[y]
+                value.E[i] = g * value.E[i] + weight * expected
         self.evict()
 
     def size_of(self, key):
@@ -920,7 +934,7 @@ class Oracle:
             value.discount(d)
         new.S = {name: d * sums for name, sums in new.S.items()}
         for name in ("M", "N", "N_j", "n_j", "agree", "differ", "top", "odds", "bins", "V", "N_V",
-                     "recent", "A", "N_A", "B", "N_B", "squares"):  # fmt: skip
+                     "recent", "A", "N_A", "B", "N_B", "n_B", "squares"):  # fmt: skip
             setattr(new, name, d * getattr(new, name))
         new.N2_A, new.N2_B = d**2 * new.N2_A, d**2 * new.N2_B
         new.n = math.floor(d * new.n)

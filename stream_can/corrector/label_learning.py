@@ -11,6 +11,7 @@ from stream_can.errors import UnknownClass
 from stream_can.method import receipt_checks
 from stream_can.method import receipts as receipt_rows
 from stream_can.method.rows import unordered
+from stream_can.method.weights import weight_of_label, weights_of_labels
 
 Array = NDArray[np.float64]
 Receipts = NDArray[np.float32]
@@ -37,6 +38,7 @@ class LabelLearning(PredictionSets):
         *,
         receipt: ArrayLike | None = None,
         segments: Any = None,
+        weight: float | None = None,
     ) -> None:
         """Learn the label of a prediction, now or much later.
 
@@ -56,10 +58,13 @@ class LabelLearning(PredictionSets):
             judged as they would be now.
         segments
             {column: value} as given with the prediction; without ``p`` it teaches nothing.
+        weight
+            How many labels it counts as, from 0.01 to 100, by default 1: 1 / probability of a label
+            that was chosen with a known one.
 
         Raises
         ------
-        InvalidPrediction, UnknownClass
+        InvalidPrediction, UnknownClass, ValueError
             An argument is invalid; nothing was learned.
         """
         index = self._index_of(y, "label")
@@ -69,7 +74,10 @@ class LabelLearning(PredictionSets):
             m, n_sent, sets = len(self.classes), self._kernel.n_sent, self.sets is not None
             known = receipt_rows.brought_one(receipt, index, m, self._fewest, n_sent, sets=sets)
         texts = None if segments is None else self._texts(segments, many=False)
-        self._kernel.learn_one(p, index, known, texts)
+        if weight is None:
+            self._kernel.learn_one(p, index, known, texts)
+        else:
+            self._kernel.learn_one(p, index, known, texts, weight_of_label(weight))
 
     def learn_many(
         self,
@@ -78,16 +86,18 @@ class LabelLearning(PredictionSets):
         *,
         receipts: ArrayLike | None = None,
         segments: Any = None,
+        weights: ArrayLike | None = None,
     ) -> None:
         """Run :meth:`learn_one` on each row of ``P``, shape (n, m), or None, and label of ``ys``.
 
         All rows and labels are checked before the first is learned. ``receipts`` has shape
-        (n, R m + 1), with NaN rows for unknown ones.
+        (n, R m + 1), with NaN rows for unknown ones; ``weights`` shape (n,).
         """
         indices = self._indices_of(ys)
         receipt_checks.require_row(receipts, P, single=False)
         known = None if receipts is None else self._known(receipts, indices)
-        self._kernel.learn_many(P, indices, known, self._texts(segments))
+        weighted = [] if weights is None else [weights_of_labels(weights, len(indices))]
+        self._kernel.learn_many(P, indices, known, self._texts(segments), *weighted)
 
     def _known(self, brought: ArrayLike, ys: NDArray[np.int64]) -> NDArray[np.float32]:
         """Probabilities that receipts gave their labels, shape (n, R + 1)."""
@@ -106,6 +116,7 @@ class LabelLearning(PredictionSets):
         receipt: bool = False,
         explain: bool = False,
         segments: Any = None,
+        weights: ArrayLike | None = None,
     ) -> Played:
         """Process rows and learn labels in one call; used by replays and learners.
 
@@ -131,6 +142,8 @@ class LabelLearning(PredictionSets):
             Whether to return receipts, and to judge labels of this call's rows by them.
         explain
             Whether to return the rows of each path.
+        weights
+            Weight of each label, shape (k,); 1 by default.
 
         Returns
         -------
@@ -145,7 +158,9 @@ class LabelLearning(PredictionSets):
         if known is not None:
             known = _float32(known)
         texts = self._texts(segments)
-        return Played(*self._kernel.play(P, first, *numbers, known, receipt, explain, texts))
+        weighted = [] if weights is None else [weights_of_labels(weights, len(numbers[0]))]
+        kernel = self._kernel
+        return Played(*kernel.play(P, first, *numbers, known, receipt, explain, texts, *weighted))
 
     def _index_of(self, y: Hashable, where: str) -> int:
         try:

@@ -19,6 +19,7 @@ HUGE = 1e30
 """Upper bound of decayed sums; far below the range of float32."""
 
 MOST_EVENTS = 1 << 53
+LEAST_WEIGHT, MOST_WEIGHT = 0.01, 100.0
 
 BINS = 15
 """Number of bins of the top class's probability."""
@@ -56,6 +57,7 @@ ARRAYS = {
     "labelled": Spec("f8", ("m+1",)),  # n_j, decayed counts of their labels, then their sum n
     "heard": Spec("i8", ("m",), -1, 1),  # 1 a label has come, 0 none has, -1 none has: silent
     "agreement": Spec("f8", (3,)),  # labels that are the argmax, that are not, sum of their p_j
+    "heaviest": Spec("f8", (1,), 1, MOST_WEIGHT),  # the largest weight of a label, at least 1
     "odds": Spec("f8", (2,), -HUGE),  # log odds of mixture and tempered mixture against the anchor
     "u": Spec("f8", (1,), -MOST_LOG_B, MOST_LOG_B),  # log b
     "K": Spec("f8", (1,), -HUGE),  # its curvature; rounding takes it below 0
@@ -83,6 +85,7 @@ ARRAYS = {
     "late.labels": Spec("f8", ("m+1",)),
     "late.rows.squares": Spec("f8", (1,)),
     "late.labels.squares": Spec("f8", (1,)),
+    "late.labels.number": Spec("f8", (1,)),  # and of those labels, without their weights
     "squares": Spec("f8", ("m+1",)),  # decayed sum of the predictions' squares, then N
     "S": Spec("f8", ("m",)),  # decayed column sums of the confident rows
     "odds.moving": Spec("f8", (1,), -HUGE),  # and of the rows that come behind those
@@ -104,10 +107,10 @@ ARRAYS = {
     "V": Spec("f8", ("m+1",)),  # decayed sum of the anchor's rows, then their number
     "sharp": Spec("f8", ("m",), 0, 1.001),  # mean |r|^2 of the validation rows of each class
     # prediction sets: scores of labels, what rows believe in, and what method/sets.h says of them
-    "sets.labels": Spec("f8", (560,), 0, 1e209),
+    "sets.labels": Spec("f8", (560,), 0, 1e211),
     "sets.belief": Spec("f8", (560,), 0, 1e209),
     "sets.numbers": Spec(
-        "f8", (6,), (1, 1, 0, -1e6, 0, 0), (1e201, 1e201, 1e209, 1e6, 1e209, 1e18)
+        "f8", (6,), (1, 1, 0, -1e6, 0, 0), (1e201, 1e201, 1e209, 1e6, 1e211, 1e18)
     ),
     "sets.counts": Spec("i8", (2,), 0, MOST_EVENTS),  # rows, labels
     "D": Spec("f8", (2,), (-HUGE, 0)),  # decayed sum of |r|^2 less than that, then its weight

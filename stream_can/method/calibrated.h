@@ -54,12 +54,12 @@ static void take_share(const Calibrated *c, double share, double *out, len_t m) 
     out[c->best] = top;
 }
 
-/* A label came for a row whose top was this: whether it was right. */
-static void count_label(Calibrated *c, float top, len_t best, int right, double g, len_t m) {
+/* A label of this weight came for a row whose top was this: whether it was right. */
+static void count_label(Calibrated *c, float top, len_t best, int right, double weight, double g, len_t m) {
     len_t b = bin_of(c, top, best, m);
-    c->n[b] = g * c->n[b] + 1;
-    c->hits[b] = g * c->hits[b] + right;
-    c->sure[b] = g * c->sure[b] + (double)top;
+    c->n[b] = g * c->n[b] + weight;
+    c->hits[b] = g * c->hits[b] + weight * right;
+    c->sure[b] = g * c->sure[b] + weight * (double)top;
 }
 
 #endif

@@ -111,18 +111,26 @@ cdef class Kernel:
             self.lock.release()
 
     def play(self, P, Py_ssize_t first, const long long[::1] ys, const long long[::1] rows,
-             const long long[::1] due, known, bint receipt, bint explain, list texts=None):
+             const long long[::1] due, known, bint receipt, bint explain, list texts=None,
+             weights=None):
         """Process the rows of P from `first` on, and learn; see :meth:`Corrector.play`."""
         cdef Py_buffer view
         cdef Job job
         cdef Model model
         cdef const float[:, ::1] of_labels
+        cdef const double[::1] weight_of_label
         memset(&job, 0, sizeof(Job))
         job.observes, job.first, job.n_labels = True, first, ys.shape[0]
         if job.n_labels > 0 and rows.shape[0] == due.shape[0] == job.n_labels:
             job.ys, job.rows, job.due = &ys[0], &rows[0], &due[0]
         if known is not None:
             of_labels = known
+        if weights is not None:
+            weight_of_label = weights
+            if weight_of_label.shape[0] != job.n_labels:
+                raise ValueError(f"{weight_of_label.shape[0]} weights, {job.n_labels} labels")
+            if job.n_labels > 0:
+                job.weights = &weight_of_label[0]
         while True:
             model = self.model
             if known is not None:
@@ -188,8 +196,8 @@ cdef class Kernel:
 
     # ---- labels
 
-    def learn_one(self, p, long long y, known, list texts=None):
-        """Learn a label, given as an index; p is None if the prediction is gone.
+    def learn_one(self, p, long long y, known, list texts=None, double weight=1):
+        """Learn a label, given as an index, of this weight; p is None if the prediction is gone.
 
         `known` is float32 (n_known,) or None.
         """
@@ -199,7 +207,7 @@ cdef class Kernel:
         cdef const float[::1] of_label
         cdef long long row = -1, due = 0
         memset(&job, 0, sizeof(Job))
-        job.n_labels, job.ys, job.rows, job.due = 1, &y, &row, &due
+        job.n_labels, job.ys, job.rows, job.due, job.weights = 1, &y, &row, &due, &weight
         if p is None:
             while True:
                 model = self.model
@@ -224,18 +232,19 @@ cdef class Kernel:
             finally:
                 PyBuffer_Release(&view)
 
-    def learn_many(self, P, const long long[::1] ys, known, list texts=None):
+    def learn_many(self, P, const long long[::1] ys, known, list texts=None, weights=None):
         """Learn labels, given as indices, of rows P, shape (n, m), or None; known is (n,
         n_known)."""
         k = ys.shape[0]
         due = np.zeros(k, np.int64)
         if P is None:
-            self.play(np.empty((0, self.model.m)), 0, ys, due - 1, due, None, False, False)
+            self.play(np.empty((0, self.model.m)), 0, ys, due - 1, due, None, False, False, None,
+                      weights)
             return
         P = as_float64(P, self.index)
         if P.ndim == 2 and len(P) != k:
             raise InvalidPrediction(f"{len(P)} predictions but {k} labels; give one label per row")
-        self.play(P, k, ys, np.arange(k), due, known, False, False, texts)
+        self.play(P, k, ys, np.arange(k), due, known, False, False, texts, weights)
 
     # ---- the whole
 

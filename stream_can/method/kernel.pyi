@@ -88,6 +88,7 @@ class Kernel:
         receipt: bool,
         explain: bool,
         texts: Texts | None = None,
+        weights: NDArray[np.float64] | None = None,
     ) -> tuple[Array, NDArray[np.float32] | None, Array | None]: ...
     def correct_and_sum(
         self, P: ArrayLike, sums: Array, receipt: bool, texts: Texts | None = None
@@ -99,6 +100,7 @@ class Kernel:
         y: int,
         known: NDArray[np.float32] | None,
         texts: Texts | None = None,
+        weight: float = 1,
     ) -> None: ...
     def learn_many(
         self,
@@ -106,6 +108,7 @@ class Kernel:
         ys: NDArray[np.int64],
         known: NDArray[np.float32] | None,
         texts: Texts | None = None,
+        weights: NDArray[np.float64] | None = None,
     ) -> None: ...
     def copied(
         self, names: tuple[str, ...] | None = None

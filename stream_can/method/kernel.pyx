@@ -31,7 +31,7 @@ from stream_can.method.sets cimport (
 )
 from stream_can.method.uncertain cimport FEW, Sure, find_sure_shares, uncertainty_of
 from stream_can.method.values cimport (
-    Slots, Values, features_of, judge_values, smallest_odds, values_learn,
+    Slots, Values, features_of, judge_values, shrink_odds, smallest_odds, values_learn,
 )
 from stream_can.method.vectormath cimport *
 from stream_can.method.whole cimport Whole, add_whole, find_phi, learn_whole
@@ -202,6 +202,7 @@ cdef struct Late:       # what was predicted of late, of all rows and of those w
     double *labels      # and over the last labels
     double *rows_squares        # sum of the squares of their weights
     double *labels_squares
+    double *n_labels    # how many those are, without their weights
     double *squares     # decayed sum of the rows' squares, then their number
     double kept         # what rows keep of theirs,
     double kept_labels  # and labels
@@ -278,6 +279,7 @@ cdef struct Job:        # of one call: rows to go through, labels to learn betwe
     const long long *ys     # of each label its class,
     const long long *rows   # its row, -1 where that is gone,
     const long long *due    # and before which of the n rows it is learned
+    const double *weights   # and its weight; 1 where NULL
     const float *known      # (n_labels, n_sent + 1, with sets 4 more): what its receipt gave it
     const long long *slots  # (first + n, columns): of the values that rows give
     Py_ssize_t at           # how many rows are done
@@ -333,6 +335,8 @@ cdef class Model:
     cdef double g                       # what a decayed sum keeps at each event
     cdef double threshold, pseudo_count, a, curvature_b, floor
     cdef double kept, wrong             # (1-eps) and eps/m: of a label, kept u + wrong
+    cdef double weight                  # of the label at hand,
+    cdef double *heaviest               # and the largest, at least 1
     cdef int kind
     cdef Sure sure                      # where no logarithms are needed to tell certain rows
     cdef bint logs, tops, centred, shares, counts_best, guarded
@@ -405,6 +409,7 @@ cdef class Model:
         self.guards.labelled = pointer(state["labelled"], m + 1)
         self.guards.heard = integers(state["heard"], m)
         self.guards.agreement = pointer(state["agreement"], 3)
+        self.weight, self.heaviest = 1, pointer(state["heaviest"], 1)
         anchored, self.anchor_can = split(anchor(paths))
         for i, name in enumerate(names):
             base = &self.bases[i]
@@ -591,6 +596,7 @@ cdef class Model:
         self.late.squares = pointer(state["squares"], m + 1)
         self.late.rows_squares = pointer(state["late.rows.squares"], 1)
         self.late.labels_squares = pointer(state["late.labels.squares"], 1)
+        self.late.n_labels = pointer(state["late.labels.number"], 1)
         self.late.kept = self.parts[self.late.of_rows].decay
         self.late.kept_labels = 2.0 ** (-1.0 / LATE_LABELS_HALF_LIFE)
         return 0
@@ -941,11 +947,12 @@ cdef class Model:
     cdef double unheard_share(self) noexcept nogil:
         """What the last labelled rows gave to classes of which, by that, labels would have come."""
         cdef Py_ssize_t k
-        cdef double total = 0
+        cdef double total = 0, labels = self.late.labels[self.m]
+        cdef double each = self.late.n_labels[0] / labels if labels > 0 else 0.0
         for k in range(self.m):
-            if self.guards.heard[k] != 1 and self.late.labels[k] > SPARE:
+            if self.guards.heard[k] != 1 and each * self.late.labels[k] > SPARE:
                 total += self.late.labels[k]
-        return total / self.late.labels[self.m] if total > 0 else 0.0
+        return total / labels if total > 0 else 0.0
 
     cdef const double *sent_row(self, int i) noexcept nogil:
         """Compute one of the rows of the output, except the calibrated one."""
@@ -968,7 +975,7 @@ cdef class Model:
         cdef Late *late = &self.late
         cdef Py_ssize_t m = self.m
         cdef double T, rows = late.rows[m], labels = late.labels[m]
-        if rows <= FEW_LATE or labels <= FEW_LATE:
+        if rows <= FEW_LATE or late.n_labels[0] <= FEW_LATE:
             return 1
         T = apart(late.rows, late.labels, late.squares, self.mean, LEAST_VARIANCE / m, m) / m
         T /= late.rows_squares[0] / (rows * rows) + late.labels_squares[0] / (labels * labels)
@@ -1163,8 +1170,11 @@ cdef class Model:
         cdef int i, last = self.n_sent - 1
         cdef Second *of = &self.second
         cdef double by = self.trust(self.row.best), sent = 0, with_columns = 0, share, gained
+        cdef double left = self.heaviest[0] / max(self.heaviest[0], self.weight), share_of_weight
         cdef double given[MOST_KNOWN]
         cdef bint right
+        self.heaviest[0] = max(self.heaviest[0], self.weight)
+        share_of_weight = self.weight / self.heaviest[0]
         self.guards.labelled[self.row.best] += 1
         self.guards.labelled[self.m] += 1
         self.hear(y)
@@ -1192,19 +1202,21 @@ cdef class Model:
             gained = log(self.likelihood(with_columns) / self.likelihood(sent))
             share = self.share()
             sent = (1 - share) * sent + share * with_columns
+            if left < 1:
+                shrink_odds(self.slots, left)
             if self.row.slots != NULL:
-                judge_values(self.slots, self.row.slots, self.n_columns, gained)
+                judge_values(self.slots, self.row.slots, self.n_columns, share_of_weight * gained)
         sent = (1 - of.final[last]) * sent + of.final[last] * known[last]
         if by < 1:
             sent = by * sent + (1 - by) * self.fallback()[y]
         self.note_loss(sent, known[0], y)
         for i in range(1, self.n_sent):
-            gained = log(self.likelihood(known[i]) / self.likelihood(known[0]))
-            of.odds[i][0] = self.g * of.odds[i][0] + gained
+            gained = share_of_weight * log(self.likelihood(known[i]) / self.likelihood(known[0]))
+            of.odds[i][0] = self.g * (left * of.odds[i][0]) + gained
         # The sign says whether the label was on top, and so, of two classes, which of them was.
         right = not signbit(known[last + 1])
-        count_label(&self.top, <float>abs(known[last + 1]), y if right else 1 - y, right, self.g,
-                    self.m)
+        count_label(&self.top, <float>abs(known[last + 1]), y if right else 1 - y, right,
+                    self.weight, self.g, self.m)
         self.weigh_final()
         for i in range(of.n):
             self.step_scalar(&of.of[i].last, of.of[i].xo, y, CURVATURE_B)
@@ -1239,7 +1251,7 @@ cdef class Model:
     cdef void learn_label(self, Py_ssize_t y) noexcept nogil:
         """Share of the prior in a label."""
         decay(self.prior.labels, self.g, self.m)
-        self.prior.labels[y] += 1
+        self.prior.labels[y] += self.weight
         self.counts[1] += 1
         self.refresh_prior()
 
@@ -1254,9 +1266,9 @@ cdef class Model:
         for i in range(self.n_bases):
             base = &self.bases[i]
             if base.path >= 0:
-                weights[base.path] *= self.likelihood(base.r[y])
+                weights[base.path] *= self.likely(base.r[y])
             if base.can >= 0:
-                weights[base.can] *= self.likelihood(
+                weights[base.can] *= self.likely(
                     base.normalised[y] if base.uncertain else base.r[y])
         share_back(weights, sum_of(weights, self.n_paths), 1.0 / (self.counts[2] + 2), start,
                    self.n_paths)
@@ -1267,9 +1279,15 @@ cdef class Model:
         """Likelihood of a label to which a row gives u, not below the floor."""
         return max(self.kept * u + self.wrong, LIKELIHOOD_FLOOR)
 
+    cdef double likely(self, double u) noexcept nogil:
+        """The likelihood to the power of the label's weight."""
+        return self.likelihood(u) if self.weight == 1 else self.likelihood(u) ** self.weight
+
     cdef double believed(self, double u) noexcept nogil:
-        """Probability that such a label is right, which weighs its residual and curvature."""
-        return 1.0 if self.wrong == 0 else self.kept * u / (self.kept * u + self.wrong)
+        """What weighs a label's residual and curvature: its weight, times the probability that such
+        a label is right."""
+        return self.weight * (
+            1.0 if self.wrong == 0 else self.kept * u / (self.kept * u + self.wrong))
 
     # ---- Newton steps: u <- u - (K + Lambda)^-1 (E_r F - F_y + (1-g) Lambda u), clipped
 
@@ -1336,15 +1354,15 @@ cdef class Model:
             return
         memcpy(self.row.residual, base.r, m * sizeof(double))
         self.row.residual[y] -= 1
-        if right < 1:
+        if right != 1:
             scale(self.row.residual, right, m)
         step_offsets(base.c, base.H, self.row.residual, base.r, right, self.g, self.a, LARGEST_C, m)
         for i in range(self.guards.n_silent):
             base.c[self.guards.silent[i]] = 0
             base.H[self.guards.silent[i]] = 0
         if base.whole != NULL:
-            learn_whole(base.whole, self.row.y, self.row.residual, base.r, right, base.H, self.g,
-                        LARGEST_C, m)
+            learn_whole(base.whole, self.row.y, self.row.residual, base.r, right, self.weight,
+                        base.H, self.g, LARGEST_C, m)
             for i in range(self.guards.n_silent):
                 memset(base.whole.A + self.guards.silent[i] * m, 0, m * sizeof(float))
         if base.A == NULL:
@@ -1381,11 +1399,16 @@ cdef class Model:
             if self.bases[i].learns:
                 self.step(&self.bases[i], y)
         if slots != NULL:
-            values_learn(self.slots, slots, self.n_columns, self.expected.r, y)
+            values_learn(self.slots, slots, self.n_columns, self.expected.r, y,
+                         self.weight)
         self.learn_label(y)
         if self.guarded:
-            count_row(self.late.labels, self.late.kept_labels, self.row.p, self.m)
-            count_one(self.late.labels_squares, self.late.kept_labels * self.late.kept_labels)
+            decay_add_weighted(
+                self.late.labels, self.late.kept_labels, self.row.p, self.weight, self.m)
+            count_one(&self.late.labels[self.m], self.late.kept_labels, self.weight)
+            count_one(self.late.labels_squares, self.late.kept_labels * self.late.kept_labels,
+                      self.weight * self.weight)
+            count_one(self.late.n_labels, self.late.kept_labels)
 
     # ---- Many rows
 
@@ -1445,7 +1468,7 @@ cdef class Model:
         if number == NOT_FAIR:
             return
         if number >= 0 and known[0] == known[0] and known[1] == known[1]:
-            set_learn(&self.sets, known[0], known[1], number)
+            self.move_sets(known[0], known[1], number)
             return
         self.forward(p, slots)
         if self.second.moving > 0:
@@ -1459,11 +1482,16 @@ cdef class Model:
         set_count(&self.sets, self.single, ROWS_GROWTH, self.m)
         if theta != theta:
             theta = set_theta(&self.sets, self.single, self.m)
-        set_learn(&self.sets, self.single[y], theta, <double>(self.sets.counts[0] - 1))
+        self.move_sets(self.single[y], theta, <double>(self.sets.counts[0] - 1))
+
+    cdef void move_sets(self, double p, double theta, double number) noexcept nogil:
+        set_learn(&self.sets, p, theta, number, self.weight,
+                  self.weight / max(self.heaviest[0], self.weight))
 
     def teach_sets(self, const double[:, ::1] rows, const long long[::1] ys):
         """Process rows as they would be sent, each with its label at once."""
         cdef Py_ssize_t i
+        self.weight = 1
         for i in range(rows.shape[0]):
             to_single(&rows[i, 0], self.single, self.m)
             self.learn_set_of(ys[i], NAN)
@@ -1477,6 +1505,7 @@ cdef class Model:
         cdef double known[MOST_KNOWN]
         cdef float single[MOST_KNOWN]
         cdef const float *given
+        self.weight = 1.0 if job.weights == NULL else job.weights[i]
         if j < 0:
             self.hear(y)
             self.learn_label(y)
@@ -1617,8 +1646,8 @@ cdef double read_number(const float *number) noexcept nogil:
     return 16777216.0 * number[0] + number[1]
 
 
-cdef void count_one(double *n, double g) noexcept nogil:
-    n[0] = g * n[0] + 1
+cdef void count_one(double *n, double g, double by=1) noexcept nogil:
+    n[0] = g * n[0] + by
 
 
 cdef double sigmoid(double x) noexcept nogil:

@@ -26,7 +26,7 @@ static void step_by(double *u, double *gradient, double *left, int n, const doub
  *
  * K is the upper triangle of the decayed curvature, row by row; work holds n (n + 1) + m numbers. How firmly each u is held
  * at 0, and where it is clipped, is said of the first `given`; the others are held as the last of these. Residual and
- * curvature count `right`, how likely the label is right. */
+ * curvature count `right`: how likely the label is right, times its weight. */
 static void newton(double *u, double *K, double *F, int n, const double *r, len_t y, double right, double g,
                    double *work, len_t m, const double *precision, const double *limit, int given) {
     double *gradient = work, *left = work + n, *weighted = left + n * n;

@@ -79,15 +79,20 @@ static void judge_values(Values *v, const long long *slots, int columns, double 
         }
 }
 
-/* L = g L + [k = y], E = g E + r for each value of the row; then the oldest go, until all fit. */
-static void values_learn(Values *v, const long long *slots, int columns, const double *r, len_t y) {
+/* S = left S for each value that has labels: a label weighs more than any before. */
+static void shrink_odds(Values *v, double left) {
+    for (long long slot = v->after[0]; slot > 0; slot = v->after[slot]) numbers_of(v, slot)[4 * v->m] *= left;
+}
+
+/* L = g L + w [k = y], E = g E + w r for each value of the row; then the oldest go, until all fit. */
+static void values_learn(Values *v, const long long *slots, int columns, const double *r, len_t y, double w) {
     for (int i = 0; i < columns; i++) {
         if (slots[i] <= 0) continue;
         double *sums = numbers_of(v, slots[i]);
         for (int speed = 0; speed < 2; speed++, sums += 2 * v->m) {
             decay(sums, VALUE_DECAYS[speed], v->m);
-            sums[y] += 1;
-            decay_add(sums + v->m, VALUE_DECAYS[speed], r, v->m);
+            sums[y] += w;
+            decay_add_weighted(sums + v->m, VALUE_DECAYS[speed], r, w, v->m);
         }
         enter(v, slots[i]);
     }

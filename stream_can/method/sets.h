@@ -85,8 +85,8 @@ static float set_theta(const Sets *of, const float *row, len_t m) {
     return (float)set_quantile(of->labels, of->numbers[0], of->numbers[4], own, sum, of->miss, level);
 }
 
-/* The label of a row of this number, sent with theta, that gave it p. */
-static void set_learn(Sets *of, double p, double theta, double row) {
+/* The label of a row of this number, sent with theta, that gave it p; its weight, and the share of that in the largest. */
+static void set_learn(Sets *of, double p, double theta, double row, double label_weight, double share) {
     double s = set_score(p), under_way, weight;
     int missed = s > theta;
     row = row < of->counts[0] ? row : of->counts[0];
@@ -94,10 +94,10 @@ static void set_learn(Sets *of, double p, double theta, double row) {
     under_way = (of->counts[0] - row) * of->counts[1] / (row + 1);
     weight = 1.0 / of->counts[1] > 0.01 ? 1.0 / of->counts[1] : 0.01;
     of->numbers[5] += weight * (under_way - of->numbers[5]);
-    of->numbers[3] += 0.5 / (of->numbers[5] + 100) * (of->miss - missed) / (of->miss * (1 - of->miss));
+    of->numbers[3] += share * (0.5 / (of->numbers[5] + 100)) * (of->miss - missed) / (of->miss * (1 - of->miss));
     of->numbers[0] *= of->growth;
-    of->labels[set_bin(s)] += of->numbers[0];
-    of->numbers[4] += of->numbers[0];
+    of->labels[set_bin(s)] += label_weight * of->numbers[0];
+    of->numbers[4] += label_weight * of->numbers[0];
     if (of->numbers[0] > SET_MOST) {
         set_divide(of->labels, of->numbers[0]);
         of->numbers[4] /= of->numbers[0];

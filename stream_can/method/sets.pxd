@@ -18,4 +18,5 @@ cdef extern from "sets.h" nogil:
                         const double *belief, double belief_sum, double miss, double level)
     void set_count(Sets *of, const float *row, double row_growth, Py_ssize_t m)
     float set_theta(const Sets *of, const float *row, Py_ssize_t m)
-    void set_learn(Sets *of, double p, double theta, double row)
+    void set_learn(Sets *of, double p, double theta, double row, double label_weight,
+                   double share)

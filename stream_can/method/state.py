@@ -54,6 +54,7 @@ SHARED = (
     "labelled",
     "heard",
     "agreement",
+    "heaviest",
     "odds",
     "u.last",
     "K.last",
@@ -65,7 +66,8 @@ SETS = ("sets.labels", "sets.belief", "sets.numbers", "sets.counts")
 JUDGED = ("odds.plain", "odds.calibrated", "bins")
 """Arrays that exist where several paths are mixed,"""
 LATE = (
-    "late.rows", "late.rows.squares", "late.labels", "late.labels.squares", "squares",
+    "late.rows", "late.rows.squares", "late.labels", "late.labels.squares", "late.labels.number",
+    "squares",
 )  # fmt: skip
 """and also, by which a stale mix is noticed,"""
 MOVING = ("odds.moving", "odds.raw", "V", "Q.moving", "W.moving")
@@ -100,6 +102,7 @@ def new_state(m: int, paths: Sequence[str], n_columns: int = 0) -> State:
     }
     for name, weights in zip(WEIGHTS, start_weights(paths), strict=False):
         state[name] = weights
+    state["heaviest"][:] = 1
     if "P.full" in state:
         state["s.full"][:2] = 1
         state["P.full"] = new_precision(m)

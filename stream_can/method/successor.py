@@ -17,7 +17,7 @@ PRECISION_B, PRECISION_T, PRECISION_C = 10.0, 3.0, 5.0
 """Prior precisions around "no change": Lambda of log b and of t, a of c and A."""
 INPUTS = ("C.full", "P.full", "s.full", "n.full")
 """Arrays of a whole matrix that tell of its inputs; without evidence they begin anew."""
-BELIEFS = ("labels", "heard", "P.full", *WEIGHTS_OF_EXPERTS)
+BELIEFS = ("labels", "heard", "heaviest", "P.full", *WEIGHTS_OF_EXPERTS)
 """Arrays that are kept, beside the weights of the paths."""
 
 

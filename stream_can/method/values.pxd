@@ -10,7 +10,9 @@ cdef extern from "segments.h" nogil:
     void features_of(const Slots *v, long long slot, const double *q, double *f)
     double smallest_odds(const Slots *v, const long long *slots, int columns)
     void judge_values(Slots *v, const long long *slots, int columns, double rho)
-    void values_learn(Slots *v, const long long *slots, int columns, const double *r, Py_ssize_t y)
+    void shrink_odds(Slots *v, double left)
+    void values_learn(Slots *v, const long long *slots, int columns, const double *r, Py_ssize_t y,
+                      double w)
 
 
 cdef class Values:

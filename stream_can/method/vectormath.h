@@ -185,7 +185,12 @@ CLONES static void decay_add(double *restrict S, double g, const double *restric
     for (len_t i = 0; i < m; i++) S[i] = g < 1 ? kept(g * S[i] + r[i]) : S[i] + r[i];
 }
 
-/* The same, and N = g N + 1, the number of rows, behind the m sums. */
+/* S = g S + w r */
+CLONES static void decay_add_weighted(double *restrict S, double g, const double *restrict r, double w, len_t m) {
+    for (len_t i = 0; i < m; i++) S[i] = g < 1 ? kept(g * S[i] + w * r[i]) : S[i] + w * r[i];
+}
+
+/* The first, and N = g N + 1, the number of rows, behind the m sums. */
 static inline void count_row(double *S, double g, const double *r, len_t m) {
     decay_add(S, g, r, m);
     S[m] = g * S[m] + 1;

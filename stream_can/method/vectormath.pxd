@@ -19,6 +19,7 @@ cdef extern from "vectormath.h" nogil:
     void normalise_columns(const double *r, const double *q, const double *S, double kappa,
                            double *out, Py_ssize_t m)
     void decay_add(double *S, double g, const double *r, Py_ssize_t m)
+    void decay_add_weighted(double *S, double g, const double *r, double w, Py_ssize_t m)
     void count_row(double *S, double g, const double *r, Py_ssize_t m)
     void decay(double *S, double g, Py_ssize_t m)
     void shrink(double *out, double by, const double *p, Py_ssize_t m)

@@ -126,9 +126,9 @@ static void invert_moments(Whole *w, len_t m) {
     }
 }
 
-/* A label came: residual d = right (r - [k = y]), H after its step, phi of the row, y = x - f2. */
-static void learn_whole(Whole *w, const double *y, const double *d, const double *r, double right, const double *H,
-                        double g, double most, len_t m) {
+/* A label of this weight came: residual d = right (r - [k = y]), H after its step, phi of the row, y = x - f2. */
+static void learn_whole(Whole *w, const double *y, const double *d, const double *r, double right, double weight,
+                        const double *H, double g, double most, len_t m) {
     double q, spread = 0, mean = mean_of(y, m);
     memset(w->Pphi, 0, m * sizeof(double));
     add_product(w->P, w->phi, w->Pphi, m);
@@ -139,10 +139,10 @@ static void learn_whole(Whole *w, const double *y, const double *d, const double
         step_whole_row(w->A + k * m, 1 - (1 - g) * w->prior / below, d[k] / (below + h * q), w->Pphi, (float)most, m);
     }
     for (len_t k = 0; k < m; k++) spread += (y[k] - mean) * (y[k] - mean);
-    w->s[0] = g * w->s[0] + spread / (double)m;
-    w->s[1] = g * w->s[1] + 1;
-    for (len_t k = 0; k < m; k++) count_moment(w->C + k * m, g, w->phi[k], w->phi, k + 1); /* it is symmetric */
-    w->s[2] = g * w->s[2] + 1;
+    w->s[0] = g * w->s[0] + weight * (spread / (double)m);
+    w->s[1] = g * w->s[1] + weight;
+    for (len_t k = 0; k < m; k++) count_moment(w->C + k * m, g, weight * w->phi[k], w->phi, k + 1); /* symmetric */
+    w->s[2] = g * w->s[2] + weight;
     w->n[0]++;
     if (w->n[0] >= FEWEST_TO_INVERT && (4 * w->n[0] >= 5 * w->n[1] || w->n[0] >= w->n[1] + MOST_BETWEEN)) {
         invert_moments(w, m);

@@ -13,4 +13,4 @@ cdef extern from "whole.h" nogil:
     void find_phi(Whole *w, const double *y, Py_ssize_t m)
     void add_whole(const Whole *w, double *z, Py_ssize_t m)
     void learn_whole(Whole *w, const double *y, const double *d, const double *r, double right,
-                     const double *H, double g, double most, Py_ssize_t m)
+                     double weight, const double *H, double g, double most, Py_ssize_t m)

@@ -51,24 +51,29 @@ class Account:
 
     def __init__(self, corrector, half_life):
         self.half_life, self.K = half_life, most(corrector)
+        self.prior = np.array([PRIOR[name] for name in corrector.final_weights])
         self.n, self.excess, self.late, self.withheld = 0, 0.0, 0.0, 0.0
+        self.largest, self.all_weights = 1.0, 0.0
 
-    def add(self, then, now, rows, share, back):
+    def add(self, then, now, rows, share, back, weight=1.0):
         """A label: weights when its row was sent and when it came; what each row gave it, lambda,
-        and what the guards' row gave it."""
+        and what the guards' row gave it; how many labels it counts as."""
         sent, anchor = (share * given + (1 - share) * back for given in (then @ rows, rows[0]))
+        left, self.largest = min(1.0, self.largest / weight), max(self.largest, weight)
+        odds = self.prior * (now / self.prior) ** left
         self.n += 1
-        self.excess += math.log(max(anchor, FLOOR) / (sent + FLOOR))
-        self.late += moved(then, now)
+        self.all_weights += weight
+        self.excess += weight * math.log(max(anchor, FLOOR) / (sent + FLOOR))
+        self.late += weight * moved(then, odds / odds.sum())
         if share < 1:
             clipped = np.maximum(rows, FLOOR)
-            self.withheld += max(0.0, math.log(then @ clipped / clipped[0]))
+            self.withheld += weight * max(0.0, math.log(then @ clipped / clipped[0]))
 
     @property
     def terms(self):
         return {
-            "prior": math.log(self.K),
-            "half-life": forgotten(self.n, self.half_life, self.K),
+            "prior": self.largest * math.log(self.K),
+            "half-life": self.largest * forgotten(self.n, self.half_life, self.K),
             "late": self.late,
             "withheld": self.withheld,
         }
@@ -77,7 +82,7 @@ class Account:
         """By how much it lost more than allowed, if that had no such term."""
         terms = self.terms
         terms.pop(left_out, None)
-        return self.excess - sum(terms.values()) - ROUNDING * self.n
+        return self.excess - sum(terms.values()) - ROUNDING * self.all_weights
 
 
 @functools.cache
@@ -185,8 +190,8 @@ HARD = {
 gives it, label by label; how often each, how late they come, the half-life."""
 
 
-def accounts(pattern, length, delay, half_life, fit):
-    """After each of 300 labels: a pattern, each part `length` labels long."""
+def accounts(pattern, length, delay, half_life, fit, label_weights=(1.0,)):
+    """After each of 300 labels: a pattern, each part `length` labels long; with weights in turn."""
     corrector = corrector_of(2, half_life, fit)
     account, weights = Account(corrector, half_life), []
     labels = [part for part in pattern for _ in range(length)]
@@ -194,9 +199,10 @@ def accounts(pattern, length, delay, half_life, fit):
         rows, share, back = labels[t % len(labels)]
         rows = np.array(rows)[: corrector.n_sent]
         weights.append(weights_of(corrector))
-        account.add(weights[max(0, t - delay)], weights[-1], rows, share, back)
+        weight = label_weights[t % len(label_weights)]
+        account.add(weights[max(0, t - delay)], weights[-1], rows, share, back, weight)
         receipt = np.append(np.stack([rows, 1 - rows], axis=1), 0.5).astype(np.float32)
-        corrector.learn_one([0.5, 0.5], 0, receipt=receipt)
+        corrector.learn_one([0.5, 0.5], 0, receipt=receipt, weight=weight)
         yield account
 
 
@@ -228,6 +234,17 @@ def accounts(pattern, length, delay, half_life, fit):
 def test_it_holds_whatever_the_rows_are(pattern, length, delay, half_life, fit):
     """Receipts made up to be as hard as can be."""
     for account in accounts(pattern, length, delay, half_life, fit):
+        assert account.over() <= 0
+
+
+HEAVY = [1.0] * 30 + [40.0]
+
+
+@pytest.mark.parametrize("fit", [False, True])
+@pytest.mark.parametrize("hard", HARD.values())
+@pytest.mark.parametrize("weights", [HEAVY, [100.0, 0.01], [0.3], [1.0, 2.0, 7.0]])
+def test_it_holds_for_labels_with_weights(hard, weights, fit):
+    for account in accounts(*hard, fit, weights):
         assert account.over() <= 0
 
 

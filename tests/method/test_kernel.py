@@ -57,6 +57,15 @@ def test_equals_the_oracle(stream):
     compare(oracle, corrector, P, events, tolerance_of(settings))
 
 
+@settings(max_examples=examples(12))
+@given(streams(), st.lists(st.sampled_from([0.01, 0.3, 1.0, 2.5, 20.0, 100.0]), min_size=1))
+def test_equals_the_oracle_with_weights(stream, weights):
+    m, counts, settings, P, events = stream
+    oracle = Oracle(m, train_counts=counts, **settings)
+    corrector = Corrector(m, train_counts=counts, **settings)
+    compare(oracle, corrector, P, events, 100 * tolerance_of(settings), weights=weights)
+
+
 @settings(max_examples=examples(5))
 @given(streams(), st.data())
 def test_equals_the_oracle_with_a_class_that_appears_on_the_way(stream, data):

@@ -1,0 +1,42 @@
+"""Weights of labels: docs/method.md, "Weights of labels"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stream_can.method.arrays import LEAST_WEIGHT, MOST_WEIGHT
+
+__all__ = ["weight_of_label", "weights_of_labels"]
+
+
+def weight_of_label(weight: Any) -> float:
+    """Return a weight as a float; raise ValueError where it is none.
+
+    >>> weight_of_label(20)
+    20.0
+    """
+    try:
+        number = float(weight)
+    except (TypeError, ValueError):
+        number = np.nan
+    if isinstance(weight, (str, bytes)) or not LEAST_WEIGHT <= number <= MOST_WEIGHT:
+        raise ValueError(
+            f"weight: {weight!r}, expected a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        )
+    return number
+
+
+def weights_of_labels(weights: ArrayLike, n: int) -> NDArray[np.float64]:
+    """Return a copy of the weights of n labels; raise ValueError where one is none."""
+    array = np.array(weights, np.float64)
+    if array.shape != (n,):
+        raise ValueError(f"weights have shape {array.shape}, expected ({n},): one per label")
+    for i in np.flatnonzero(~((array >= LEAST_WEIGHT) & (array <= MOST_WEIGHT))):
+        try:
+            weight_of_label(array[i].item())
+        except ValueError as error:
+            raise ValueError(f"label {i}: {error}") from None
+    return array
