@@ -5,7 +5,7 @@ import pytest
 
 from stream_can import Corrector, Costs
 from stream_can.spark import correct, decide
-from tests.spark.test_fixed import CLASSES, KINDS, frame, rows
+from tests.spark.frames import CLASSES, KINDS, frame, rows
 
 COSTS = Costs(CLASSES, {"stop": {"a": 0, "*": 2}, "pass": {"a": 9, "*": 0}, "call": 1})
 

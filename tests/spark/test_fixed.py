@@ -8,16 +8,7 @@ from pyspark.sql import types as T
 
 from stream_can import Corrector, SnapshotMismatch
 from stream_can.spark import correct
-
-M = 4
-CLASSES = ["a", "b", "c", "d"]
-
-
-def rows(n, seed=0, m=M):
-    rng = np.random.default_rng(seed)
-    P = rng.dirichlet(np.full(m, 0.5), n)
-    P[rng.random(n) < 0.1] = np.eye(m)[0]  # zeros, for sparse vectors
-    return P
+from tests.spark.frames import CLASSES, KINDS, frame, rows
 
 
 @pytest.fixture(scope="module")
@@ -29,26 +20,6 @@ def corrector():
     found.process_many(P)
     found.learn_many(P, np.array(CLASSES)[P[:, ::-1].argmax(1)].tolist())
     return found
-
-
-def sparse(p):
-    return Vectors.sparse(M, {i: float(x) for i, x in enumerate(p) if x})
-
-
-KINDS = {
-    "array<double>": (T.ArrayType(T.DoubleType()), lambda p: p.tolist()),
-    "array<float>": (T.ArrayType(T.FloatType()), lambda p: p.astype(np.float32).tolist()),
-    "dense": (VectorUDT(), lambda p: Vectors.dense(p)),
-    "sparse": (VectorUDT(), sparse),
-    "mixed": (VectorUDT(), lambda p: sparse(p) if p[0] == 1 else Vectors.dense(p)),
-}
-
-
-def frame(spark, P, kind, null=()):
-    column, make = KINDS[kind]
-    schema = T.StructType().add("id", T.LongType()).add("probability", column).add("s", "string")
-    data = [(i, None if i in null else make(p), f"s{i}") for i, p in enumerate(P)]
-    return spark.createDataFrame(data, schema)
 
 
 def matrix(rows, name="corrected"):
