@@ -30,3 +30,4 @@ class Formats(NamedTuple):
 
 
 JSON = Formats()
+"""JSON for predictions and labels."""

@@ -2,6 +2,6 @@
 
 from stream_can.trust.alarm import Alarm
 from stream_can.trust.episode import Episode
-from stream_can.trust.expected import ExpectedAccuracy, Interval
+from stream_can.trust.expected import ExpectedAccuracy, Gap, Interval, expected_accuracy
 
-__all__ = ["Alarm", "Episode", "ExpectedAccuracy", "Interval"]
+__all__ = ["Alarm", "Episode", "ExpectedAccuracy", "Gap", "Interval", "expected_accuracy"]
