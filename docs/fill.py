@@ -147,6 +147,7 @@ FEATURES = {
     "segments": ("segments", "pipe replay server topics river sklearn spark"),
     "prediction sets": ("sets", "pipe replay server topics river sklearn spark"),
     "scores that do not sum to 1": ("normalise always", "pipe replay server topics"),
+    "logits": ("logits", "pipe replay server topics"),
     "validation rows": ("validation", "pipe replay"),
     "rivals": ("against", "replay"),
     "corrected rows in a file": ("output", "replay"),

@@ -8,6 +8,7 @@ from stream_can.method.asking import LabelRequest, LabelRequests
 from stream_can.method.batch import batch_can, multilabel_batch_can
 from stream_can.method.costs import Costs
 from stream_can.method.label_noise import label_noise
+from stream_can.method.logits import softmax
 from stream_can.method.prior import laplace
 from stream_can.method.settings import CorrectorKeywords
 from stream_can.method.uncertainty import any_topk_entropy, entropy, margin, topk_entropy
@@ -31,5 +32,6 @@ __all__ = [
     "laplace",
     "margin",
     "multilabel_batch_can",
+    "softmax",
     "topk_entropy",
 ]

@@ -60,6 +60,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "segments": {"segments": ["of"]},
     "sets": {"sets": 0.9},
     "normalise always": {"normalise": "always"},
+    "logits": {"logits": True},
     "classes_from_file": {"classes_from_file": "begin.json", "classes": None},
     "format avro": {"format": "avro", "avro_schema": "a.avsc"},
     "format protobuf": {
@@ -133,7 +134,8 @@ def behind_sklearn(kind: str, given: dict[str, Any]) -> str:
 def play(kind: str, place: str, given: dict[str, Any]) -> str:
     """What is said where it is refused, else nothing."""
     classes = CLASSES if row_kind(kind).declares_classes else None
-    lines = [json.dumps({"id": i, "of": "x", **ROWS[kind]}) + "\n" for i in range(40)]
+    row = ROWS[kind] | ({"probs": [-0.4, 0.6]} if "logits" in given and kind == "dense" else {})
+    lines = [json.dumps({"id": i, "of": "x", **row}) + "\n" for i in range(40)]
     if place in ("server", "topics"):
         topics = {"bootstrap_servers": ["h:1"], "input": "i", "output": "o", "labels": "l"}
         of: Any = Settings if place == "topics" else ServeSettings
@@ -152,12 +154,16 @@ def play(kind: str, place: str, given: dict[str, Any]) -> str:
     Path("validation.jsonl").write_text("\n".join(both))
     words = [] if classes is None else ["--classes", "a,b"]
     for name, value in given.items():
-        words += [f"--{name}", ",".join(value) if isinstance(value, list) else str(value)]
+        words += (
+            [f"--{name}"]
+            if value is True
+            else [f"--{name}", ",".join(value) if isinstance(value, list) else str(value)]
+        )
     if place == "replay":
         words = ["replay", "rows.jsonl", "--rows", kind, "--label-delay", "1", *words]
         return "" if main(words) == 0 else "refused"
     out = io.BytesIO()
-    fields = {k: v for k, v in given.items() if k in ("model", "normalise")}
+    fields = {k: v for k, v in given.items() if k in ("model", "normalise", "logits")}
     others = {k: v for k, v in given.items() if k not in fields}
     if "validation" in others:
         others["validation"] = (np.array([[0.4, 0.6]] * 9), ["a", "b", "a"] * 3)

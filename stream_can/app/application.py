@@ -45,7 +45,7 @@ else:
 
 
 OF_SOME = (
-    "classes", "classes_from_file", "costs", "train_counts", "train_rows", "max_classes",
+    "classes", "classes_from_file", "costs", "logits", "train_counts", "train_rows", "max_classes",
     "n_classes", "memory_mb", "model", "version", "models", *SETTINGS,
 )  # fmt: skip
 """Settings that not all kinds of rows have."""
@@ -106,6 +106,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     normalise: Annotated[
         Normalise, _is("when to divide a row by its sum: where rounding explains it, or always")
     ] = "rounded"
+    logits: Annotated[bool, _is("probs holds logits; outputs have probabilities")] = False
     digits: Annotated[int | None, _is("round the output to this many digits")] = None
     costs: Annotated[
         dict[str, float | dict[str, float]],
@@ -229,7 +230,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         named = {key: name for key, name in chosen.items() if name != getattr(defaults, key)}
         return fields_of(
             self.rows, **named, id=self.id, digits=self.digits, normalise=self.normalise,
-            model=self.model, version=self.version, costs=self.costs,
+            model=self.model, version=self.version, costs=self.costs, logits=self.logits,
         )  # fmt: skip
 
     @property

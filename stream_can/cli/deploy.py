@@ -199,6 +199,9 @@ def options(values: Mapping[str, Any]) -> list[str]:
         if isinstance(value, Mapping):
             text = json.dumps(value, ensure_ascii=False)
         option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+            continue
         words += [f"{option}={text}"] if text.startswith("-") else [option, text]
     return words
 

@@ -28,6 +28,7 @@ def pipe_command(
     digits: Whole | None = None,
     costs: Annotated[list[str] | None, Parameter(negative="")] = None,
     normalise: Normalise = "rounded",
+    logits: Annotated[bool, Parameter(negative="")] = False,
     labelled: Annotated[bool, Parameter(negative="")] = False,
     state: Path | None = None,
     save_every: Whole = 50_000,
@@ -74,6 +75,8 @@ def pipe_command(
         it costs the same for every class. Output lines get the cheapest action in "decision".
     normalise
         Which rows to divide by their sum: those off by rounding, or all (always), as for scores.
+    logits
+        The lines hold logits where probabilities are expected; outputs have probabilities.
     labelled
         Lines carry probabilities and label together; each is corrected before its label is learned.
     state
@@ -127,6 +130,7 @@ def pipe_command(
             digits=digits,
             costs=None if costs is None else costs_of_text(costs),
             normalise=normalise,
+            logits=logits,
             model=model,
             version=version,
         )
@@ -138,6 +142,7 @@ def pipe_command(
             label=fields.label,
             classes=names,
             normalise=normalise,
+            logits=logits,
             segments=corrector.columns,
         ).labelled_with_segments()
     return pipe(

@@ -62,6 +62,7 @@ def replay_command(
     version: str | None = None,
     classes: str | None = None,
     normalise: Normalise = "rounded",
+    logits: Annotated[bool, Parameter(negative="")] = False,
     costs: Annotated[list[str] | None, Parameter(negative="")] = None,
     validation: Path | None = None,
     rows: str = "dense",
@@ -123,6 +124,9 @@ def replay_command(
         of names.
     normalise
         Which rows to divide by their sum: those off by rounding, or all (always), as for scores.
+    logits
+        The columns hold logits: their softmax is corrected, or the logistic function of each
+        multilabel score.
     costs
         Costs of an action by class, once for each action: block:fraud=0,fine=20, or review=8 where
         it costs the same for every class. Shows what the cheapest actions cost, before and after.
@@ -178,6 +182,7 @@ def replay_command(
             "model": model, "version": version, "validation": validation,
             "try_segments": try_segments, "try_label_noise": try_label_noise, "against": against,
             "output": output, "costs": costs, "normalise always": normalise == "always",
+            "logits": logits,
         }  # fmt: skip
         refuse_others(kind, "replay", only_some | settings, as_option)
         for option, option_value in (("--ask", ask), ("--try-segments", tried_columns or None),
@@ -207,7 +212,7 @@ def replay_command(
             if field is not None
         }
         columns = [*(corrector.columns or tried_columns)]
-        row_options = {"normalise": normalise, "segments": columns}
+        row_options = {"normalise": normalise, "logits": logits, "segments": columns}
         column_options = {"segments": [*columns, *models], "time": time, "label_time": label_time}
         recording = shown.open_recording(file, classes, places, row_options | column_options)
         if label_rate == 0 and ask is None and label_delay is None and not recording.has_times:
@@ -333,6 +338,8 @@ def replay_command(
             line_fields = places | {"probs": recording.probs, "label": recording.label}
         fields |= {name: field for name, field in line_fields.items() if field != name}
     fields |= {name: field for name, field in model_fields.items() if field is not None}
+    if logits:
+        fields["logits"] = True
     if action_costs:
         fields["costs"] = costs_of_text(costs or ())
     deploy = deployment(

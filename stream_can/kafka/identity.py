@@ -16,7 +16,7 @@ from stream_can.learner.model_name import Name
 __all__ = ["IDENTITY", "identity_of", "require_fits", "require_identity"]
 
 IDENTITY = (
-    "application_id", "input", "output", "rows", "probs", "raw", "id", "model", "version",
+    "application_id", "input", "output", "rows", "probs", "logits", "raw", "id", "model", "version",
 )  # fmt: skip
 """Settings fixed when the application begins."""
 

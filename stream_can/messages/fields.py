@@ -33,6 +33,8 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     normalise: Normalise = "rounded"
     """Which rows that do not sum to 1 are divided by their sum: those explained by rounding to
     their number of digits, or all, as for scores."""
+    logits: bool = False
+    """Whether ``probs`` holds logits; answers have probabilities, and ``raw`` keeps the logits."""
     model: str | None = None
     """Model of a prediction or label: a field, or ``header:NAME``; None for a single model."""
     version: str | None = None

@@ -30,6 +30,7 @@ from stream_can.messages.row_parser import RowParser
 from stream_can.method.checks import all_fine, bad_rows, within
 from stream_can.method.classes import ClassIndex
 from stream_can.method.costs import Costs
+from stream_can.method.logits import of_logits
 from stream_can.method.normalise import divided
 from stream_can.method.rows import rounded
 
@@ -101,7 +102,9 @@ class Messages:
         self._open, self._probs = self.predictions.open, self.predictions.probs
         self._where = self.fields.probs
         self._m = len(self.classes)
-        self._forms = Forms(self.classes, train, of_scores=self.of_scores)
+        self._forms = Forms(
+            self.classes, train, of_scores=self.of_scores, logits=self.fields.logits
+        )
         self._rows = RowParser(self._forms, self.widest)
         self._row: Any = self.predictions.row
         self.slack = 24 * self._m + self._forms.names_size
@@ -271,9 +274,11 @@ class Messages:
             ) from None
 
     def rows_of(self, rows: Sequence[Any]) -> tuple[Any, dict[int, str], int]:
-        """Stack parsed rows; also return faults, {row: reason}, and the number of rows divided by
-        their sum."""
+        """Stack parsed rows, as probabilities; also return faults, {row: reason}, and the number of
+        rows divided by their sum."""
         P, off = np.frombuffer(bytearray().join(rows)).reshape(-1, self._m), 0
+        if self.fields.logits:
+            return *of_logits(P, several=self.of_scores), off
         bad: dict[int, str] = {}
         if not all_fine(P):
             P, off = divided(P, self.fields.normalise)

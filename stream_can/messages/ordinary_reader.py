@@ -15,6 +15,7 @@ from stream_can.messages.ordinary import Ordinary, OrdinaryBatch
 from stream_can.messages.probability_formats import BadMessage
 from stream_can.method.checks import all_fine, bad_rows
 from stream_can.method.class_names import json_name
+from stream_can.method.logits import of_logits
 from stream_can.method.normalise import divided
 
 __all__ = ["OrdinaryReader"]
@@ -109,7 +110,11 @@ class OrdinaryReader:
         if batch is None:
             return None
         end = batch.size
-        if not all_fine(batch.rows):
+        if self._fields.logits:
+            batch.rows, bad = of_logits(batch.rows)
+            if bad:
+                end = batch.line_of(min(bad))
+        elif not all_fine(batch.rows):
             batch.rows, batch.off = divided(batch.rows, self._fields.normalise)
             if bad := bad_rows(batch.rows):
                 end = batch.line_of(min(bad))

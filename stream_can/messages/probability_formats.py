@@ -115,6 +115,8 @@ class Forms:
         Training prior, shape (m,), for the rest beyond the k largest; uniform by default.
     of_scores
         Whether each number is a score of its own; then none may be missing.
+    logits
+        Whether numbers are logits; rows are too, and none may be missing.
     """
 
     def __init__(
@@ -123,9 +125,12 @@ class Forms:
         train: NDArray[np.float64] | None = None,
         *,
         of_scores: bool = False,
+        logits: bool = False,
     ) -> None:
-        self._of_scores = of_scores
+        self._of_scores, self._logits = of_scores, logits
         self._words = ("scores", "labels") if of_scores else ("probabilities", "classes")
+        if logits:
+            self._words = ("logits", self._words[1])
         self._classes, self._names = classes, [json_name(name) for name in classes]
         self.m = len(classes)
         self._index = ClassIndex(classes, "json")
@@ -149,7 +154,7 @@ class Forms:
         if isinstance(probs, float):
             if self.m != 2 or self._of_scores:
                 raise BadMessage(f"one number, but there are {self.m} {self._words[1]}")
-            return [1.0 - probs, probs], Number()
+            return [0.0 if self._logits else 1.0 - probs, probs], Number()
         if isinstance(probs, dict):
             known = {self._column(name): p for name, p in probs.items()}
             row = self._filled(known)
@@ -179,9 +184,13 @@ class Forms:
             return [known[i] for i in range(m)]
         if not known:
             raise BadMessage("no probability of any class")
-        if self._of_scores:
+        if self._of_scores or self._logits:
             missing = next(self._names[i] for i in range(m) if i not in known)
-            raise BadMessage(f"no score of label {missing!r}, expected one of each of {m} labels")
+            number = "logit" if self._logits else "score"
+            kind = "label" if self._of_scores else "class"
+            raise BadMessage(
+                f"no {number} of {kind} {missing!r}, expected one of each of {m} {self._words[1]}"
+            )
         remainder, least = 1 - sum(known.values()), min(known.values())
         if remainder > (m - len(known)) * least + TOLERANCE:
             missing = next(self._names[i] for i in range(m) if i not in known)

@@ -163,7 +163,7 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
         if not value >= 0 or value == np.inf:
             if names is None:
                 logits = -np.inf < value < 0 and np.isfinite(row).all()
-                way_out = "; logits? Softmax them first: scipy.special.softmax(logits, axis=-1)"
+                way_out = "; logits? Softmax them first: stream_can.softmax(logits)"
                 return (
                     f"entry {i} is {value}, expected a finite number >= 0{way_out * bool(logits)}"
                 )

@@ -21,10 +21,12 @@ class MultiLabelKind:
     corrector = MultiLabelCorrector
     snapshot_field = "multilabel"
     has: Mapping[str, frozenset[str]] = {
-        "pipe": SETTINGS | {"classes", "format avro", "model", "version"},
-        "replay": SETTINGS | {"classes", "model", "output", "version"},
-        "server": SETTINGS | {"classes", "classes_from_file", "model", "version"},
-        "topics": SETTINGS | FORMATS | {"classes", "classes_from_file", "model", "version"},
+        "pipe": SETTINGS | {"classes", "format avro", "logits", "model", "version"},
+        "replay": SETTINGS | {"classes", "logits", "model", "output", "version"},
+        "server": SETTINGS | {"classes", "classes_from_file", "logits", "model", "version"},
+        "topics": SETTINGS
+        | FORMATS
+        | {"classes", "classes_from_file", "logits", "model", "version"},
         **dict.fromkeys(("river", "sklearn", "spark"), frozenset[str]()),
     }
     fields: Mapping[str, str] = {"probs": "scores", "raw": "scores_raw", "label": "labels"}

@@ -56,6 +56,8 @@ class MultiLabelMessages(Messages):
 
     def rows_of(self, rows: Sequence[Any]) -> tuple[Any, dict[int, str], int]:
         """Stack parsed rows; also return faults, {row: reason}."""
+        if self.fields.logits:
+            return super().rows_of(rows)
         P = np.frombuffer(bytearray().join(rows)).reshape(-1, self._m)
         return P, _bad_scores(P, self.classes), 0
 

@@ -50,9 +50,8 @@ def probs_hint(name: str, table: Table, free: Sequence[str], label: str) -> str:
     prefix, suffix = around(list(numbers))
     named = f" --probs '{prefix}*{suffix}'" if prefix or suffix else ""
     if min(numbers.values()) < 0:
-        return (
-            f"Columns {first} are below 0 or above 1: logits? Make them probabilities first:"
-            " scipy.special.softmax(logits, axis=1)"
+        return f"Columns {first} are below 0 or above 1: logits? Add --logits" + (
+            named or " --classes NAME,NAME,..."
         )
     if near_total(total, 100.0, len(numbers)):
         return f"Columns {first} sum to 100: percentages? Add{named} --normalise always"

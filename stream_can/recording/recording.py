@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.messages.probability_formats import Forms
-from stream_can.method.checks import bad_rows
+from stream_can.method.checks import all_fine, bad_rows
 from stream_can.method.class_names import class_names
 from stream_can.method.classes import ClassIndex
+from stream_can.method.logits import of_logits
 from stream_can.method.normalise import divided
 from stream_can.method.prior import laplace
 from stream_can.method.rows import Normalise
@@ -110,6 +111,9 @@ class Recording(LabelArrivals):
         Which rows that do not sum to 1 are divided by their sum: "rounded", those that rounding to
         the digits they have explains; "always", all, as for scores. The first is warned of, and
         ``normalised`` counts them.
+    logits
+        Whether the numbers are logits; rows are their softmax, multilabel
+        rows the logistic function of each.
 
     Raises
     ------
@@ -132,6 +136,7 @@ class Recording(LabelArrivals):
         segments: Sequence[str] = (),
         classes: Sequence[Any] | None = None,
         normalise: Normalise = "rounded",
+        logits: bool = False,
     ) -> None:
         if (time is None) != (label_time is None):
             raise ValueError("time and label_time go together: name both columns or neither")
@@ -144,7 +149,7 @@ class Recording(LabelArrivals):
         self.size = self._source.path.stat().st_size
         """Size in bytes, decompressed."""
         self._table = table = open_table(self._source, Names(probs, label, id))
-        self._label, self._normalise = label, normalise
+        self._label, self._normalise, self._logits = label, normalise, logits
         # The default name also matches `labels`.
         if label == "label" and label not in table.columns and "labels" in table.columns:
             self._label = "labels"
@@ -200,7 +205,7 @@ class Recording(LabelArrivals):
         self.rows = table.rows
         self.train_counts: NDArray[Any] | None = table.extra("train_counts")
         train = None if self.several or self.train_counts is None else laplace(self.train_counts)
-        self._forms = Forms(self.classes, train, of_scores=self.several)
+        self._forms = Forms(self.classes, train, of_scores=self.several, logits=logits)
         self.normalised = 0
         """Number of rows divided by their sum so far."""
 
@@ -291,6 +296,18 @@ class Recording(LabelArrivals):
                 raise InvalidPrediction(f"{self.name}: row {first + i + 1}: {why}{_way_out(P[i])}")
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
+    def _of_logits(self, Z: Array, first: int) -> Array:
+        """Convert rows of logits to probabilities."""
+        if first == 0 and not self.several and all_fine(Z):
+            warnings.warn(
+                f"{self.name}: the rows sum to 1: probabilities, not logits? Leave --logits out",
+                stacklevel=4,
+            )
+        P, bad = of_logits(Z, several=self.several)
+        for i, why in bad.items():
+            raise InvalidPrediction(f"{self.name}: row {first + i + 1}: {why}")
+        return P
+
     def _rows(self, cells: Array | list[Any], first: int) -> Array:
         """Convert cells to rows of numbers, shape (n, m)."""
         rows = cells
@@ -301,7 +318,7 @@ class Recording(LabelArrivals):
                 f"{self.name}: row {first + 1}: {rows.shape[1]} probabilities, expected"
                 f" {len(self.classes)}: a {'label' if self.several else 'class'} is missing"
             )
-        return rows
+        return self._of_logits(rows, first) if self._logits else rows
 
     def _columns_of(self, labels: list[Any], first: int) -> NDArray[np.int64]:
         """Index of each label's class; -1 for none. Each name is looked up once."""
@@ -332,7 +349,7 @@ def _way_out(row: Array) -> str:
     if np.isnan(row).any():
         return ""
     if row.min() < 0:
-        return "; logits? Make them probabilities first: scipy.special.softmax(logits, axis=1)"
+        return "; logits? Add --logits"
     if abs(row.sum() - 100) <= min(len(row) / 2, 50):
         return "; percentages? Add --normalise always"
     return ""

@@ -73,7 +73,7 @@ class MultiLabelRecording(Recording):
         object {label: whether it has it}, also as text; in npz an array (n, m) of 1, 0 and -1 where
         nobody said. Or what the names of m columns begin with, with 1, 0 or nothing in each. In
         JSON lines also lines of their own, several for an id: of each label the first word counts.
-    time, label_time, id, segments, classes
+    time, label_time, id, segments, classes, logits
         As for :class:`Recording`.
 
     Raises
@@ -95,10 +95,11 @@ class MultiLabelRecording(Recording):
         id: str = "id",
         segments: Sequence[str] = (),
         classes: Sequence[Any] | None = None,
+        logits: bool = False,
     ) -> None:
         super().__init__(
             path, probs=probs, label=label, time=time, label_time=label_time, id=id,
-            segments=segments, classes=classes,
+            segments=segments, classes=classes, logits=logits,
         )  # fmt: skip
         rows = self._table.extra("train_rows")
         self.train_rows: float | None = None if rows is None else float(rows)

@@ -43,7 +43,7 @@ from stream_can.serve.unanswered_requests import UnansweredRequests
 
 log = logging.getLogger(__name__)
 
-IDENTITY = "application_id", "probs", "raw", "label", "id", "model", "version"
+IDENTITY = "application_id", "probs", "logits", "raw", "label", "id", "model", "version"
 """Settings fixed when a file is created."""
 
 

@@ -107,7 +107,7 @@ def _at(paths: dict[str, tuple[dict[str, Any], bool]]) -> dict[str, Any]:
 
 
 def _prediction(s: ServeSettings, names: list[str] | None) -> dict[str, Any]:
-    number = {"type": "number", "minimum": 0, "maximum": 1}
+    number = {"type": "number"} | ({} if s.logits else {"minimum": 0, "maximum": 1})
     row: dict[str, Any] = {"type": "array", "items": number}
     mapping: dict[str, Any] = {"type": "object", "additionalProperties": number}
     if names is not None:

@@ -29,6 +29,7 @@ from stream_can.kafka.deferred import read_deferred
 from stream_can.kafka.state import read_index, read_memory
 from stream_can.learner import read_sent
 from stream_can.learner.saved import SavedHead, opened
+from stream_can.method.logits import of_logits
 from stream_can.method.normalise import divided
 from stream_can.method.segments import text_of
 from stream_can.multilabel import MultiLabelCorrector
@@ -846,6 +847,8 @@ def row_in(says: Any, s: Settings) -> np.ndarray:
     if isinstance(given, dict):  # a class that it does not name has none
         given = [given.get(name, 0) for name in s.classes or ()]
     row = np.array(given, float)
+    if s.logits:
+        return of_logits(row[None], several=s.rows == "multilabel")[0][0]
     return row if s.rows == "multilabel" else divided(row[None], s.normalise)[0][0]
 
 

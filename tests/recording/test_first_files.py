@@ -22,7 +22,7 @@ pytestmark = pytest.mark.fast
 
 TWO = [{"label": "neg", "score": 0.7}, {"label": "pos", "score": 0.3}]
 BEST = [TWO[0]]
-LOGITS = "logits? Make them probabilities first: scipy.special.softmax(logits, axis=1)"
+LOGITS = "logits? Add --logits"
 BEST_ALONE = "top_k=None"
 LABELS_NEEDED = "no column 'label' for label; the file has probs, and labels are needed beside them"
 PERCENT = "percentages? Add --normalise always"

@@ -8,7 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from stream_can import Costs
+from stream_can import Costs, softmax
 from stream_can.serve.inference import Inference
 from stream_can.serve.settings import load
 from stream_can.serve.tensors import BadRequest
@@ -234,3 +234,12 @@ def test_what_is_refused(tmp_path):
         assert server.post("/v2/models/stream_can/versions/2/infer", text)[0] == 400
         assert server.client.get(PATH).status_code == 405
         assert len(CLASSES) == 3
+
+
+def test_tensors_of_logits(tmp_path):
+    with Server(tmp_path, logits=True) as server:
+        said = server.client.post(PATH, content=json.dumps({"inputs": [tensor()]})).json()
+        rows = np.reshape(said["outputs"][0]["data"], (2, 3))
+        np.testing.assert_allclose(rows, softmax(P), atol=1e-3)
+        page = server.client.get("/openapi.json").json()
+        assert '"maximum": 1' not in json.dumps(page["components"]["schemas"])
