@@ -98,8 +98,8 @@ FIRST = (
 )  # fmt: skip
 """Settings that matter first."""
 FORGETS = {
-    *IDENTITY, "classes", "classes_from_file", "train_counts", "segments", "paths", "max_classes",
-    "n_classes",
+    *IDENTITY, "classes", "classes_from_file", "train_counts", "segments", "paths", "monotone",
+    "max_classes", "n_classes",
 }  # fmt: skip
 """Settings that an application keeps, unless it starts over."""
 OTHERS = {"application_id", "state_topic", "sent_topic"}

@@ -378,8 +378,9 @@ class Oracle:
         label_noise=0.0,
         segments=(),
         segments_bytes=1 << 26,
+        monotone=False,
     ):
-        self.noise = label_noise
+        self.noise, self.monotone = label_noise, monotone
         self.m, self.paths = m, tuple(path for path in PATHS if path in paths)
         self.columns, self.limit, self.values = tuple(segments), segments_bytes, {}
         self.value_labels = 0
@@ -610,7 +611,7 @@ class Oracle:
         mixture, tempered = self.pair(rows, self.w, self.last, silent)
         back = first
         if self.moves:
-            moving, _, _ = self.moving.row(first, self.mean_anchor)
+            moving = first if self.monotone else self.moving.row(first, self.mean_anchor)[0]
             back = without(moving, silent)
         found = [first, self.guarded(f, mixture, back), self.guarded(f, tempered, back)]
         if self.moves:

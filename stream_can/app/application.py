@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     class OfCorrector(msgspec.Struct, frozen=True):
         """All corrector settings; those used here have names."""
 
+        monotone: bool | None
         paths: list[str] | None
         segments: list[str] | None
         segments_mb: float | None

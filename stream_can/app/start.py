@@ -218,6 +218,7 @@ class Start:
         """The part of :meth:`require_fits` that differs by kind of rows."""
         match("classes", corrector.classes, self.classes)
         match("segments", corrector.segments, self.segments)
+        match("monotone", (corrector.monotone,), (bool(self._given.monotone),))
         if self._given.paths is not None:
             paths = tuple(path for path in corrector.paths if path not in FITTED_PATHS)
             match("paths", paths, in_order(self._given.paths))

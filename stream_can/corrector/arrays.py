@@ -43,6 +43,7 @@ class CorrectorArrays:
             start_weights=start_weights(content.paths),
             values=values,
             miss=0 if content.sets is None else miss_of(content.sets),
+            monotone=content.monotone,
             **settings,
         )
 

@@ -26,6 +26,7 @@ class Content(NamedTuple):
     fit_report: validation.FitReport | None
     columns: tuple[str, ...] = ()
     sets: float | None = None
+    monotone: bool = False
 
     @property
     def train_prior(self) -> Array:
@@ -52,6 +53,7 @@ class CorrectorHead(msgspec.Struct):
     fit: validation.FitReport | None
     segments: SegmentsHead | None = None
     sets: float | None = None
+    monotone: bool = False
 
 
 def counts_in_order(counts: ArrayLike | Mapping[Any, float], index: ClassIndex) -> Array:

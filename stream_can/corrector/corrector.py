@@ -77,10 +77,16 @@ class Corrector(CorrectorPersistence):
         index = ClassIndex(names)
         counts = None if train_counts is None else counts_in_order(train_counts, index)
         options = settings_of(settings)
-        paths = options.paths
-        own_paths = path_names.default_paths(m) if paths is None else path_names.in_order(paths)
+        paths, monotone = options.paths, options.monotone
+        own_paths = (
+            path_names.default_paths(m, monotone=monotone)
+            if paths is None
+            else path_names.in_order(paths)
+        )
         self._settings = {name: getattr(options, name) for name in LOOP}
         columns = column_names(options.segments or ())
+        if monotone:
+            path_names.refuse_reordering(own_paths, columns)
         if columns:
             own_paths = path_names.segmented(own_paths)
         if (needed := bytes_needed(m, own_paths, len(columns))) > options.max_mb * (1 << 20):
@@ -89,7 +95,7 @@ class Corrector(CorrectorPersistence):
                 " raise max_mb, or, where the classifier sends only its likeliest classes, use"
                 " stream_can.sparse.SparseCorrector"
             )
-        content = Content(names, counts, own_paths, None, columns, options.sets)
+        content = Content(names, counts, own_paths, None, columns, options.sets, monotone)
         values = Values(columns, m, bytes_of(options.segments_mb)) if columns else None
         state = new_state(m, own_paths, len(columns)) | ({} if options.sets is None else new_sets())
         self._begin(state, content, index, values)

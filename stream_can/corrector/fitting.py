@@ -36,7 +36,8 @@ class Fitting(LabelLearning):
 
         Adds two paths, ``fitted`` and ``fitted+can``: a recalibration fitted to these rows and
         frozen, with an estimate of the stream's class mix that needs no labels. The other bases and
-        the prior learn the rows once, as labels.
+        the prior learn the rows once, as labels. With ``monotone`` no path is added: temperature,
+        weights and the calibrated top learn the rows, as labels that come at once.
 
         Parameters
         ----------
@@ -65,16 +66,21 @@ class Fitting(LabelLearning):
         content = self._content
         # Warnings are issued here, before anything changes and without holding the lock.
         indices = self._indices_of(ys)
-        fitted = validation.fit(P, indices, content.classes, content.train_prior)
-        paths = (*content.paths, *FITTED_PATHS)
+        fitted = validation.fit(
+            P, indices, content.classes, content.train_prior, monotone=content.monotone
+        )
+        paths, hidden = content.paths, {*SHARED, *WITH_COLUMNS, *LATE} - {"labels"}
+        if content.monotone:  # no base is added: the validation rows judge what is sent
+            hidden -= {"weights", "odds", "u.last", "K.last"}
+        else:
+            # The fitted base follows the class mix itself, and a single path is no longer single.
+            paths, hidden = (*paths, *FITTED_PATHS), {*hidden, *JUDGED}
+            state = {name: array for name, array in state.items() if name not in MOVING}
+            state |= fitted.state | judged(len(content.classes))
+            state |= dict(zip(WEIGHTS, start_weights(paths), strict=False))
         content_after = content._replace(paths=paths, fit_report=fitted.report)
-        # The fitted base follows the class mix itself, and a single path is no longer single.
-        state = {name: array for name, array in state.items() if name not in MOVING}
-        state |= fitted.state | judged(len(content.classes))
-        state |= dict(zip(WEIGHTS, start_weights(paths), strict=False))
         bare = content_after._replace(sets=None)  # these labels teach no sets; see below
         # Weights, guards and the judging of sent rows ignore these labels.
-        hidden = {*SHARED, *WITH_COLUMNS, *JUDGED, *LATE} - {"labels"}
         unseen = {name: array.copy() for name, array in state.items() if name in hidden}
         kernel = Kernel(self._model(state, bare, values), state)
         kernel.learn_many(fitted.rows, fitted.labels, None, fitted.in_order(self._texts(segments)))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.corrector.arrays import CorrectorArrays
+from stream_can.method.bases import FITTED_PATHS
 
 Array = NDArray[np.float64]
 
@@ -34,6 +35,11 @@ class CorrectorInspection(CorrectorArrays):
     def settings(self) -> dict[str, Any]:
         """The settings as given; None stands for the default m."""
         return dict(self._settings)
+
+    @property
+    def monotone(self) -> bool:
+        """Whether every row keeps its likeliest class."""
+        return self._content.monotone
 
     @property
     def segments(self) -> tuple[str, ...]:
@@ -117,7 +123,8 @@ class CorrectorInspection(CorrectorArrays):
         content = self._content
         names = ["anchor", "mixture", "tempered"]
         if len(content.paths) > 1:
-            names += ["moving", "plain", "raw"] if content.fit_report is None else ["plain"]
+            is_fitted = FITTED_PATHS[0] in content.paths
+            names += ["plain"] if is_fitted else ["moving", "plain", "raw"]
             names += ["segmented mixture", "segmented tempered"] if content.columns else []
             names.append("calibrated")
         return dict(zip(names, self._kernel.final_weights, strict=True))
@@ -202,7 +209,7 @@ class CorrectorInspection(CorrectorArrays):
         """
         content, state, *_ = self._kernel.copied(("recent",))
         _, _, weight, fitted = state["recent"].tolist()
-        if content.fit_report is None or len(content.paths) == 1 or not weight:
+        if FITTED_PATHS[0] not in content.paths or not weight:
             return None
         return float(fitted / weight)
 

@@ -59,6 +59,8 @@ class CorrectorPersistence(Fitting):
             head["segments"] = SegmentsHead(list(content.columns), values.limit, names)
         if content.sets is not None:
             head["sets"] = content.sets
+        if content.monotone:
+            head["monotone"] = True
         return snapshot.encode(head, state)
 
     @classmethod
@@ -74,7 +76,8 @@ class CorrectorPersistence(Fitting):
         classes
             If given, the snapshot must have these classes.
         **settings
-            Replace the snapshot's; ``paths``, ``segments`` and ``train_counts`` must equal them.
+            Replace the snapshot's; ``paths``, ``monotone``, ``segments`` and ``train_counts`` must
+            equal them.
 
         Raises
         ------
@@ -99,6 +102,8 @@ class CorrectorPersistence(Fitting):
             own_counts = content.train_counts
             counts_here = () if own_counts is None else tuple(own_counts.tolist())
             snapshot.match("train_counts", counts_here, tuple(expected.tolist()))
+        if "monotone" in options:
+            snapshot.match("monotone", (content.monotone,), (options["monotone"],))
         if "segments" in options:
             snapshot.match("segments", content.columns, column_names(options["segments"]))
         if "segments_mb" in options and values is not None:
@@ -119,9 +124,11 @@ class CorrectorPersistence(Fitting):
             in_order = None if counts is None else counts_in_order(counts, index)
             paths = path_names.in_order(path_names.own(head.paths))
             columns = () if head.segments is None else column_names(head.segments.columns)
+            if head.monotone:
+                path_names.refuse_reordering(paths, columns)
             if columns:
                 paths = path_names.segmented(paths)
-            if head.fit is not None:
+            if head.fit is not None and not head.monotone:
                 paths = (*paths, *FITTED_PATHS)
             if list(paths) != head.paths:
                 raise ValueError(f"paths: {head.paths}, expected {list(paths)}")
@@ -139,7 +146,9 @@ class CorrectorPersistence(Fitting):
             check_state(state, len(names), paths, len(columns), head.sets is not None)
         except ValueError as error:
             raise SnapshotMismatch(f"snapshot: {error}") from None
-        content = Content(names, in_order, paths, head.fit, columns, head.sets)
+        content = Content(
+            names, in_order, paths, head.fit, columns, head.sets, head.monotone
+        )  # fmt: skip
         return state, content, values
 
     def successor(self, discount: float = 0.1) -> Self:

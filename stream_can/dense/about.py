@@ -27,7 +27,8 @@ def describe(corrector: Corrector) -> dict[str, Any]:
         "coverage": corrector.coverage,
         "confident_sums": {name: sums.tolist() for name, sums in corrector.confident_sums.items()},
         "settings": {name: _or_text(value) for name, value in corrector.settings.items()}
-        | ({} if corrector.sets is None else {"sets": corrector.sets}),
+        | ({} if corrector.sets is None else {"sets": corrector.sets})
+        | ({"monotone": True} if corrector.monotone else {}),
         "fit": corrector.fit_report,
         "follows_mix": corrector.follows_mix,
     }

@@ -38,6 +38,7 @@ class Model:
         shared_features: bool = True,
         values: Values | None = None,
         miss: float = 0,
+        monotone: bool = False,
     ) -> None: ...
     def teach_sets(self, rows: Array, ys: NDArray[np.int64]) -> None: ...
 

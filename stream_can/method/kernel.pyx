@@ -11,7 +11,7 @@ from cpython.buffer cimport (
 )
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, NAN, exp, fabs, floor, isinf, log, signbit, sqrt
+from libc.math cimport INFINITY, NAN, exp, fabs, floor, isinf, log, nextafter, signbit, sqrt
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy, memset
 
@@ -302,6 +302,8 @@ cdef class Model:
         Initial weights of the paths, shape (mixtures, paths); the second mixture has columns.
     values
         Label statistics of column values, if any.
+    monotone
+        Whether every row keeps its likeliest class; none of `paths` changes it.
     """
 
     cdef Py_ssize_t m, n_paths, n_bases, n_parts, k
@@ -339,7 +341,7 @@ cdef class Model:
     cdef double *heaviest               # and the largest, at least 1
     cdef int kind
     cdef Sure sure                      # where no logarithms are needed to tell certain rows
-    cdef bint logs, tops, centred, shares, counts_best, guarded
+    cdef bint logs, tops, centred, shares, counts_best, guarded, monotone
     cdef object prior_row               # the array behind q
     cdef object keep                    # every array that a pointer goes into
 
@@ -348,7 +350,8 @@ cdef class Model:
                   double threshold, double pseudo_count, double prior_strength, double label_noise,
                   start_weights,
                   double precision=5.0, double exponent=0.25, double passes=1.0,
-                  bint shared_features=True, Values values=None, double miss=0):
+                  bint shared_features=True, Values values=None, double miss=0,
+                  bint monotone=False):
         cdef Base *base
         cdef Mixture *mixture
         cdef Py_ssize_t i
@@ -363,6 +366,7 @@ cdef class Model:
         self.kept, self.wrong = 1 - label_noise, label_noise / m
         self.row.n_top = min(<Py_ssize_t>TOP, m)
         self.guarded = self.n_paths > 1
+        self.monotone = monotone
         self.bases = <Base *>calloc(self.n_bases, sizeof(Base))
         if self.bases == NULL:
             raise MemoryError
@@ -725,15 +729,15 @@ cdef class Model:
         """Find J: the largest entries of p, ties to the lower index."""
         five_largest(self.row.p, self.m, self.row.n_top, self.row.speaker)
 
-    cdef void find_best(self) noexcept nogil:
-        """Index of the likeliest class, the lowest of equals."""
+    cdef void find_best(self, const double *p) noexcept nogil:
+        """Index of the likeliest class of the row p, the lowest of equals."""
         cdef Py_ssize_t i
         self.row.best = 0
         if self.tops:
             self.row.best = self.row.speaker[0]
             return
         for i in range(1, self.m):
-            if self.row.p[i] > self.row.p[self.row.best]:
+            if p[i] > p[self.row.best]:
                 self.row.best = i
 
     cdef void weigh_speakers(self, double exponent) noexcept nogil:
@@ -813,6 +817,8 @@ cdef class Model:
         """Adjust the anchor's row to the recent class mix relative to the long-run mix."""
         inverse_mean(self.moving.V, self.moving.chain.inverse, self.m)
         follow_mix(&self.moving.chain, self.anchor_row(), self.m)
+        if self.monotone:
+            memcpy(self.moving.chain.row, self.anchor_row(), self.m * sizeof(double))
 
     cdef void observe_class_mix(self) noexcept nogil:
         """Count the present row in the class mix."""
@@ -889,8 +895,10 @@ cdef class Model:
             self.refresh_features()
         if self.tops:
             self.find_speakers()
-        if self.counts_best:
-            self.find_best()
+        if self.monotone:
+            self.find_best(p)  # and not of the row divided by its sum: rounding may make equals
+        elif self.counts_best:
+            self.find_best(self.row.p)
         for i in range(self.n_bases):
             self.recalibrate(&self.bases[i])
             self.alternate(&self.bases[i])
@@ -1025,8 +1033,23 @@ cdef class Model:
             else:
                 others = 0
                 memcpy(out, of.came, self.m * sizeof(double))
+        self.keep_likeliest(out)
         calibrate(&self.top, out, self.m)
         return others
+
+    cdef void keep_likeliest(self, double *out) noexcept nogil:
+        """Where rows keep their likeliest class: put it back on top, from which only rounding can
+        have taken it; a silent class that is left out stays at 0."""
+        cdef Py_ssize_t i, top = 0, best = self.row.best
+        if not self.monotone or out[best] == 0:
+            return
+        for i in range(1, self.m):
+            if out[i] > out[top]:
+                top = i
+        if top < best:
+            out[best] = nextafter(out[top], INFINITY)
+        elif top > best:
+            out[best] = out[top]
 
     cdef void send(self, double *out, float *receipt) noexcept nogil:
         """Compute the output row; write its rows to the receipt, where not NULL."""
@@ -1038,6 +1061,7 @@ cdef class Model:
                 out[0] = 1  # the weights need not sum to 1 to the last bit
             else:
                 self.mix(self.second.of[0].weights, out)
+                self.keep_likeliest(out)
             if receipt != NULL:
                 for i in range(self.n_sent):
                     to_single(out, receipt + i * m, m)
@@ -1069,6 +1093,7 @@ cdef class Model:
         by = self.trust(self.row.best)
         if by < 1:
             shrink(out, by, self.fallback(), m)
+        self.keep_likeliest(out)
 
     # ---- A row goes by: S <- g S + r where confident; M <- g M + p, N <- g N + 1; N_j; n_j
 

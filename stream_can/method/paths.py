@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from stream_can.method.bases import BASES, FITTED_PATHS, PATHS, SEGMENTED_PATHS
 
+MONOTONE_PATHS = ("raw", "temperature")
+"""Paths that never change which class is the likeliest."""
+
 
 def split(path: str) -> tuple[str, bool]:
     """Split a path: ``"vector+can"`` -> ``("vector", True)``."""
@@ -15,8 +18,10 @@ def split(path: str) -> tuple[str, bool]:
     return base, bool(can)
 
 
-def default_paths(m: int) -> tuple[str, ...]:
-    """All paths, except those of bases too large for m classes."""
+def default_paths(m: int, *, monotone: bool = False) -> tuple[str, ...]:
+    """All paths, except those of bases too large for m classes; or `MONOTONE_PATHS`."""
+    if monotone:
+        return MONOTONE_PATHS
     small = {name for name, base in BASES.items() if m <= (base.most_classes or m)}
     return tuple(path for path in PATHS if split(path)[0] in small)
 
@@ -43,9 +48,23 @@ def anchor(paths: tuple[str, ...]) -> str:
 
     ``fitted`` if there is one, else ``temperature`` (it never changes the likeliest class), else
     ``raw``, else the first.
-    else ``raw``, else the first.
     """
     return next((name for name in ("fitted", "temperature", "raw") if name in paths), paths[0])
+
+
+def refuse_reordering(paths: Iterable[str], columns: Iterable[str]) -> None:
+    """Raise ValueError where ``monotone`` cannot be kept: for other paths, and for columns."""
+    for name in paths:
+        if name not in MONOTONE_PATHS:
+            raise ValueError(
+                f"monotone: the path {name!r} can change the likeliest class;"
+                f" name none but {', '.join(MONOTONE_PATHS)}"
+            )
+    for name in columns:
+        raise ValueError(
+            f"monotone: the segment {name!r} can change the likeliest class; leave out segments,"
+            " or monotone"
+        )
 
 
 def own(paths: Iterable[str]) -> tuple[str, ...]:

@@ -81,6 +81,10 @@ class CorrectorKeywords(TypedDict, total=False):
     label_noise: Annotated[
         float, _is(0, "share of the labels that are wrong", loop=True, ge=0, le=0.9)
     ]
+    monotone: Annotated[
+        bool,
+        _is(False, "keep the likeliest class of every row: paths are then raw and temperature"),
+    ]
     segments: Annotated[
         Iterable[str] | None,
         _is(
@@ -215,7 +219,7 @@ def check(name: str, value: Any, type_: Any) -> Any:
             expected = f"one of {', '.join(get_args(kind))}"
         else:
             bounds = {">=": meta.ge, ">": meta.gt, "<=": meta.le, "<": meta.lt}
-            expected = "an integer " if kind is int else "a number "
+            expected = {int: "an integer ", bool: "true or false"}.get(kind, "a number ")
             expected += " and ".join(f"{k} {v}" for k, v in bounds.items() if v is not None)
             expected += f": {meta.description}" if meta.description else ""
         raise ValueError(f"{name}: {plain!r}, expected {expected}") from None

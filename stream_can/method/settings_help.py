@@ -29,7 +29,7 @@ def about(name: str, default: Any = None) -> str:
     """Describe a setting with its default: the help text of an option."""
     meaning = description_of(name)
     default = default or getattr(DEFAULTS, name)
-    return f"{meaning}" if default is None else f"{meaning} ({default})"
+    return meaning if default is None or default is False else f"{meaning} ({default})"
 
 
 def sentence(name: str) -> str:

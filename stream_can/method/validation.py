@@ -81,9 +81,11 @@ class Fitted:
         return [None if column is None else [column[i] for i in self.order] for column in texts]
 
 
-def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...], train: Array) -> Fitted:
+def fit(
+    P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...], train: Array, *, monotone: bool
+) -> Fitted:
     """Fit the base to rows ``P``, shape (n, m), with label indices ``y``, shape (n,); ``train`` is
-    the training prior.
+    the training prior. With ``monotone`` there is no base: the rows are checked and put in order.
 
     Four passes in fixed random orders, so that equal rows always give equal fits.
     """
@@ -110,6 +112,12 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...], train: Arr
     orders = [rng.permutation(n) for _ in range(PASSES)]
 
     ladder: list[ValidationStep] = []
+    if monotone:
+        report: FitReport = {
+            "rows": n, "step": "temperature", "why": "monotone: no other step keeps the order",
+            "ladder": ladder, "class_mix": False, "missing": missing,
+        }  # fmt: skip
+        return Fitted({}, report, P[orders[0]], y[orders[0]], orders[0])
     if n >= TRUSTED and n >= 5 * m and m <= MATRIX_LIMIT:
         step, why = "matrix", f"{n} rows are enough for the matrix base"
     else:
@@ -131,14 +139,10 @@ def fit(P: ArrayLike, y: NDArray[np.int64], classes: tuple[Any, ...], train: Arr
         fitted |= {name: np.zeros(m + 1) for name in (*EXPERTS, *THIRDS)} | cells(rows)
         fitted["held"] = 1 + rows_of / ROWS_TO_DOUBLE
         fitted["W"], fitted["W.rival"] = even_weights(["W"])["W"] / 2, np.full(1, 0.5)
-    report: FitReport = {
-        "rows": n,
-        "step": step,
-        "why": why,
-        "ladder": ladder,
-        "class_mix": n >= EM_ROWS,
-        "missing": missing,
-    }
+    report = {
+        "rows": n, "step": step, "why": why, "ladder": ladder,
+        "class_mix": n >= EM_ROWS, "missing": missing,
+    }  # fmt: skip
     return Fitted(fitted, report, P[orders[0]], y[orders[0]], orders[0])
 
 
