@@ -99,6 +99,7 @@ REFERENCE = {
     "pipe": ["stream_can.pipe"],
     "kafka": ["stream_can.kafka"],
     "serve": ["stream_can.serve"],
+    "onnx": ["stream_can.onnx"],
     "spark": ["stream_can.spark"],
 }
 """Page of the reference -> the modules whose public names, their ``__all__``, it lists."""

@@ -17,7 +17,7 @@ PICTURE = Path(__file__).parent / "rooms.svg"
 
 FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
     {"cli": (0, 4)},
-    {"serve": (0, 1.1), "spark": (1.1, 1.5), "compare": (2, 4)},
+    {"serve": (0, 1.1), "spark": (1.1, 1.5), "compare": (2, 3.75), "onnx": (3.75, 4)},
     {
         "kafka": (0, 1.3),
         "pipe": (1.3, 2),
@@ -33,10 +33,10 @@ FLOORS: tuple[dict[str, tuple[float, float]], ...] = (
         "messages": (0.3, 2.3),
         "learner": (2.3, 2.65),
         "row_sums": (2.65, 3.1),
-        "calibration": (3.56, 4),
+        "calibration": (3.56, 3.75),
     },
-    {"column_scores": (3.56, 4)},
-    {"corrector": (0, 3.56)},
+    {"column_scores": (3.56, 3.75)},
+    {"corrector": (0, 4)},
     {"trust": (0, 0.5), "sparse": (0.5, 1), "multilabel": (1, 1.5)},
     {"row_kinds": (0, 1), "scores": (3.56, 4)},
     {"method": (0, 3.56), "change": (3.56, 4)},

@@ -149,6 +149,7 @@ EXTRAS = {
     "kafka": {"crc32c", "kafka", "prometheus_client"},
     "kafka.client": {"crc32c", "kafka", "prometheus_client"},
     "messages": {"fastavro", "google"},
+    "onnx": {"onnx"},
     "pipe": {"fastavro"},
     "recording": {"polars"},
     "report": {"matplotlib"},
@@ -221,6 +222,7 @@ def test_no_class_has_the_name_of_another():
 
 
 SHAPES_OF_ONE_KIND = {
+    "onnx.export": "its graph is that of rows of one label",
     "sklearn.calibrator": "y of one column or of several chooses the corrector",
     "spark.application": "a frame of rows of one label",
     "snapshot": "the fields of snapshots",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from stream_can.cli.export import export_command
 from stream_can.cli.inspection import inspect_command
 from stream_can.cli.pipe import pipe_command
 from stream_can.cli.replay import replay_command
@@ -19,6 +20,7 @@ app.command(sample_command, name="sample")
 app.command(replay_command, name="replay")
 app.command(pipe_command, name="pipe")
 app.command(inspect_command, name="inspect")
+app.command(export_command, name="export")
 # Imported when called: scikit-learn and kafka-python are optional, and slow to import.
 app.command(
     "stream_can.cli.kafka:run",

