@@ -60,6 +60,7 @@ def replay_command(
     id: str = "id",
     model: str | None = None,
     version: str | None = None,
+    weight: str | None = None,
     classes: str | None = None,
     normalise: Normalise = "rounded",
     logits: Annotated[bool, Parameter(negative="")] = False,
@@ -119,6 +120,9 @@ def replay_command(
     version
         Column that names the version of the model; a new version begins with the corrector
         of the version before, without its fit.
+    weight
+        Column of the weight of each label, from 0.01 to 100: how many labels it counts as. For
+        labels chosen with known probabilities, the smallest of these / that of the row.
     classes
         Names of the classes in the order of the probabilities: cat,dog,eel, a JSON array, or a file
         of names.
@@ -181,8 +185,8 @@ def replay_command(
         only_some = {
             "model": model, "version": version, "validation": validation,
             "try_segments": try_segments, "try_label_noise": try_label_noise, "against": against,
-            "output": output, "costs": costs, "normalise always": normalise == "always",
-            "logits": logits,
+            "output": output, "costs": costs, "weight": weight, "logits": logits,
+            "normalise always": normalise == "always",
         }  # fmt: skip
         refuse_others(kind, "replay", only_some | settings, as_option)
         for option, option_value in (("--ask", ask), ("--try-segments", tried_columns or None),
@@ -214,6 +218,7 @@ def replay_command(
         columns = [*(corrector.columns or tried_columns)]
         row_options = {"normalise": normalise, "logits": logits, "segments": columns}
         column_options = {"segments": [*columns, *models], "time": time, "label_time": label_time}
+        column_options |= {} if weight is None else {"weight": weight}
         recording = shown.open_recording(file, classes, places, row_options | column_options)
         if label_rate == 0 and ask is None and label_delay is None and not recording.has_times:
             label_delay = 0  # no label comes

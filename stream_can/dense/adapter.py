@@ -40,7 +40,7 @@ class Dense(DeclaredClasses, ClassLabels):
     corrects_alone = True
 
     described = "dense rows"
-    has_models = True
+    has_models = has_weights = True
 
     def __init__(self, corrector: Corrector) -> None:
         self.corrector = corrector
@@ -173,11 +173,12 @@ class Dense(DeclaredClasses, ClassLabels):
         y, entry, row, values = joined.y, joined.entry, joined.row, joined.given
         corrector = self.corrector
         label, m = self.classes[y], len(self.classes)
+        weight = joined.weight
         if row is not None:
-            p = np.frombuffer(row)
-            corrector.learn_one(p, label, segments=_values(self.segments, values))
+            segments, p = _values(self.segments, values), np.frombuffer(row)
+            corrector.learn_one(p, label, segments=segments, weight=weight)
         elif entry is None:
-            corrector.learn_one(None, label)
+            corrector.learn_one(None, label, weight=weight)
         else:
             receipt = np.frombuffer(entry.blob, np.float32, offset=16 * m)
             if not entry.fair and self.sets is not None:
@@ -185,7 +186,7 @@ class Dense(DeclaredClasses, ClassLabels):
                 receipt[OF_ROW] = NOT_FAIR
             segments = _values(self.segments, entry.columns)
             p = np.frombuffer(entry.blob, np.float64, m)
-            corrector.learn_one(p, label, receipt=receipt, segments=segments)
+            corrector.learn_one(p, label, receipt=receipt, segments=segments, weight=weight)
 
     def _play(
         self,
@@ -221,7 +222,7 @@ class Dense(DeclaredClasses, ClassLabels):
             }
         return self.corrector.play(
             P, y, of, due, first=first, known=known, receipt=sent_blobs is None,
-            segments=segments, explain=explain,
+            segments=segments, explain=explain, weights=_weights(labels),
         )  # fmt: skip
 
     def uncertainty(self, sent: Array) -> list[float]:
@@ -302,6 +303,12 @@ def require_rows(rows: Array) -> None:
     """Raise where a row of a snapshot is no probability vector."""
     for i, why in bad_rows(np.ascontiguousarray(rows)).items():
         raise ValueError(f"row {i}: {why}")
+
+
+def _weights(labels: Sequence[JoinedLabel]) -> list[float] | None:
+    """Weights of labels; None where none has one."""
+    weights = [1.0 if label.weight is None else label.weight for label in labels]
+    return weights if weights.count(1.0) < len(weights) else None
 
 
 def _column(texts: Texts | None, k: int, n: int) -> list[str | None]:

@@ -12,7 +12,7 @@ from stream_can.method.settings import SETTINGS
 OPTIONS = frozenset({
     "against", "classes", "classes_from_file", "costs", "format avro", "format json-schema",
     "format protobuf", "logits", "model", "models", "normalise always", "output", "train_counts",
-    "try_label_noise", "try_segments", "validation", "version",
+    "try_label_noise", "try_segments", "validation", "version", "weight",
 })  # fmt: skip
 """What not all kinds of rows have, besides settings of the corrector."""
 

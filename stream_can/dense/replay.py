@@ -45,7 +45,7 @@ def events(chunk: Chunk) -> RecordedRows:
     at = None if chunk.label_time is None else chunk.label_time[arrived]
     return RecordedRows(
         chunk.first, chunk.P, chunk.y, chunk.time, arrived + chunk.first, chunk.y[arrived], at,
-        chunk.segments,
+        chunk.segments, weight=chunk.weight,
     )  # fmt: skip
 
 

@@ -86,4 +86,5 @@ def portable(label: CheckedLabel, versions: ModelVersions, first: int) -> LateLa
         None if label.row is None else like.told_row(label.row),
         None if label.given is None else dict(zip(like.segments, label.given, strict=True)),
         late.model, late.version, None if late.time is None else float(late.time),
+        late.weight,
     )  # fmt: skip

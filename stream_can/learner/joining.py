@@ -66,6 +66,7 @@ class LabelJoining:
             if late.row is not None:
                 rows = like.rows(1, like.row(late.row), for_one_row(late.segments))
                 row, segments = like.raw(rows, 0), like.given(rows, 0)
+            late.require_weight(like)
             previous_due = due
             checked.append(CheckedLabel(late, y, row, segments, like.held(y)))
         return checked
@@ -102,7 +103,7 @@ class LabelJoining:
                 taught |= self._join_one(label, version, entry, k, call) == "learned"
             return "learned" if taught else "repeated"
         if row is not None:
-            self._learn(name, label.y, call, row, label.given)
+            self._learn(name, label.y, call, row, label.given, late.weight)
             return "learned"
         return self._without_prediction(label, call)
 
@@ -134,11 +135,11 @@ class LabelJoining:
             if (held := self.held.get(id, named)) is not None:
                 return self._hold_more(held, stored)
         if self.wait > 0 and late.time is not None and id is not None:
-            self.held.hold(Held(float(late.time), id, stored, named))
+            self.held.hold(Held(float(late.time), id, stored, named, weight=late.weight))
             while (excess := self.held.take_excess()) is not None:
                 self._let_go(excess, call)
             return "held"
-        self._learn_alone(id, named, stored, call)
+        self._learn_alone(id, named, stored, call, late.weight)
         return "unknown"
 
     def _hold_more(self, held: Held, stored: Any) -> Outcome:
@@ -171,8 +172,9 @@ class LabelJoining:
             with contextlib.suppress(UnknownClass):  # of another model
                 y = version.kind.label(late.label, id)
                 label = CheckedLabel(
-                    LateLabel(id, late.label, time=late.time), y, None, None, late.label
-                )
+                    LateLabel(id, late.label, time=late.time, weight=late.weight),
+                    y, None, None, late.label,
+                )  # fmt: skip
                 self.teach(version, [label], [entry], call, -1, late.n)
 
     # ---- learning
@@ -214,24 +216,27 @@ class LabelJoining:
         call: Call,
         row: bytes | None = None,
         segments: Given | None = None,
+        weight: float | None = None,
     ) -> None:
         """Learn a label without a kept prediction."""
         version = self.memory.version_of(name, call)
         call.active[version] = None
-        version.learn(y, row, segments)
+        version.learn(y, row, segments, weight)
 
     def _let_go(self, held: Held, call: Call) -> None:
         """Release a label whose prediction did not arrive."""
-        self._learn_alone(held.id, held.name, held.label, call)
+        self._learn_alone(held.id, held.name, held.label, call, held.weight)
 
-    def _learn_alone(self, id: Id | None, named: Name | None, stored: Any, call: Call) -> None:
+    def _learn_alone(
+        self, id: Id | None, named: Name | None, stored: Any, call: Call, weight: float | None
+    ) -> None:
         """Learn a label without its prediction: a single corrector learns the class mix."""
         y, known, differs = self._change_of_lone(id, named, stored)
         self.changed += differs
         if id is not None and known is not None:  # of multilabel rows some may be unknown
             self.lone.put(id, named, known)
         if y is not None and named is None and self.versions.by_name.keys() <= {ONLY}:
-            self._learn(ONLY, y, call)
+            self._learn(ONLY, y, call, weight=weight)
 
     def _change_of_lone(self, id: Id | None, named: Name | None, stored: Any) -> LabelChange:
         """Compare a label without a prediction to an earlier one of its id: what is new, as a

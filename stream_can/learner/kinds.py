@@ -44,6 +44,7 @@ class JoinedLabel(msgspec.Struct, gc=False):
     given: Given | None
     """The segment values that came with the label."""
     due: int
+    weight: float | None = None
 
 
 class RunOutput(NamedTuple):
@@ -102,6 +103,8 @@ class Kind(Protocol):
     """What its rows are called in messages."""
     has_models: bool
     """Whether rows may name models and versions."""
+    has_weights: bool
+    """Whether labels may have weights."""
     numbering: Any
     """What numbers the classes of rows as they appear; None where classes are declared."""
     lookup: Any

@@ -11,9 +11,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from stream_can.learner.kinds import Given, Id
+from stream_can.learner.kinds import Given, Id, Kind
 from stream_can.learner.model_name import Name
 from stream_can.learner.recent import length_of
+from stream_can.method.arrays import LEAST_WEIGHT, MOST_WEIGHT
+from stream_can.method.weights import weight_of_label
 
 MOST_HELD = 100_000
 """Maximum number of held labels; beyond it the oldest is released."""
@@ -60,6 +62,15 @@ class LateLabel(msgspec.Struct, gc=False):
     version: str | None = None
     time: float | None = None
     """Time of the label in seconds."""
+    weight: float | None = None
+    """How many labels it counts as; None: one."""
+
+    def require_weight(self, kind: Kind) -> None:
+        """Raise ValueError for a weight that is none, or that such rows do not have."""
+        if self.weight is not None:
+            if not kind.has_weights:
+                raise ValueError(f"weight: not of {kind.described}; leave it out")
+            self.weight = weight_of_label(self.weight)  # numpy's is not saved
 
 
 class CheckedLabel(msgspec.Struct, gc=False):
@@ -84,6 +95,7 @@ class Held(msgspec.Struct, array_like=True):
     """Number of labels in it: those of multilabel rows may come apart."""
     number: int = 0
     """Order of arrival."""
+    weight: Annotated[float, Meta(ge=LEAST_WEIGHT, le=MOST_WEIGHT)] | None = None
 
 
 class HeldLabels:

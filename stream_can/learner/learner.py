@@ -227,6 +227,7 @@ class Learner(Persistence):
         model: str | None = None,
         version: str | None = None,
         time: float | None = None,
+        weight: float | None = None,
     ) -> Outcome:
         """Learn the label of a prediction; the first label of an id counts.
 
@@ -242,6 +243,8 @@ class Learner(Persistence):
             has predicted the id.
         time
             Time of the label in seconds, for ``label_wait``.
+        weight
+            How many labels it counts as, see :meth:`Corrector.learn_one`.
 
         Returns
         -------
@@ -256,7 +259,7 @@ class Learner(Persistence):
         """
         late = LateLabel(
             plain_id(id), label, row=row, segments=None if segments is None else dict(segments),
-            model=model, version=version, time=time,
+            model=model, version=version, time=time, weight=weight,
         )  # fmt: skip
         return self._playing.label_one(late)
 
@@ -269,16 +272,20 @@ class Learner(Persistence):
         model: str | None = None,
         version: str | None = None,
         times: Sequence[float | None] | None = None,
+        weights: Sequence[float | None] | None = None,
     ) -> list[Outcome]:
         """:meth:`label` for each id and label, in order; all are checked before the first is
         learned."""
         names, ys = plain_ids(ids), list(labels)
         whens = [None] * len(names) if times is None else times
-        if not len(names) == len(ys) == len(whens):
-            raise ValueError(f"{len(names)} ids, {len(ys)} labels, {len(whens)} times")
+        each = [None] * len(names) if weights is None else weights
+        if not len(names) == len(ys) == len(whens) == len(each):
+            raise ValueError(
+                f"{len(names)} ids, {len(ys)} labels, {len(whens)} times, {len(each)} weights"
+            )
         late_labels = [
-            LateLabel(id, y, model=model, version=version, time=time)
-            for id, y, time in zip(names, ys, whens, strict=True)
+            LateLabel(id, y, model=model, version=version, time=time, weight=weight)
+            for id, y, time, weight in zip(names, ys, whens, each, strict=True)
         ]
         return self._playing.play([], None, late_labels).outcomes
 

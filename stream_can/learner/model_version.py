@@ -93,10 +93,12 @@ class ModelVersion:
             return self.kind.raw(call.rows, self._numbers[entry.at])
         return self.kind.raw_of(entry.blob)
 
-    def learn(self, y: Any, row: bytes | None, segments: Given | None) -> None:
+    def learn(
+        self, y: Any, row: bytes | None, segments: Given | None, weight: float | None
+    ) -> None:
         """Add a label without a kept prediction, of a row that came with it or of none; the rows
         that were added so far come before it."""
-        self.joined.append(JoinedLabel(y, None, row, segments, self.collected))
+        self.joined.append(JoinedLabel(y, None, row, segments, self.collected, weight))
 
     def run(self, call: Call) -> None:
         """Correct the collected rows and learn the collected labels, in order."""

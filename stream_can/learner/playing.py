@@ -142,6 +142,7 @@ class Playing:
         ((version, entry),) = predictions
         check_times((late.time,))
         y = version.kind.label(late.label, late.id)
+        late.require_weight(version.kind)
         label = CheckedLabel(late, y, None, None, version.kind.held(y))
         call = Call(0, None, None, None, [], {}, [], None, [])
         try:

@@ -368,7 +368,7 @@ def teach(list labels, list entries, lane, call, Joined, Taught, int k, int n, b
         if requests and recent.latest(one.id, one.lane) is one:
             requests.pop(one.id, None)
         due = late.due if at_once else lane.collected
-        joined.append(Joined(new, one, row, label.given, due))
+        joined.append(Joined(new, one, row, label.given, due, late.weight))
         taught.append(Taught(k if k < 0 else k + i, name, one, late.time, n))
         outcomes.append("learned")
     return outcomes, changed

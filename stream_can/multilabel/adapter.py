@@ -37,6 +37,7 @@ class MultiLabel(DeclaredClasses):
     random_requests = 1.0
 
     described = "multilabel rows"
+    has_weights = False
     has_models = True
 
     def __init__(self, corrector: MultiLabelCorrector) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from stream_can.method.normalise import divided
 from stream_can.method.prior import laplace
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names, text_of
+from stream_can.method.weights import weight_of_label
 from stream_can.recording.arrivals import LabelArrivals
 from stream_can.recording.cells import rows_of
 from stream_can.recording.column_hints import no_column
@@ -60,6 +62,8 @@ class Chunk(NamedTuple):
     label_time: NDArray[Any] | None
     """Time at which each label is known."""
     segments: Segments | None = None
+    weight: NDArray[np.float64] | None = None
+    """Weight of each label; 1 without a label."""
 
 
 def segments_of_rows(segments: Segments | None, rows: Any) -> Segments | None:
@@ -104,6 +108,9 @@ class Recording(LabelArrivals):
         In JSON lines, what joins labels on lines of their own to the predictions before them.
     segments
         Columns whose values come with the predictions, for a corrector that declares some of them.
+    weight
+        The column of the weight of each label: how many labels it counts as, see
+        :meth:`stream_can.Corrector.learn_one`.
     classes
         The names of the classes in the order of the columns, where the file does not say them: npz
         may hold an array ``classes``; lists have 0..m-1.
@@ -134,6 +141,7 @@ class Recording(LabelArrivals):
         label_time: str | None = None,
         id: str = "id",
         segments: Sequence[str] = (),
+        weight: str | None = None,
         classes: Sequence[Any] | None = None,
         normalise: Normalise = "rounded",
         logits: bool = False,
@@ -150,6 +158,7 @@ class Recording(LabelArrivals):
         """Size in bytes, decompressed."""
         self._table = table = open_table(self._source, Names(probs, label, id))
         self._label, self._normalise, self._logits = label, normalise, logits
+        self._weight = weight
         # The default name also matches `labels`.
         if label == "label" and label not in table.columns and "labels" in table.columns:
             self._label = "labels"
@@ -173,6 +182,7 @@ class Recording(LabelArrivals):
             ("time", time),
             ("label_time", label_time),
             *(("segments", name) for name in self.segments),
+            ("weight", weight),
         ]:
             if name is None or may_hold(table, name) or (purpose == "label" and self._apart(table)):
                 continue
@@ -190,7 +200,7 @@ class Recording(LabelArrivals):
         """Where the probabilities are; two fields are joined by a comma."""
         prefix = probs.partition("*")[0]
         values = [name for name in self.segments if not name.startswith(prefix)]
-        other_columns = [self._label, id, *self.times.names, *values]
+        other_columns = [self._label, id, *self.times.names, *values, *filter(None, [weight])]
         self._columns, self._cells, names = find_layout(
             self.name, table, probs, classes, other_columns, normalise
         )
@@ -231,12 +241,18 @@ class Recording(LabelArrivals):
         first = 0
         self.times.begin()
         for probs, labels, times, cells, _ in self._table.batches(
-            self._columns, self._label, self.times.names, size, list(self.segments)
-        ):
+            self._columns, self._label, self.times.names, size,
+            [*self.segments, *filter(None, [self._weight])],
+        ):  # fmt: skip
             P = self._check(probs, first)
             y = self._columns_of(labels, first)
             time, label_time, arrives = self.times.take(times, first, y >= 0)
-            yield Chunk(first, P, y, arrives, time, label_time, self._segments(cells, first))
+            weight = None
+            if self._weight is not None:
+                *cells, weights = cells
+                weight = self._weights(self._weight, weights, first, y >= 0)
+            segments = self._segments(cells, first)
+            yield Chunk(first, P, y, arrives, time, label_time, segments, weight)
             first += len(P)
 
     def labelled(self) -> tuple[NDArray[np.float64], list[Any]]:
@@ -263,6 +279,23 @@ class Recording(LabelArrivals):
             name: self._texts(name, values, first)
             for name, values in zip(self.segments, cells, strict=True)
         }
+
+    def _weights(
+        self, name: str, cells: list[Any], first: int, labelled: NDArray[np.bool_]
+    ) -> Array:
+        """Weights of the labels of some rows, 1 without a label, shape (n,)."""
+        weights = np.ones(len(cells))
+        for i in np.flatnonzero(labelled).tolist():
+            cell = cells[i]
+            with suppress(TypeError, ValueError):
+                cell = float(cell)
+            try:
+                weights[i] = weight_of_label(cell)
+            except ValueError as error:
+                raise InvalidRecording(
+                    f"{self.name}: row {first + i + 1}: {name}: {error}"
+                ) from None
+        return weights
 
     def _texts(self, name: str, values: list[Any], first: int) -> NDArray[np.object_]:
         """Column values as texts, shape (n,)."""

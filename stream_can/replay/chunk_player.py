@@ -152,6 +152,9 @@ class ChunkPlayer:
         lanes = None if self.lanes is None else self.lanes[cut]
         classes, at = due.label.tolist(), (due.due - start).tolist()
         labels = list(map(LateLabel, due.row.tolist(), classes, at))
+        if events.weight is not None:
+            for late, weight in zip(labels, due.weight.tolist(), strict=True):
+                late.weight = weight
         try:
             corrected = self.learner.play(
                 ids,

@@ -30,6 +30,8 @@ class RecordedRows(NamedTuple):
     """Column values of each row."""
     changed: int = 0
     """Number of messages that contradict an earlier one."""
+    weight: NDArray[np.float64] | None = None
+    """Weight of each row's label, shape (n,)."""
 
 
 class Labels(NamedTuple):
@@ -42,6 +44,8 @@ class Labels(NamedTuple):
     """Time of the prediction."""
     row: NDArray[np.int64]
     label: NDArray[Any]
+    weight: NDArray[Any]
+    """How many labels each counts as; without weights anything."""
 
     def take(self, selection: NDArray[Any]) -> Labels:
         """Select some by index or mask."""
@@ -55,7 +59,9 @@ def on_their_way(events: RecordedRows, drawn: NDArray[np.bool_], delay: int | No
     time = predicted = rows
     if events.time is not None and events.at is not None and delay is None:
         time, predicted = events.at[drawn_messages], events.time[rows - events.first]
-    return Labels(rows + 1 + (delay or 0), time, predicted, rows, events.label[drawn_messages])
+    weight = rows if events.weight is None else events.weight[rows - events.first]
+    label = events.label[drawn_messages]
+    return Labels(rows + 1 + (delay or 0), time, predicted, rows, label, weight)
 
 
 def join(parts: list[Labels]) -> Labels:

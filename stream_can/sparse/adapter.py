@@ -37,6 +37,7 @@ class Sparse(SparseLanes, ClassLabels):
     """0: rows differ in length."""
 
     described = "sparse rows"
+    has_weights = False
     has_models = False
 
     nbytes = 0  # no models: there is one

@@ -1,0 +1,111 @@
+"""Weights of labels that were chosen with known probabilities, on recorded streams.
+
+    python benchmarks/label_weights.py FOLDER
+
+FOLDER holds .npz files with probs (n, m), labels (n,) and train_counts (m,). Labels come 100 rows
+late. "by class": 1 in 2 of the labels of the rarest classes, together a tenth of the rows, and 1 in
+20 of the others; "ask": `LabelRequests` of 5 % of the rows, half at random and half by margin. The
+weights are 1 / probability, of a label requested by margin 1; "as shares" the same divided by the
+largest. Change of accuracy in points and of log loss against the classifier, mean and worst.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from recorded import recorded
+
+from stream_can import Corrector, LabelRequests
+from stream_can.method.uncertainty import margin
+
+DELAY, RARE, OTHERS, ASK = 100, 0.5, 0.05, 0.05
+HOW = ["no weights", "1 / probability", "as shares"]
+
+
+def weights_of(chance: Any, how: str) -> Any:
+    weights = 1 / np.maximum(chance, 0.01)
+    return None if how == HOW[0] else weights if how == HOW[1] else weights * chance.min()
+
+
+def by_class(P: Any, y: Any, counts: Any, how: str, seed: int) -> Any:
+    """Rows as sent, where labels are chosen by their class."""
+    n, m = P.shape
+    seen = np.bincount(y, minlength=m)
+    order = np.argsort(seen)
+    rare = order[np.cumsum(seen[order]) <= 0.1 * n]
+    chance = np.where(np.isin(y, rare), RARE, OTHERS)
+    if how == "1 in 20 of all":
+        chance = np.full(n, OTHERS)
+    at = np.flatnonzero(np.random.default_rng(seed).random(n) < chance)
+    due, corrector = np.minimum(at + DELAY, n), Corrector(m, train_counts=counts)
+    weights = None if how == "1 in 20 of all" else weights_of(chance[at], how)
+    return corrector.play(P, y[at], at, due, receipt=True, weights=weights).rows
+
+
+def asked(P: Any, y: Any, counts: Any, how: str, seed: int) -> Any:
+    """Rows as sent, where labels are requested."""
+    n, m = P.shape
+    corrector, asks = Corrector(m, train_counts=counts), LabelRequests(ASK, seed=seed)
+    sent, waiting = np.empty((n, m)), []
+    for start in range(0, n, DELAY):
+        for rows, at, receipts, chance in waiting:
+            weights = weights_of(chance, HOW[1])
+            weights = None if how == HOW[0] else weights if how == HOW[1] else weights * 0.025
+            corrector.learn_many(rows, y[at], receipts=receipts, weights=weights)
+        numbers = np.arange(start, min(n, start + DELAY))
+        sent[numbers], receipts = corrector.process_many(P[numbers], receipt=True)
+        requests = asks.ask_scored(numbers.tolist(), margin(sent[numbers]).tolist())
+        at = np.array([i for i, request in enumerate(requests) if request], int)
+        chance = np.array([request.probability for request in requests if request])
+        waiting = [(P[numbers][at], numbers[at], receipts[at], chance)] if len(at) else []
+    return sent
+
+
+def worth(sent: Any, P: Any, y: Any) -> tuple[float, float]:
+    at = np.arange(len(y))
+    losses = [-np.log(np.maximum(rows[at, y], 1e-6)).mean() for rows in (sent, P)]
+    right = [(rows.argmax(axis=1) == y).mean() for rows in (sent, P)]
+    return 100 * (right[0] - right[1]), losses[0] - losses[1]
+
+
+def cost() -> str:
+    """Of a label with its receipt, with and without a weight, in microseconds."""
+    P = np.random.default_rng(0).dirichlet(np.full(10, 0.3), 2000)
+    corrector, best = Corrector(10), {}
+    _, receipts = corrector.process_many(P, receipt=True)
+    for _ in range(7):
+        for name, more in (("without", {}), ("with", {"weight": 2.0})):
+            begin = time.process_time()
+            for i in range(2000):
+                corrector.learn_one(P[i], i % 10, receipt=receipts[i], **more)
+            taken = (time.process_time() - begin) / 2000 * 1e6
+            best[name] = min(taken, best.get(name, taken))
+    return ", ".join(f"{name} a weight {taken:.2f} us" for name, taken in best.items())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seeds", type=int, default=2)
+    options = parser.parse_args()
+    cases = [(by_class, how) for how in [*HOW, "1 in 20 of all"]] + [(asked, how) for how in HOW]
+    found: dict[Any, list[Any]] = {case: [] for case in cases}
+    for path in sorted(options.folder.glob("*.npz")):
+        P, y, counts = recorded(path)
+        for play, how in cases:
+            played = [worth(play(P, y, counts, how, seed), P, y) for seed in range(options.seeds)]
+            found[play, how].append(np.mean(played, axis=0))
+            print(path.stem, play.__name__, how, found[play, how][-1].round(3), flush=True)
+    for (play, how), rows in found.items():
+        points, nats = np.array(rows).T
+        print(f"{play.__name__:9} {how:16} {points.mean():+.2f} / {points.min():+.2f} points,"
+              f" {nats.mean():+.3f} / {nats.max():+.3f} nats")  # fmt: skip
+    print(cost())
+
+
+if __name__ == "__main__":
+    main()
