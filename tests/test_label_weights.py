@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from io import BytesIO
+
 import numpy as np
 import pytest
 
 from stream_can import Corrector, Learner
 from stream_can.cli.main import main
 from stream_can.learner import LateLabel, read_labels, write_labels
+from stream_can.messages.messages import BadMessage, Fields, Messages
 from stream_can.multilabel import MultiLabelCorrector
+from stream_can.pipe import pipe
 from stream_can.recording import Recording
 from stream_can.recording.table import InvalidRecording
 from stream_can.replay import replay
@@ -100,3 +105,22 @@ def test_a_replay_reads_weights_of_a_column(tmp_path):
     file.write_text("".join(lines))
     with pytest.raises(InvalidRecording, match="row 5: w: weight: None, expected a number from"):
         replay(Recording(file, weight="w"), corrector, label_delay=7)
+
+
+def test_lines_have_weights():
+    """In a field of the label's line, or of one with both; one that is none is a dead letter."""
+    labels = '{"id": 0, "label": 1, "w": 7}\n{"id": 1, "label": 2}\n{"id": 2, "label": 0, "w": 0}\n'
+    messages = Messages(range(3), Fields(id="id", weight="w"))
+    read = [messages.read_label(line.encode()).weight for line in labels.splitlines()[:2]]
+    assert read == [7.0, None]
+    with pytest.raises(BadMessage, match=r"w: 0, expected a weight, a number from 0.01 to 100"):
+        messages.read_label(labels.splitlines()[2].encode())
+    with_both = f'{{"id": 0, "probs": {P[0].tolist()}, "label": 1, "w": 7}}\n'
+    both = BytesIO()
+    options = {"fields": Fields(id="id", weight="w"), "stdout": both, "labelled": True}
+    assert pipe(3, stdin=BytesIO((with_both * 2).encode()), **options) == 0
+    bare = Corrector(3)
+    _, receipt = bare.process_one(P[0], receipt=True)
+    bare.learn_one(P[0], 1, receipt=receipt, weight=7)
+    sent = [json.loads(line)["probs"] for line in both.getvalue().splitlines()]
+    assert sent[1] == bare.process_one(P[0]).tolist()

@@ -46,8 +46,8 @@ else:
 
 
 OF_SOME = (
-    "classes", "classes_from_file", "costs", "logits", "train_counts", "train_rows", "max_classes",
-    "n_classes", "memory_mb", "model", "version", "models", *SETTINGS,
+    "classes", "classes_from_file", "costs", "weight", "logits", "train_counts", "train_rows",
+    "max_classes", "n_classes", "memory_mb", "model", "version", "models", *SETTINGS,
 )  # fmt: skip
 """Settings that not all kinds of rows have."""
 
@@ -121,6 +121,10 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         _is("field, or header:NAME, with the model's name; each model learns separately"),
     ] = None
     version: Annotated[str | None, _is("field, or header:NAME, with the model's version")] = None
+    weight: Annotated[
+        str | None,
+        _is("field, or header:NAME, with the weight of a label; labels without it count once"),
+    ] = None
     only_listed_models: Annotated[
         bool, _is("refuse predictions of models without a table [models.NAME]")
     ] = False
@@ -231,13 +235,14 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
         named = {key: name for key, name in chosen.items() if name != getattr(defaults, key)}
         return fields_of(
             self.rows, **named, id=self.id, digits=self.digits, normalise=self.normalise,
-            model=self.model, version=self.version, costs=self.costs, logits=self.logits,
+            model=self.model, version=self.version, weight=self.weight, costs=self.costs,
+            logits=self.logits,
         )  # fmt: skip
 
     @property
     def field_names(self) -> list[str]:
         """Names of the message fields that were given."""
-        places = (self.probs, self.raw, self.label, self.id, self.model, self.version)
+        places = (self.probs, self.raw, self.label, self.id, self.model, self.version, self.weight)
         return [name for name in places if name]
 
     def _given(self, names: Iterable[str]) -> dict[str, Any]:

@@ -168,7 +168,7 @@ class LabelReader:
         if parsed.id is not None and len(parsed.id) > LONGEST_ID:
             raise too_long(parsed.id)
         label = messages.label_of(parsed.index)
-        late = LateLabel(parsed.id, label, model=name[0], version=name[1])
+        late = LateLabel(parsed.id, label, model=name[0], version=name[1], weight=parsed.weight)
         if P is not None and parsed.number >= 0:
             late.row = P[parsed.number]
             if parsed.segments is not None:

@@ -25,6 +25,7 @@ def pipe_command(
     id: str = "id",
     model: str | None = None,
     version: str | None = None,
+    weight: str | None = None,
     digits: Whole | None = None,
     costs: Annotated[list[str] | None, Parameter(negative="")] = None,
     normalise: Normalise = "rounded",
@@ -68,6 +69,8 @@ def pipe_command(
         Field that names the model, if there are several; each has its own corrector.
     version
         Field that names the version of the model; each has its own corrector.
+    weight
+        Field of the weight of a label, from 0.01 to 100; a label without it counts once.
     digits
         Number of digits to round the output to.
     costs
@@ -133,6 +136,7 @@ def pipe_command(
             logits=logits,
             model=model,
             version=version,
+            weight=weight,
         )
     held = None
     if validation is not None:

@@ -41,6 +41,8 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Its version, likewise."""
     time: str | None = None
     """Time of a prediction or label: a field, or ``header:NAME``; None is the record's."""
+    weight: str | None = None
+    """Weight of a label: a field, or ``header:NAME``; labels without it count once."""
     label_map: dict[str, str | int | float] = {}
     """Class of what labels say, where they say something else; "" for what is no label."""
     costs: dict[str, float | dict[str, float]] = {}
@@ -49,9 +51,9 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Decimal places of the output; None: as many as needed to read back equal."""
 
     def __post_init__(self) -> None:
-        for name in ("probs", "label", "id", "model", "version", "time"):
+        for name in ("probs", "label", "id", "model", "version", "time", "weight"):
             path = getattr(self, name)
-            header = name in ("id", "model", "version", "time") and (path or "").startswith(HEADER)
+            header = name not in ("probs", "label") and (path or "").startswith(HEADER)
             if path is not None and not (path != HEADER if header else all(path.split("."))):
                 raise ValueError(f"{name}: {path!r} is no field name or dotted path")
         above, dot, last = self.probs.rpartition(".")
@@ -65,7 +67,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"version: {self.version!r} is the place of the model")
         paths = [
             path
-            for path in (self.probs, beside, self.label, self.id, self.time, *names)
+            for path in (self.probs, beside, self.label, self.id, self.time, self.weight, *names)
             if path is not None and not path.startswith(HEADER)
         ]
         for path in paths:

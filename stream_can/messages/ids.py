@@ -84,7 +84,12 @@ class IdPlace:
         """
         if self._is_key:
             return key
+        text = self.text_in(find, message, headers)
+        return text if text is None or self._header is not None else id_of_json(text)
+
+    def text_in(self, find: Any, message: Any, headers: Headers) -> bytes | None:
+        """The header, or the JSON text of the field; None without one."""
         if self._header is not None:
             return header_bytes(headers, self._header)
         text = find(message, self._path)
-        return None if text is None else id_of_json(bytes(text))
+        return None if text is None else bytes(text)

@@ -46,6 +46,8 @@ class Label(msgspec.Struct, gc=False):
     """Values of the declared columns beside that row."""
     by_id: bool = False
     """Whether it names no model: then it teaches only with its prediction."""
+    weight: float | None = None
+    """How many labels it counts as; None: one."""
 
 
 class LabelParser:

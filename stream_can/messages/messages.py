@@ -27,12 +27,14 @@ from stream_can.messages.label import Label, LabelParser
 from stream_can.messages.ordinary_reader import OrdinaryReader
 from stream_can.messages.probability_formats import BadMessage, Forms, Largest, PlatformForm
 from stream_can.messages.row_parser import RowParser
+from stream_can.method.arrays import LEAST_WEIGHT, MOST_WEIGHT
 from stream_can.method.checks import all_fine, bad_rows, within
 from stream_can.method.classes import ClassIndex
 from stream_can.method.costs import Costs
 from stream_can.method.logits import of_logits
 from stream_can.method.normalise import divided
 from stream_can.method.rows import rounded
+from stream_can.method.weights import weight_of_label
 
 if TYPE_CHECKING:
     from stream_can.messages.records import Headers
@@ -120,6 +122,7 @@ class Messages:
         self.echo_path = self.labels.raw_path(self.probs_path, raw) if raw else None
         self.label_path = self.fields.label.split(".")
         self._id = IdPlace(self.fields.id)
+        self._weight = IdPlace(self.fields.weight) if self.fields.weight else None
         other_fields = {self.fields.probs: "the probabilities", self.fields.label: "the label"}
         if self.raw_path:
             other_fields[".".join(self.raw_path)] = "the original probabilities"
@@ -128,7 +131,8 @@ class Messages:
         is_json = {type(self.predictions), type(self.labels)} == {JsonCodec}
         self.ordinary = OrdinaryReader(
             self.classes, self.fields, self._label_parser.parse,
-            possible=self.may_be_ordinary and is_json and not columns and self._costs is None,
+            possible=self.may_be_ordinary and is_json and not columns
+            and self._costs is None and self._weight is None,
         )  # fmt: skip
         """Reads the messages that compiled code can read."""
 
@@ -234,6 +238,7 @@ class Messages:
             raise BadMessage(f"no field {self.fields.label!r}")
         index = self._label_parser.parse(text)
         label = Label(index, None, self._id.id_in(codec.find, message, key, headers))
+        label.weight = self.weight_in(codec, message, headers)
         if self.echo_path is not None:
             echo = codec.probs(message, self.echo_path, answered=False)
             if echo is not None:
@@ -241,6 +246,23 @@ class Messages:
                 if self._columns is not None:
                     label.segments, _ = self._columns.values_in(codec.find, message, headers)
         return label
+
+    def weight_in(self, codec: Codec, message: Any, headers: Headers) -> float | None:
+        """Weight of the label in an opened message; None without one, BadMessage where it is
+        none."""
+        if self._weight is None:
+            return None
+        text = self._weight.text_in(codec.find, message, headers)
+        if text is None or text == b"null":
+            return None
+        try:
+            return weight_of_label(float(text.strip(b'"')))
+        except ValueError:
+            shown = text[:80].decode(errors="replace")
+            raise BadMessage(
+                f"{self.fields.weight}: {shown}, expected a weight, a number from"
+                f" {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+            ) from None
 
     def _echoed(self, codec: Codec) -> Any:
         """What reads a row that a label echoes."""

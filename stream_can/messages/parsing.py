@@ -86,6 +86,7 @@ class OpenedPredictions(_Opened):
         prediction = messages.read_opened(_unless_error(message), record.headers)
         if self._labelled:
             prediction.label = messages.label_in(message)
+            prediction.weight = messages.weight_in(messages.predictions, message, record.headers)
         if len(value) > self._most or needs_measure(record):
             check_size(record, prediction, messages, self._max_bytes)
         self._count(prediction)

@@ -167,9 +167,12 @@ class PipeRun:
                     lanes.append(names[i])
                 if parsed.label is not None:
                     due = len(predictions)
-                    labels.append(LateLabel(None, messages.label_of(parsed.label), due, due - 1))
+                    late = LateLabel(None, messages.label_of(parsed.label), due, due - 1)
+                    late.weight = parsed.weight
+                    labels.append(late)
             elif isinstance(parsed, Label):
                 late = LateLabel(parsed.id, messages.label_of(parsed.index), len(predictions))
+                late.weight = parsed.weight
                 if parsed.number >= 0:
                     late.row = label_rows[parsed.number]
                     if parsed.segments is not None:

@@ -132,6 +132,7 @@ def pipe(
             refuse_others(kind, "pipe", settings | {
                 "validation": validation, "model": fields.model, "version": fields.version,
                 f"format {format}": format != "json", "costs": fields.costs,
+                "weight": fields.weight,
                 "logits": fields.logits,
                 "normalise always": fields.normalise == "always",
             })  # fmt: skip

@@ -49,6 +49,8 @@ class Prediction(msgspec.Struct, gc=False):
     """Form of the answer; None for an array."""
     label: Any = None
     """Label in the same message, if looked for: the index of a class, or several labels."""
+    weight: float | None = None
+    """Weight of that label, if it has one."""
     number: int = -1
     """Index of its row within the batch."""
     segments: SegmentTexts | None = None
