@@ -14,7 +14,7 @@ from tests.strategies import receipt_of
 SINGLE = ("matrix", "full", "fitted", "segmented")
 """Bases that hold, or may hold, a matrix."""
 
-SENT = ["anchor", "mixture", "tempered", "moving", "plain", "raw", "segmented mixture",
+SENT = ["anchor", "mixture", "tempered", "moving", "plain", "known", "raw", "segmented mixture",
         "segmented tempered", "calibrated"]  # fmt: skip
 
 
@@ -128,6 +128,7 @@ def same_inside(oracle, corrector, tolerance):
 def names_of(oracle):
     """The rows of a receipt, in its order."""
     there = {"moving": oracle.moves, "raw": oracle.says_raw}
+    there |= {"known": oracle.known_mix is not None}
     there |= dict.fromkeys(("plain", "calibrated"), not oracle.alone)
     return [name for name in SENT if there.get(name, bool(oracle.columns) or "seg" not in name)]
 

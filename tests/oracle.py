@@ -379,8 +379,9 @@ class Oracle:
         segments=(),
         segments_bytes=1 << 26,
         monotone=False,
+        prior=None,
     ):
-        self.noise, self.monotone = label_noise, monotone
+        self.noise, self.monotone, self.known_mix = label_noise, monotone, prior
         self.m, self.paths = m, tuple(path for path in PATHS if path in paths)
         self.columns, self.limit, self.values = tuple(segments), segments_bytes, {}
         self.value_labels = 0
@@ -452,6 +453,8 @@ class Oracle:
             pi.append(self.MOVING)
         if not self.alone:
             pi.append(self.PLAIN)
+        if self.known_mix is not None:
+            pi.append(2 * (sum(pi) + self.RAW + self.CALIBRATED))
         if self.says_raw:
             pi.append(self.RAW)
         self.own = len(pi)  # rows without columns: they come first
@@ -618,11 +621,18 @@ class Oracle:
             found.append(back)
         if not self.alone:
             found.append(tempered)
+        if self.known_mix is not None:
+            found.append(self.at_known_mix(first))
         if self.says_raw:
             found.append(rows["raw"])
         if self.columns:
             found += self.pair(rows, self.w_with, self.last_with, silent)
         return found
+
+    def at_known_mix(self, r):
+        """The row under label shift from the training mix to the known one."""
+        shifted = r * self.known_mix / self.q_train
+        return shifted / shifted.sum() if shifted.sum() > 0 else shifted
 
     def guarded(self, f, r, back):
         return f * r + (1 - f) * back if f < 1 else r

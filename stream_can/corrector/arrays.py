@@ -44,6 +44,7 @@ class CorrectorArrays:
             values=values,
             miss=0 if content.sets is None else miss_of(content.sets),
             monotone=content.monotone,
+            ratio=content.ratio,
             **settings,
         )
 

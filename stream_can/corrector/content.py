@@ -27,6 +27,12 @@ class Content(NamedTuple):
     columns: tuple[str, ...] = ()
     sets: float | None = None
     monotone: bool = False
+    known_mix: Array | None = None
+
+    @property
+    def ratio(self) -> Array | None:
+        """The known class mix of the stream divided by that of the training set, shape (m,)."""
+        return None if self.known_mix is None else self.known_mix / self.train_prior
 
     @property
     def train_prior(self) -> Array:
@@ -54,6 +60,7 @@ class CorrectorHead(msgspec.Struct):
     segments: SegmentsHead | None = None
     sets: float | None = None
     monotone: bool = False
+    known_mix: list[float] | None = None
 
 
 def counts_in_order(counts: ArrayLike | Mapping[Any, float], index: ClassIndex) -> Array:

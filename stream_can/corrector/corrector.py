@@ -6,6 +6,7 @@ from typing import Any, Unpack
 from numpy.typing import ArrayLike
 
 from stream_can.corrector.content import Content, bytes_of, counts_in_order
+from stream_can.corrector.known_mix import mix_in_order
 from stream_can.corrector.persistence import CorrectorPersistence
 from stream_can.method import paths as path_names
 from stream_can.method.class_names import class_names
@@ -15,6 +16,7 @@ from stream_can.method.settings import LOOP, CorrectorKeywords, settings_of
 from stream_can.method.settings_help import takes_settings
 from stream_can.method.state import (
     bytes_needed,
+    new_known,
     new_sets,
     new_state,
 )
@@ -87,6 +89,9 @@ class Corrector(CorrectorPersistence):
         columns = column_names(options.segments or ())
         if monotone:
             path_names.refuse_reordering(own_paths, columns)
+        mix = None if options.prior is None else mix_in_order(options.prior, index)
+        if mix is not None:
+            path_names.refuse_known_mix(own_paths, {"monotone": monotone, "segments": columns})
         if columns:
             own_paths = path_names.segmented(own_paths)
         if (needed := bytes_needed(m, own_paths, len(columns))) > options.max_mb * (1 << 20):
@@ -95,7 +100,8 @@ class Corrector(CorrectorPersistence):
                 " raise max_mb, or, where the classifier sends only its likeliest classes, use"
                 " stream_can.sparse.SparseCorrector"
             )
-        content = Content(names, counts, own_paths, None, columns, options.sets, monotone)
+        content = Content(names, counts, own_paths, None, columns, options.sets, monotone, mix)
         values = Values(columns, m, bytes_of(options.segments_mb)) if columns else None
         state = new_state(m, own_paths, len(columns)) | ({} if options.sets is None else new_sets())
+        state |= {} if mix is None else new_known()
         self._begin(state, content, index, values)

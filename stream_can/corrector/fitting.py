@@ -1,11 +1,12 @@
 """Fitting: a corrector learns validation rows before the stream, or takes another class."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stream_can.corrector.known_mix import mix_in_order
 from stream_can.corrector.label_learning import LabelLearning
 from stream_can.errors import StreamCANError
 from stream_can.method import validation
@@ -13,6 +14,7 @@ from stream_can.method.bases import FITTED_PATHS
 from stream_can.method.class_names import class_names
 from stream_can.method.classes import ClassIndex
 from stream_can.method.kernel import Kernel, Mode
+from stream_can.method.paths import refuse_known_mix
 from stream_can.method.state import (
     JUDGED,
     LATE,
@@ -23,6 +25,7 @@ from stream_can.method.state import (
     State,
     grown,
     judged,
+    new_known,
     start_weights,
 )
 from stream_can.method.values import Values
@@ -64,6 +67,8 @@ class Fitting(LabelLearning):
         """
         state, changes, values = self._before_fit()
         content = self._content
+        if content.known_mix is not None:
+            raise StreamCANError("fit: follows the class mix itself; leave out prior, or fit")
         # Warnings are issued here, before anything changes and without holding the lock.
         indices = self._indices_of(ys)
         fitted = validation.fit(
@@ -124,8 +129,37 @@ class Fitting(LabelLearning):
             counts = content.train_counts
             counts = None if counts is None else np.append(counts, 0.0)
             content_after = content._replace(classes=names, train_counts=counts)
+            if content.known_mix is not None:  # of the new class nothing is known
+                mix = np.append(content.known_mix, content_after.train_prior[-1])
+                content_after = content_after._replace(known_mix=mix / mix.sum())
             state = grown(state)
             values = None if values is None else values.grown(len(names))
             model = self._model(state, content_after, values)
             if self._kernel.replace(model, state, content_after, index, changes):
+                return
+
+    def set_prior(self, prior: ArrayLike | Mapping[Any, float]) -> None:
+        """Say what the class mix of the stream is from now on; labels may overrule it.
+
+        The row at this mix begins with its initial odds, whatever labels said of an earlier one.
+
+        Parameters
+        ----------
+        prior
+            Shares or numbers of rows of the classes, shape (m,) or {class: share}.
+
+        Raises
+        ------
+        ValueError
+            It is not a class mix of these classes, or the corrector has a single path, segments,
+            ``monotone``, or was fitted.
+        """
+        while True:
+            content, state, changes, values = self._kernel.copied()
+            others = {"monotone": content.monotone, "segments": content.columns}
+            refuse_known_mix(content.paths, others | {"fit": content.fit_report})
+            mix = mix_in_order(prior, self._index)
+            content_after, state = content._replace(known_mix=mix), state | new_known()
+            model = self._model(state, content_after, values)
+            if self._kernel.replace(model, state, content_after, self._index, changes):
                 return

@@ -42,6 +42,11 @@ class CorrectorInspection(CorrectorArrays):
         return self._content.monotone
 
     @property
+    def known_prior(self) -> Array | None:
+        """The known class mix of the stream, shape (m,); None where none was given."""
+        return None if self._content.known_mix is None else self._content.known_mix.copy()
+
+    @property
     def segments(self) -> tuple[str, ...]:
         """Names of the declared columns."""
         return self._content.columns
@@ -124,7 +129,9 @@ class CorrectorInspection(CorrectorArrays):
         names = ["anchor", "mixture", "tempered"]
         if len(content.paths) > 1:
             is_fitted = FITTED_PATHS[0] in content.paths
-            names += ["plain"] if is_fitted else ["moving", "plain", "raw"]
+            names += ["plain"] if is_fitted else ["moving", "plain"]
+            names += [] if content.known_mix is None else ["known"]
+            names += [] if is_fitted else ["raw"]
             names += ["segmented mixture", "segmented tempered"] if content.columns else []
             names.append("calibrated")
         return dict(zip(names, self._kernel.final_weights, strict=True))

@@ -15,6 +15,7 @@ from stream_can.corrector.content import (
     counts_in_order,
 )
 from stream_can.corrector.fitting import Fitting
+from stream_can.corrector.known_mix import mix_in_order
 from stream_can.errors import SnapshotMismatch
 from stream_can.method import paths as path_names
 from stream_can.method.bases import FITTED_PATHS
@@ -29,6 +30,7 @@ from stream_can.method.state import (
     State,
     check_state,
     check_values,
+    new_known,
     new_sets,
 )
 from stream_can.method.successor import successor
@@ -61,6 +63,8 @@ class CorrectorPersistence(Fitting):
             head["sets"] = content.sets
         if content.monotone:
             head["monotone"] = True
+        if content.known_mix is not None:
+            head["known_mix"] = content.known_mix.tolist()
         return snapshot.encode(head, state)
 
     @classmethod
@@ -113,6 +117,10 @@ class CorrectorPersistence(Fitting):
             state |= new_sets()
         self._settings |= {name: options[name] for name in LOOP if name in options}
         self._begin(state, content, ClassIndex(content.classes), values)
+        if "prior" in options:
+            mix = mix_in_order(options["prior"], self._index)
+            if content.known_mix is None or not np.array_equal(mix, content.known_mix):
+                self.set_prior(options["prior"])
         return self
 
     def _restore(self, head: CorrectorHead, state: State) -> tuple[State, Content, Values | None]:
@@ -143,11 +151,20 @@ class CorrectorPersistence(Fitting):
                 known = [(column, text_of(text) or "") for column, text in head.segments.values]
                 values.load(known, check_values(state.pop("values", np.empty((0, 0)))))
             check_settings({"sets": head.sets})
-            check_state(state, len(names), paths, len(columns), head.sets is not None)
+            mix = None if head.known_mix is None else np.array(head.known_mix)
+            if mix is not None:
+                path_names.refuse_known_mix(
+                    paths, {"monotone": head.monotone, "segments": columns, "fit": head.fit}
+                )
+                if mix.shape != (len(names),) or not ((mix > 0) & (mix <= 1)).all():
+                    raise ValueError("known_mix: expected a share of each class, above 0")
+            check_state(
+                state, len(names), paths, len(columns), head.sets is not None, mix is not None
+            )
         except ValueError as error:
             raise SnapshotMismatch(f"snapshot: {error}") from None
         content = Content(
-            names, in_order, paths, head.fit, columns, head.sets, head.monotone
+            names, in_order, paths, head.fit, columns, head.sets, head.monotone, mix
         )  # fmt: skip
         return state, content, values
 
@@ -201,6 +218,8 @@ class CorrectorPersistence(Fitting):
             state["values"] = discount * values
         if self.sets is not None:
             state |= new_sets()
+        if "known_mix" in head:
+            state |= new_known()
         head |= {"paths": list(paths), "fit": None}
         return type(self).from_bytes(snapshot.encode(head, state))
 

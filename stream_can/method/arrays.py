@@ -90,6 +90,7 @@ ARRAYS = {
     "S": Spec("f8", ("m",)),  # decayed column sums of the confident rows
     "odds.moving": Spec("f8", (1,), -HUGE),  # and of the rows that come behind those
     "odds.plain": Spec("f8", (1,), -HUGE),
+    "odds.known": Spec("f8", (1,), -HUGE),
     "odds.raw": Spec("f8", (1,), -HUGE),
     "odds.calibrated": Spec("f8", (1,), -HUGE),
     "bins": Spec("f8", (3, "bins")),  # by the top of rows: their labels, the right ones, their top

@@ -39,6 +39,7 @@ class Model:
         values: Values | None = None,
         miss: float = 0,
         monotone: bool = False,
+        ratio: Array | None = None,
     ) -> None: ...
     def teach_sets(self, rows: Array, ys: NDArray[np.int64]) -> None: ...
 

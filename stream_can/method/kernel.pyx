@@ -82,7 +82,8 @@ cdef double MOST_UNHEARD = 0.4          # of labelled rows, for classes that had
 cdef double MOST_LABELLED = 0.9         # where fewer rows have labels
 cdef double MOVING_PRIOR = 0.02         # pi of the row that follows the class mix,
 cdef double PLAIN_PRIOR = 0.01          # of the tempered one where the mix is not stale,
-cdef double RAW_PRIOR = 0.5             # and of the row as it came
+cdef double RAW_PRIOR = 0.5             # and of the row as it came;
+cdef double KNOWN_PRIOR = 4.06          # twice the others, of the anchor at a known mix
 cdef double LEAST_SHARE = 1e-290        # of the rows but raw, below which they are nothing
 cdef double FEW_LATE = 20               # so many rows and labels tell whether a mix is stale,
 cdef double FRESH_BELOW = 8             # which is not believed in from here on,
@@ -169,7 +170,10 @@ cdef struct Second:     # the second mixture: what is sent is mixed from these
     int n_without       # tempered with columns], calibrated; how many of them know no columns,
     int moving          # and which is that of the moving mix, 0 without it,
     int plain
+    int known           # that at the known mix of the stream, 0 without one
     int raw             # and 0 without it
+    const double *ratio     # of the known mix to that of training, NULL without one
+    double *at_known        # the anchor's row at the known mix
     double prior[9]     # pi
     double *odds[9]     # G; NULL for the anchor
     double final[9]     # the weight of each in its group; of the calibrated row against all others
@@ -304,6 +308,8 @@ cdef class Model:
         Label statistics of column values, if any.
     monotone
         Whether every row keeps its likeliest class; none of `paths` changes it.
+    ratio
+        The known class mix of the stream divided by `train`, shape (m,).
     """
 
     cdef Py_ssize_t m, n_paths, n_bases, n_parts, k
@@ -351,7 +357,7 @@ cdef class Model:
                   start_weights,
                   double precision=5.0, double exponent=0.25, double passes=1.0,
                   bint shared_features=True, Values values=None, double miss=0,
-                  bint monotone=False):
+                  bint monotone=False, ratio=None):
         cdef Base *base
         cdef Mixture *mixture
         cdef Py_ssize_t i
@@ -375,7 +381,7 @@ cdef class Model:
         self.slots = NULL if values is None else &values.slots
         self.second.n = 1 if values is None else 2
         n_features = max(4, 3 + 2 * self.n_columns)
-        work = on_cache_lines(19 + 3 * self.second.n + 2 * self.n_bases, width)
+        work = on_cache_lines(20 + 3 * self.second.n + 2 * self.n_bases, width)
         more = np.zeros((2 * n_features + 1) * m + n_features * (n_features + 1))
         prior, silent = np.empty(m), np.empty(m, np.int64)
         logs = np.log(np.maximum(train, 1e-300))
@@ -459,7 +465,7 @@ cdef class Model:
                 self.anchor = base
         self.lay_out_sums(state, names)
         self.lay_out_mix(state, rows)
-        self.lay_out_sent(state, rows)
+        self.lay_out_sent(state, rows, ratio)
         if miss > 0:
             self.lay_out_sets(state, miss, half_life)
         furthest = float(-logs.min())
@@ -556,7 +562,7 @@ cdef class Model:
             self.moving.sharp, self.moving.D = pointer(state["sharp"], m), pointer(state["D"], 2)
         return 0
 
-    cdef int lay_out_sent(self, dict state, rows) except -1:
+    cdef int lay_out_sent(self, dict state, rows, ratio) except -1:
         """Set up the rows from which the output is mixed, in the order of receipts."""
         cdef Second *of = &self.second
         cdef double tail = 0.25 if of.n == 1 else 0.125
@@ -570,6 +576,11 @@ cdef class Model:
             of.plain = len(pi)
             pi.append(PLAIN_PRIOR)
             odds.append(state["odds.plain"])
+            if ratio is not None:
+                of.known, of.ratio, of.at_known = len(pi), pointer(ratio, self.m), workspace(rows)
+                pi.append(KNOWN_PRIOR)
+                odds.append(state["odds.known"])
+                self.keep = (*self.keep, ratio)
             if "V" in state:
                 of.raw = len(pi)
                 pi.append(RAW_PRIOR)
@@ -973,10 +984,26 @@ cdef class Model:
             return tempered_row(&self.second.of[0])
         if i == self.second.raw:
             return self.second.came
+        if i == self.second.known:
+            return self.second.at_known
         if i <= 2 and self.second.fresh < 1:
             return self.second.guarded[i - 1]
         mixture = &self.second.of[0 if i < self.second.n_without else 1]
         return mixture.mixed if i == 1 or i == self.second.n_without else tempered_row(mixture)
+
+    cdef void adjust_to_known(self) noexcept nogil:
+        """Compute the anchor's row at the known mix, if there is one."""
+        cdef Py_ssize_t i
+        cdef double total
+        cdef const double *row = self.anchor_row()
+        cdef double *out = self.second.at_known
+        if self.second.known > 0:
+            for i in range(self.m):
+                out[i] = row[i] * self.second.ratio[i]
+            total = sum_of(out, self.m)
+            if total > 0:  # 0 where all that the row holds are silent classes
+                for i in range(self.m):
+                    out[i] /= total
 
     cdef double freshness(self) noexcept nogil:
         """f: 0 where the last rows are others than those that had the last labels."""
@@ -1073,6 +1100,7 @@ cdef class Model:
             if self.second.of[i].last.u[0] != 0:
                 self.temper(&self.second.of[i])
         self.second.came = self.row.p
+        self.adjust_to_known()
         self.guard_mixtures(self.freshness())
         others = self.mix_sent(out)
         if receipt != NULL:
@@ -1259,6 +1287,7 @@ cdef class Model:
             memcpy(self.second.masked, self.row.p, self.m * sizeof(double))
             self.mask(self.second.masked)
             self.second.came = self.second.masked
+        self.adjust_to_known()
         self.guard_mixtures(1)
         self.mix_sent(self.row.residual)
         for i in range(last):

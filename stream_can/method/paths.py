@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from stream_can.method.bases import BASES, FITTED_PATHS, PATHS, SEGMENTED_PATHS
 
@@ -65,6 +66,15 @@ def refuse_reordering(paths: Iterable[str], columns: Iterable[str]) -> None:
             f"monotone: the segment {name!r} can change the likeliest class; leave out segments,"
             " or monotone"
         )
+
+
+def refuse_known_mix(paths: tuple[str, ...], others: Mapping[str, Any]) -> None:
+    """Raise ValueError where no row of what is sent could follow a known class mix."""
+    if len(paths) == 1:
+        raise ValueError(f"prior: needs another path than {paths[0]}, which alone is what is sent")
+    for name, value in others.items():
+        if value:
+            raise ValueError(f"prior: cannot be kept together with {name}; leave one of them out")
 
 
 def own(paths: Iterable[str]) -> tuple[str, ...]:

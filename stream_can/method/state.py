@@ -45,20 +45,9 @@ BYTES_OF_ROW = 40
 
 
 SHARED = (
-    "weights",
-    "labels",
-    "recent",
-    "counts",
-    "mean",
-    "predicted",
-    "labelled",
-    "heard",
-    "agreement",
-    "heaviest",
-    "odds",
-    "u.last",
-    "K.last",
-)
+    "weights", "labels", "recent", "counts", "mean", "predicted", "labelled", "heard",
+    "agreement", "heaviest", "odds", "u.last", "K.last",
+)  # fmt: skip
 WITH_COLUMNS = tuple(f"{name}.segmented" for name in ("weights", "odds", "u.last", "K.last"))
 """Arrays that exist a second time where columns are declared."""
 SETS = ("sets.labels", "sets.belief", "sets.numbers", "sets.counts")
@@ -70,6 +59,8 @@ LATE = (
     "squares",
 )  # fmt: skip
 """and also, by which a stale mix is noticed,"""
+KNOWN = ("odds.known",)
+"""and where the class mix of the stream is known,"""
 MOVING = ("odds.moving", "odds.raw", "V", "Q.moving", "W.moving")
 """and without the fitted base."""
 
@@ -121,6 +112,11 @@ def new_sets() -> State:
     return state
 
 
+def new_known() -> State:
+    """Initial arrays of the row at a known class mix."""
+    return {name: np.zeros(spec(name).size(0, 0)) for name in KNOWN}
+
+
 def even_weights(names: Iterable[str]) -> State:
     """Initial, equal weights of the experts on the class mix, for arrays of these names."""
     sizes = {name: ARRAYS[name].size(0, 0)[0] for name in WEIGHTS_OF_EXPERTS if name in names}
@@ -154,9 +150,10 @@ def check_state(
     paths: Sequence[str],
     n_columns: int = 0,
     sets: bool = False,
+    known_mix: bool = False,
 ) -> None:
     """Raise ValueError where an array is missing, unexpected or invalid."""
-    expected, required = _expected(m, tuple(paths), n_columns, sets)
+    expected, required = _expected(m, tuple(paths), n_columns, sets, known_mix)
     if missing := sorted(required - state.keys()):
         raise ValueError(f"array {missing[0]} is missing")
     if strange := sorted(state.keys() - expected.keys()):
@@ -183,10 +180,10 @@ def check_state(
 
 @lru_cache(maxsize=64)
 def _expected(
-    m: int, paths: tuple[str, ...], n_columns: int, sets: bool
+    m: int, paths: tuple[str, ...], n_columns: int, sets: bool, known_mix: bool
 ) -> tuple[dict[str, tuple[np.dtype[Any], tuple[int, ...], Array]], set[str]]:
     """Type, shape and bounds of each array that may be there; the names of those that must."""
-    required = {*needed(paths), *(SETS if sets else ())}
+    required = {*needed(paths), *(SETS if sets else ()), *(KNOWN if known_mix else ())}
     expected = {}
     for name in required.union(*(BASES[base].optional for base in _bases(paths))):
         kind = spec(name)

@@ -92,6 +92,8 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
         **settings: Unpack[CorrectorKeywords],
     ) -> None:
         require_counts(train_counts, "class")
+        if settings.get("prior") is not None and not train_counts:
+            raise ValueError("prior: needs train_counts, which names the classes")
         self.classifier = classifier
         self.train_counts = train_counts
         vars(self).update(keywords(settings))
