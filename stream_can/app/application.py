@@ -36,7 +36,6 @@ if TYPE_CHECKING:
         """All corrector settings; those used here have names."""
 
         monotone: bool | None
-        prior: list[str] | None
         paths: list[str] | None
         segments: list[str] | None
         segments_mb: float | None

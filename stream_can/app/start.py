@@ -164,8 +164,8 @@ class Start:
     def with_settings(self, snapshot: bytes, model: str = "") -> Corrector:
         """Restore a snapshot under the settings of a model, with its prediction sets."""
         settings, sets = self.settings_of(model), self._given.sets
-        if self._given.prior is not None:
-            settings["prior"] = self._given.prior
+        if (prior := self._given.corrector.get("prior")) is not None:
+            settings["prior"] = prior
         if sets is None:
             return without_sets(Corrector.from_bytes(snapshot, None, **settings))
         return Corrector.from_bytes(snapshot, None, **settings, sets=sets)
