@@ -28,7 +28,7 @@ from rich.table import Table
 
 from stream_can import Corrector
 from stream_can.cli.terminal import progress_bar
-from stream_can.dense.result import DenseReplay, paths_of
+from stream_can.dense.result import DenseReplay
 from stream_can.replay import from_arrays, steps
 from stream_can.replay.steps import learner_of
 from stream_can.report import write_report
@@ -202,7 +202,7 @@ def main(argv: list[str] | None = None) -> tuple[Scores, ...]:
                     scores.add(P[which], step.truth[which])
 
     def by_month(step):
-        add(step, (step.rows, paths_of(step)[can], step.corrected, None))
+        add(step, (step.rows, step.path_rows[can], step.corrected, None))
 
     def by_month_with_columns(step):
         add(step, (None, None, None, step.corrected))
