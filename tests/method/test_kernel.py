@@ -21,28 +21,13 @@ from stream_can import Corrector, batch_can, laplace
 from stream_can.method.checks import bad_rows
 from stream_can.method.paths import PATHS
 from stream_can.method.receipts import blank, gave_all, none_known
+from tests.correctors import run
 from tests.equal import compare, near_a_jump, tolerance_of
 from tests.examples import examples
 from tests.oracle import Oracle
 from tests.strategies import CONFIRMED, CORRECTED, SILENT, events_of, receipt_of, rows, streams
 
 pytestmark = pytest.mark.fast
-
-
-def run(corrector, P, events):
-    """Drive a corrector one call at a time; returns the rows and the receipts."""
-    out, kept = [], {}
-    for verb, i, y, kind in events:
-        if verb == "process":
-            better, kept[i] = corrector.process_one(P[i], receipt=True)
-            out += [better, kept[i]]
-        elif verb == "observe":
-            corrector.observe_one(P[i])
-        elif verb == "learn":
-            corrector.learn_one(P[i], y, receipt=receipt_of(kind, kept.get(i), P.shape[1]))
-        else:
-            corrector.learn_one(None, y)
-    return out
 
 
 @settings(max_examples=examples(12))

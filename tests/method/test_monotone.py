@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector, SnapshotMismatch
 from stream_can.method.paths import MONOTONE_PATHS
+from tests.correctors import run
 from tests.equal import compare
-from tests.method.test_kernel import run
 from tests.oracle import Oracle
 from tests.strategies import streams
 
