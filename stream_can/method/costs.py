@@ -213,8 +213,11 @@ def _action_of_text(text: str) -> tuple[str, float | dict[str, float]]:
         pairs = [part.rpartition("=") for part in listed.split(",")]
         if any(not equals for _, equals, _ in pairs):
             raise ValueError(text)
-        return action.strip(), {name.strip(): float(cost) for name, _, cost in pairs}
+        costs = {name.strip(): float(cost) for name, _, cost in pairs}
     except ValueError:
         raise ValueError(
             f"costs: {text!r}, expected ACTION:CLASS=COST,CLASS=COST or ACTION=COST"
         ) from None
+    if len(costs) < len(pairs):
+        raise ValueError(f"costs: {text!r} names a class twice")
+    return action.strip(), costs

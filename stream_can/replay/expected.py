@@ -12,6 +12,9 @@ from stream_can.replay.step import Step
 from stream_can.scores import RowScores
 from stream_can.trust.expected import Gap, Interval, expected_accuracy
 
+FEWEST_MONTHS = 5
+"""Months from which on these are the parts of a recording with dates."""
+
 
 class ExpectedMoment(NamedTuple):
     """The labelled rows of one step."""
@@ -88,13 +91,15 @@ class ExpectedScores:
         return np.asarray(gaps[~np.isnan(gaps)])
 
     def stretches(self, *, dates: bool) -> list[ExpectedStretch]:
-        """Up to 30 parts of the stream, or its months where rows have dates."""
+        """Up to 30 parts of the stream, or its months where rows have dates in five or more."""
         rows = np.array([moment.rows for moment in self.moments])
         if not rows.sum():
             return []
+        months: list[Any] = []
         if dates:
             times = np.array([time for _, time in self._ends]).astype("datetime64[us]")
             months = np.datetime_as_string(times.astype("datetime64[M]")).tolist()
+        if len({*months}) >= FEWEST_MONTHS:
             part = np.cumsum(np.append(0, np.array(months[1:]) != np.array(months[:-1])))
         else:
             middle = np.cumsum(rows) - rows / 2

@@ -63,17 +63,15 @@ def serve(settings: ServeSettings) -> int:
     """
     set_up_logging(settings.log_format, settings.log_level, settings.secrets)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
-    try:
-        service = _service(settings)
-    except StateError as error:
-        return _fail(3, error)
-    except (StreamCANError, ValueError) as error:
-        return _fail(2, error)
-    try:
+    try:  # before the service, which creates the state's file
         bound = _bound(settings.http_host, settings.http_port)
     except (OSError, OverflowError) as error:
-        service.close()
         return _fail(3, _no_port(settings, error))
+    try:
+        service = _service(settings)
+    except (StreamCANError, ValueError) as error:
+        bound.close()
+        return _fail(3 if isinstance(error, StateError) else 2, error)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_run(service, bound))

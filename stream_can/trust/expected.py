@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stream_can.errors import InvalidPrediction
 from stream_can.method.checks import checked
+from stream_can.method.rows import wrong_shape
 from stream_can.scores.row_scores import check_rows
 
 Array = NDArray[np.float64]
@@ -125,13 +127,16 @@ class ExpectedAccuracy:
     """
 
     def __init__(self, classes: int) -> None:
+        if not isinstance(classes, int) or classes < 1:
+            raise ValueError(f"classes: {classes!r}, expected their number")
+        self._classes = classes
         self._sums = np.zeros(3)
         self._gap = Gap()
         self._confusion = np.zeros((classes, classes)) if classes <= MOST_CLASSES else None
 
     def add_rows(self, sent: ArrayLike) -> None:
         """Add rows as they were sent, shape (n, m)."""
-        P = checked(sent)
+        P = self._of_this_width(checked(sent))
         best, n = P.argmax(axis=1), len(P)
         weights = 0.5 ** (np.arange(n)[::-1] / ROWS)
         decay = 0.5 ** (n / ROWS)
@@ -147,7 +152,13 @@ class ExpectedAccuracy:
     def add_labels(self, sent: ArrayLike, y: ArrayLike) -> None:
         """Add labels: the rows as they were sent, shape (n, m), and the indices of their labels."""
         P, labels = check_rows(sent, y)
+        self._of_this_width(P)
         self._gap = self._gap.with_labels((P.argmax(axis=1) == labels) - P.max(axis=1))
+
+    def _of_this_width(self, P: Array) -> Array:
+        if P.shape[1] != self._classes:
+            raise InvalidPrediction(wrong_shape(P.shape, 2, self._classes))
+        return P
 
     @property
     def accuracy(self) -> Interval:

@@ -114,6 +114,7 @@ def test_costs_as_text(text):
     ("text", "message"),
     [("block", "'block', expected ACTION:CLASS=COST"), ("block:fraud", "expected ACTION:CLASS"),
      ("block=x", "expected ACTION"), ("a=1;a=2", "'a' is named twice"),
+     ("a:x=1,x=2,*=0", "names a class twice"),
      ('{"a": [1]}', "costs: Exp")],
 )  # fmt: skip
 def test_text_that_is_none(text, message):

@@ -110,6 +110,10 @@ def test_bad_input_is_refused_and_changes_nothing():
     before = expected.accuracy
     with pytest.raises(InvalidPrediction, match="row 1: "):
         expected.add_rows([[1, 0, 0], [0.5, 0.6, 0.7]])
+    with pytest.raises(InvalidPrediction, match=r"shape \(1, 2\), expected \(n, 3\)"):
+        expected.add_rows([[0.5, 0.5]])
+    with pytest.raises(ValueError, match=r"classes: \['a'\], expected their number"):
+        ExpectedAccuracy(["a"])
     with pytest.raises(UnknownClass, match="row 0: label 3"):
         expected.add_labels(P, y + 3)
     assert expected.accuracy == before
@@ -169,12 +173,12 @@ def test_months_of_a_recording_with_dates(tmp_path):
     P, y = stream(1200)
     lines = []
     for i, (p, k) in enumerate(zip(P.tolist(), y.tolist(), strict=True)):
-        day = f"2024-{1 + i // 400:02}-{1 + i % 28:02}T00:{i % 60:02}:00"
+        day = f"2024-{1 + i // 200:02}-{1 + i % 28:02}T00:{i % 60:02}:00"
         lines.append(json.dumps({"probs": p, "label": k, "t": day, "u": day}))
     lines.sort(key=lambda line: json.loads(line)["t"])
     (tmp_path / "s.jsonl").write_text("\n".join(lines))
     options = ["--time", "t", "--label-time", "u", "--json"]
     out, _ = stream_can("replay", tmp_path / "s.jsonl", *options)
     told = json.loads(out)["expected_accuracy"]
-    assert [part["month"] for part in told] == ["2024-01", "2024-02", "2024-03"]
-    assert [part["rows"] for part in told] == pytest.approx([400] * 3, abs=40)  # whole steps
+    assert [part["month"] for part in told] == [f"2024-0{k}" for k in range(1, 7)]
+    assert [part["rows"] for part in told] == pytest.approx([200] * 6, abs=40)  # whole steps
