@@ -88,7 +88,7 @@ def test_flights(tmp_path, last):
     assert mixture > raw + 1
     assert columns > mixture + 1
     page = (tmp_path / "out" / "flights.html").read_text()
-    assert page.count("<svg") == 9
+    assert page.count("<svg") == 10
     if last < 12:
         return
     assert row[1] == "284,821"

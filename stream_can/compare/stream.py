@@ -130,5 +130,5 @@ def load(
 
 def _read(recording: Recording) -> tuple[Any, ...]:
     """Read all rows: P, y, arrives, time, label_time."""
-    parts = zip(*(chunk[1:-1] for chunk in recording.chunks()), strict=True)
+    parts = zip(*(chunk[1:6] for chunk in recording.chunks()), strict=True)
     return tuple(None if part[0] is None else np.concatenate(part) for part in parts)

@@ -12,7 +12,7 @@ from stream_can.app import history as history_module
 from stream_can.app.history import History, Ring, Slots
 from tests.app.small import BEGIN
 
-STATED = 181_440
+STATED = 207_360
 """Bytes of the history, as docs/live.md states."""
 
 
