@@ -314,7 +314,9 @@ def follow(before: State, to: dict[str, Any], sent: Any, labels: Any, begin: byt
         "clock": None if math.isinf(clock) else clock, "number": number, "changed": changed,
         "oldest": kept[0].number if kept else number, "flags": bytes(row.flags for row in kept),
         "known": [[k, row.known] for k, row in enumerate(kept) if row.known is not None],
-        "held": [[when, id, said, as_list(of), 1, 0, None] for (id, of), (when, said) in held.items()],
+        "held": [
+            [when, id, said, as_list(of), 1, 0, None] for (id, of), (when, said) in held.items()
+        ],
         "lone": [[hashed, as_list(of), said] for (hashed, of), said in lone.items()],
         "lanes": [
             {

@@ -48,7 +48,7 @@ def test_the_page_is_whole_and_loads_nothing(m, n, settings):
     assert len(ids) == len(set(ids))
     assert page.loads == []
     assert "url(http" not in text
-    assert page.tags.count("svg") == 9
+    assert page.tags.count("svg") == 10
     assert not re.search(r"#0[1-5]0[1-5]0[1-5]|#0\d0a0b", text), "a color that is not the page's"
     used = set(re.findall(r"var\((--[a-z0-9-]+)\)", text))
     defined = set(re.findall(r"(--[a-z0-9-]+):", text))
@@ -65,7 +65,7 @@ def test_names_are_text():
     assert sorted(page.texts["bdi"][-len(ODD_NAMES) :]) == sorted(
         name if len(name) < 50 else "x" * 60 + "…" + "x" * 59 for name in ODD_NAMES
     )
-    assert page.tags.count("svg") == 9
+    assert page.tags.count("svg") == 10
     assert "<b>title" not in report(replayed(P, y, ODD_NAMES), "<b>title</b>")
 
 
@@ -284,7 +284,7 @@ def test_what_goes_out_and_both_temperatures_are_drawn():
     page = report(result, "both")
     assert "Final weights" in page
     alone = Page(report(replayed(P, y, paths=["vector"]), "one path is what goes out"))
-    assert alone.tags.count("svg") == 7
+    assert alone.tags.count("svg") == 8
 
 
 def bars_of(axes):
@@ -397,7 +397,7 @@ def test_readable_in_a_browser(browser, tmp_path, width, dark, names):
     seen = look(browser, tmp_path, text, width, dark)
     assert seen["wide"] <= width
     assert seen["table"] <= 0
-    assert seen["figures"] == 9
+    assert seen["figures"] == 10
     assert seen["outside"] == []
     assert seen["wide_names"] == []
     assert {name[:39] for name in names} <= {name[:39] for name in seen["names"]}
