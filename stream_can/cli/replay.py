@@ -243,7 +243,8 @@ def replay_command(
             return new_corrector
 
         start = make(corrector.columns)
-        action_costs = costs and Costs(recording.classes, costs_of_text(costs))
+        by_action = costs_of_text(costs) if costs else None
+        action_costs = None if by_action is None else Costs(recording.classes, by_action)
         noises: Sequence[float] = ()
         if noise_shares:
             own_noise = float(start.settings["label_noise"])
@@ -295,7 +296,7 @@ def replay_command(
             progress=progress,
             model=model,
             version=version,
-            costs=action_costs or None,
+            costs=action_costs,
             each=write,
         )
         player = Player(
@@ -345,8 +346,8 @@ def replay_command(
     fields |= {name: field for name, field in model_fields.items() if field is not None}
     if logits:
         fields["logits"] = True
-    if action_costs:
-        fields["costs"] = costs_of_text(costs or ())
+    if by_action is not None:
+        fields["costs"] = by_action
     deploy = deployment(
         shown.deployed(recording, classes, settings),
         state=state,

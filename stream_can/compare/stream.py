@@ -130,5 +130,9 @@ def load(
 
 def _read(recording: Recording) -> tuple[Any, ...]:
     """Read all rows: P, y, arrives, time, label_time."""
-    parts = zip(*(chunk[1:6] for chunk in recording.chunks()), strict=True)
+    rows = (
+        (chunk.P, chunk.y, chunk.arrives, chunk.time, chunk.label_time)
+        for chunk in recording.chunks()
+    )
+    parts = zip(*rows, strict=True)
     return tuple(None if part[0] is None else np.concatenate(part) for part in parts)

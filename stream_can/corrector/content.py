@@ -63,22 +63,42 @@ class CorrectorHead(msgspec.Struct):
     known_mix: list[float] | None = None
 
 
+def in_class_order(
+    name: str, of_class: str, numbers: ArrayLike | Mapping[Any, float], index: ClassIndex
+) -> Any:
+    """Put the numbers of classes that have names in class order, 0 where one is missing; others
+    stay as they are.
+
+    Parameters
+    ----------
+    name, of_class
+        The setting, and what it says of each class.
+
+    Raises
+    ------
+    ValueError
+        They have no order, or name another class.
+    """
+    if unordered(numbers):
+        raise ValueError(f"{name}: a set has no order; give {{class: {of_class}}}")
+    if (names := names_of(numbers)) is not None:
+        numbers = dict(zip(names, np.asarray(numbers).tolist(), strict=True))
+    if not isinstance(numbers, Mapping):
+        return numbers
+    strange = [key for key in numbers if key not in index]
+    if strange:
+        raise ValueError(f"{name}: {strange[0]!r} is not one of the classes")
+    return [numbers.get(key, 0) for key in index]
+
+
 def counts_in_order(counts: ArrayLike | Mapping[Any, float], index: ClassIndex) -> Array:
     """Check training counts and put them in class order."""
-    if unordered(counts):
-        raise ValueError("train_counts: a set has no order; give {class: count}")
-    if (names := names_of(counts)) is not None:
-        counts = dict(zip(names, np.asarray(counts).tolist(), strict=True))
-    if isinstance(counts, Mapping):
-        strange = [name for name in counts if name not in index]
-        if strange:
-            raise ValueError(f"train_counts: {strange[0]!r} is not one of the classes")
-        counts = [counts.get(name, 0) for name in index]
+    ordered = in_class_order("train_counts", "count", counts, index)
     try:
-        laplace(counts)
+        laplace(ordered)
     except ValueError as error:
         raise ValueError(f"train_counts: {error}") from None
-    array = np.array(counts, np.float64)
+    array = np.array(ordered, np.float64)
     if len(array) != len(index):
         raise ValueError(f"train_counts: {len(array)} counts for {len(index)} classes")
     return array

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stream_can.corrector.content import in_class_order
 from stream_can.method.classes import ClassIndex
-from stream_can.method.rows import names_of, unordered
 
 TOLERANCE = 1e-3
 """How far the sum of shares may be from 1."""
@@ -29,19 +29,11 @@ def mix_in_order(prior: ArrayLike | Mapping[Any, float], index: ClassIndex) -> N
     ValueError
         It names no class, has another sum, or a number that is none or negative.
     """
-    if unordered(prior):
-        raise ValueError("prior: a set has no order; give {class: share}")
-    if (names := names_of(prior)) is not None:
-        prior = dict(zip(names, np.asarray(prior).tolist(), strict=True))
     if isinstance(prior, list) and any(isinstance(text, str) and "=" in text for text in prior):
         by_text = {str(name): name for name in index}
         pairs = [str(text).rpartition("=") for text in prior]
         prior = {by_text.get(name, name): number for name, _, number in pairs}  # type: ignore[misc]
-    if isinstance(prior, Mapping):
-        for name in prior:
-            if name not in index:
-                raise ValueError(f"prior: {name!r} is not one of the classes")
-        prior = [prior.get(name, 0) for name in index]
+    prior = in_class_order("prior", "share", prior, index)
     try:
         shares = np.array(prior, np.float64)
     except (TypeError, ValueError):
