@@ -11,14 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_can import Corrector
+from stream_can import Corrector, Learner
+from stream_can.app.tally import Tally
 from stream_can.column_scores import ColumnScores, outcomes
+from stream_can.learner import Events
 from stream_can.scores import score_rows
 from tests.messages.stream import (
     CLASSES,
     COLUMNS,
     batches,
-    new,
+    corrected,
+    label_reader,
     record_streams,
 )
 
@@ -33,14 +36,38 @@ def summed(parts, name):
     return whole
 
 
-def one_by_one(task, records, outputs, refused):
+class Stream:
+    """Records of predictions and labels, corrected and learned one after the other."""
+
+    def __init__(self):
+        self.corrector = Corrector(CLASSES, segments=COLUMNS)
+        self.learner = Learner(self.corrector)
+        self._labels, self.messages = label_reader(CLASSES, COLUMNS)
+        self.tally = Tally(COLUMNS, lambda name: 3, named=False, sets=False, rows="dense")
+        self.outputs, self.refused = [], set()
+
+    def take(self, record):
+        if record.topic == "in":
+            answers = corrected(self.corrector, [record])
+            self.outputs += answers.outputs
+            if answers.sent is not None:
+                self.learner.play_sent(Events(answers.sent, []))
+                self.tally.observed(len(answers.sent), None, answers.sent.segments, 0)
+            return
+        read = self._labels.parse([record])
+        self.refused |= {(record.topic, record.offset) for _ in read.bad}
+        played = self.learner.play([], None, read.labels)
+        self.tally.labelled(played.outcomes, played.taught)
+
+
+def one_by_one(messages, records, outputs, refused):
     """Rows, labels and scores of each value of each column, by a plain loop over what went out."""
     sent = {out.source.offset: json.loads(out.value) for out in outputs if out.value is not None}
     rows, labels, scores, kept = Counter(), Counter(), defaultdict(list), {}
     done = set()
     for record in records:
         if record.topic == "in" and record.offset in sent:
-            given = task.messages.read(record.value, record.headers).segments
+            given = messages.read(record.value, record.headers).segments
             said = list(zip(COLUMNS, given, strict=True))
             rows.update(said)
             if record.key is not None:
@@ -66,14 +93,13 @@ def one_by_one(task, records, outputs, refused):
 @given(record_streams(), st.lists(st.integers(1, 9), min_size=1))
 def test_each_value_has_what_a_plain_loop_finds(records, cuts):
     """Labels come in the batch of their prediction and in later ones."""
-    task = new(Corrector(CLASSES, segments=COLUMNS))
-    outputs, refused, parts = [], set(), []
+    stream, parts = Stream(), []
     for batch in batches(records, cuts):
-        result = task.handle(batch)
-        outputs += result.outputs
-        refused |= {(out.source.topic, out.source.offset) for out in result.dead_letters}
-        parts.append(task.take_values())
-    rows, labels, scores = one_by_one(task, records, outputs, refused)
+        for record in batch:
+            stream.take(record)
+        stream.tally.committed()
+        parts.append(stream.tally.take_values())
+    rows, labels, scores = one_by_one(stream.messages, records, stream.outputs, stream.refused)
     for name in COLUMNS:
         column = summed(parts, name)
         found = {(name, one.value): one for one in column.values()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from stream_can import Corrector
@@ -13,10 +12,10 @@ from stream_can.app.counts import Committed
 from stream_can.app.health import Health
 from stream_can.app.metrics import LEARNER, Metrics
 from stream_can.app.status_report import StatusReport
+from stream_can.app.tally import Tally
 from stream_can.column_scores import ColumnScores, outcomes
 from stream_can.messages.records import Output, Record
 from stream_can.scores import score_rows
-from tests.messages.task import Counts
 
 BEGIN = 1_800_000_000.0
 ODD = ["<img src=x onerror=alert(1)>", "</script><script>document.title='owned'</script>", "refund"]
@@ -50,7 +49,7 @@ class Small:
         self.health, self.metrics = Health(60), Metrics()
         self.health.ready = True
         zero = {"before": 0, "after": 0}
-        counts = msgspec.to_builtins(Counts())
+        counts = Tally((), len, named=False, sets=False, rows="dense").counts
         one = Committed(counts, 0, zero, {**zero}, None)
         self.metrics.partitions = {0 if corrects else LEARNER: one}
         self.known = CorrectorsInUse(Corrector(classes), 3, None, None)

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import fastavro
+import numpy as np
 
 from stream_can.messages.codecs.framing import Key, SchemaText, key_of
 from stream_can.messages.messages import Messages
@@ -76,3 +77,20 @@ def rows_in(messages: Messages, answer: bytes) -> tuple[list[float], list[float]
         for path in (messages.probs_path, messages.raw_path or [])
     )
     return sent, raw
+
+
+def require_alike(
+    messages: Messages,
+    plain: Messages,
+    prediction: tuple[bytes, dict[str, Any]],
+    label: tuple[bytes, dict[str, Any]],
+) -> None:
+    """A prediction and its label are read, and the prediction answered, as those in JSON are."""
+    (value, datum), (label_value, says) = prediction, label
+    read, expected = messages.read(value), plain.read(json.dumps(datum).encode())
+    assert read.row == expected.row
+    assert messages.id_of(read.message, None) == plain.id_of(expected.message, None)
+    row = np.array(expected.row[::-1])
+    answer = messages.predictions.show(messages.write(read, row))
+    assert json.loads(bytes(answer)) == json.loads(plain.write(expected, row))
+    assert messages.read_label(label_value) == plain.read_label(json.dumps(says).encode())

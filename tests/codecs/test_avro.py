@@ -20,14 +20,13 @@ from stream_can.messages.codecs.framing import SchemaText
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.codecs.single_object import SchemaFile, single
 from stream_can.messages.fields import fields_of
-from stream_can.messages.formats import Formats
+from stream_can.messages.formats import JSON, Formats
 from stream_can.messages.kinds import messages_of
 from stream_can.messages.messages import BadMessage, Fields, Messages
 from stream_can.messages.records import Record
-from tests.codecs.schemas import InMemory, decoded, encoded, rows_in
+from tests.codecs.schemas import InMemory, decoded, encoded, require_alike, rows_in
 from tests.examples import examples
-from tests.messages.stream import whole
-from tests.messages.task import Task
+from tests.messages.stream import corrected
 
 pytestmark = pytest.mark.fast
 
@@ -395,7 +394,6 @@ def test_what_cannot_be_answered_is_refused(schema: Any, datum: Any, says: str) 
 def test_what_the_registry_refuses_is_a_dead_letter_with_its_words() -> None:
     schemas = InMemory(refuses="secret")
     codec = AvroCodec(schemas)
-    task = Task(Corrector(CLASSES), formats=Formats(codec, codec))
     good, bad = (record_of(field("probs", SHAPES["doubles"][0]), name=n) for n in ("A", "B"))
     bad["doc"] = "secret"
     values = [schemas.add(good) + encoded(good, {"probs": ROW})]
@@ -404,7 +402,7 @@ def test_what_the_registry_refuses_is_a_dead_letter_with_its_words() -> None:
     schemas.refuses = "secret"
     values += [values[0], b"\0\0\0\0\x63" + values[0][5:], b"{}", b"", b"\0\0\0"]
     records = [Record("in", 0, i, 0, b"k", value) for i, value in enumerate(values)]
-    result = task.handle(records)
+    result = corrected(Corrector(CLASSES), records, formats=Formats(codec, codec))
     assert [one.source.offset for one in result.outputs if one.source] == [0, 2]
     words = [dict(letter.headers)["__connect.errors.exception.message"].decode()
              for letter in result.dead_letters]  # fmt: skip
@@ -499,8 +497,8 @@ def test_mutated_records_are_answered_or_refused(shape: str) -> None:
             if len(data) <= 5:
                 break
         values.append(bytes(data))
-    task = Task(Corrector(CLASSES), formats=Formats(codec, codec))
-    result = task.handle([Record("in", 0, i, 0, None, v) for i, v in enumerate(values)])
+    records = [Record("in", 0, i, 0, None, v) for i, v in enumerate(values)]
+    result = corrected(Corrector(CLASSES), records, formats=Formats(codec, codec))
     assert len(result.outputs) + len(result.dead_letters) == len(values)
     assert 10 < len(result.outputs) < len(values)
     for output in result.outputs:
@@ -603,11 +601,11 @@ def test_a_label_is_written_in_the_newest_schema() -> None:
         codec.write_label({"label": "dog"})
 
 
-# ---- through a task
+# ---- as in JSON
 
 
 @pytest.mark.parametrize("shape", ["doubles", "map", "record", "entries"])
-def test_a_task_corrects_avro_as_json_bit_for_bit(shape: str) -> None:
+def test_avro_is_read_and_answered_as_json_bit_for_bit(shape: str) -> None:
     schemas = InMemory()
     codec = AvroCodec(schemas)
     type_ = SHAPES[shape][0]
@@ -618,26 +616,19 @@ def test_a_task_corrects_avro_as_json_bit_for_bit(shape: str) -> None:
     head, label_head = schemas.add(schema), schemas.add(labels)
     rng = np.random.default_rng(1)
     rows, ys = rng.dirichlet([0.5] * 3, 400), rng.integers(3, size=400)
-    avro, plain = [], []
+    messages, plain = (
+        Messages(CLASSES, Fields(id="id"), formats=formats)
+        for formats in (Formats(codec, codec), JSON)
+    )
     for i, (row, y) in enumerate(zip(rows.tolist(), ys.tolist(), strict=True)):
         datum = {"id": f"i{i}", "probs": SHAPES[shape][1](row)}
-        label = {"id": f"i{i}", "label": CLASSES[y]}
-        avro.append(Record("in", 0, i, 2 * i, None, head + encoded(schema, datum)))
-        plain.append(Record("in", 0, i, 2 * i, None, json.dumps(datum).encode()))
-        avro.append(Record("labels", 0, i, 2 * i + 1, None, label_head + encoded(labels, label)))
-        plain.append(Record("labels", 0, i, 2 * i + 1, None, json.dumps(label).encode()))
-    options: Any = {"fields": Fields(id="id"), "labels_topic": "labels"}
-    ours = Task(Corrector(CLASSES), formats=Formats(codec, codec), **options)
-    theirs = Task(Corrector(CLASSES), **options)
-    for at in range(0, 800, 100):
-        one, other = ours.handle(avro[at : at + 100]), theirs.handle(plain[at : at + 100])
-        assert not one.dead_letters
-        for ours_out, theirs_out in zip(one.outputs, other.outputs, strict=True):
-            assert ours_out.value is not None
-            assert json.loads(bytes(codec.show(ours_out.value))) == json.loads(
-                theirs_out.value or b""
-            )
-    assert whole(ours) == whole(theirs)
+        says = {"id": f"i{i}", "label": CLASSES[y]}
+        require_alike(
+            messages,
+            plain,
+            (head + encoded(schema, datum), datum),
+            (label_head + encoded(labels, says), says),
+        )
 
 
 def test_what_is_no_probability_is_a_dead_letter() -> None:
@@ -646,12 +637,11 @@ def test_what_is_no_probability_is_a_dead_letter() -> None:
     schema = record_of(field("probs", SHAPES["doubles"][0]))
     head = schemas.add(schema)
     rows = [[0.5, 0.5, 0.5], [float("nan"), 0.5, 0.5], [-0.1, 0.6, 0.5], [float("inf"), 0, 0]]
-    task = Task(Corrector(CLASSES), formats=Formats(codec, codec), labels_topic="labels")
     records = [
         Record("in", 0, i, 0, None, head + encoded(schema, {"probs": row}))
         for i, row in enumerate(rows)
     ]
-    letters = task.handle(records).dead_letters
+    letters = corrected(Corrector(CLASSES), records, formats=Formats(codec, codec)).dead_letters
     names = {dict(one.headers)["__connect.errors.exception.class.name"] for one in letters}
     assert len(letters) == 4
     assert names == {InvalidPrediction.full_name.encode()}
@@ -695,12 +685,11 @@ def test_a_schema_named_by_a_guid_in_a_header() -> None:
     schemas.known[guid] = SchemaText("AVRO", json.dumps(schema))
     headers = [("h", b"1"), ("__value_schema_id", b"\x01" + guid.bytes)]
     body = encoded(schema, {"probs": ROW})
-    task = Task(Corrector(CLASSES), formats=Formats(codec, codec))
     records = [Record("in", 0, 0, 0, b"k", body, headers)]
     for bad in (b"", b"\x01", b"\x02" + guid.bytes, b"\x01" + uuid.UUID(int=8).bytes):
         other = [("__value_schema_id", bad)]
         records.append(Record("in", 0, len(records), 0, b"k", body, other))
-    result = task.handle(records)
+    result = corrected(Corrector(CLASSES), records, formats=Formats(codec, codec))
     (output,) = result.outputs
     assert [name for name, _ in output.headers] == ["h", "stream-can-version", "stream-can-state"]
     assert output.value is not None
@@ -732,16 +721,16 @@ def test_labels_in_json_beside_predictions_in_avro() -> None:
     codec = AvroCodec(schemas, "model.probs")
     schema = record_of(field("model", record_of(field("probs", SHAPES["doubles"][0]), name="M")))
     head = schemas.add(schema)
-    options: Any = {"fields": Fields(probs="model.probs"), "labels_topic": "labels"}
-    task = Task(Corrector(CLASSES), formats=Formats(codec, JsonCodec()), **options)
+    formats = Formats(codec, JsonCodec())
+    messages = Messages(CLASSES, Fields(probs="model.probs"), formats=formats)
     value = head + encoded(schema, {"model": {"probs": ROW}})
     echo = json.dumps({"label": "dog", "model": {"probs_raw": ROW}}).encode()
-    result = task.handle([
-        Record("in", 0, 0, 0, b"a", value), Record("labels", 0, 0, 1, b"a", b'{"label": "cat"}'),
-        Record("labels", 0, 1, 2, b"b", echo), Record("labels", 0, 2, 3, b"a", value),
-    ])  # fmt: skip
-    assert (len(result.outputs), len(result.dead_letters)) == (1, 1)
-    assert task.counts.matched == 2
+    assert messages.read(value).row.tolist() == ROW
+    assert CLASSES[messages.read_label(b'{"label": "cat"}').index] == "cat"
+    label = messages.read_label(echo)
+    assert (CLASSES[label.index], label.row and label.row.tolist()) == ("dog", ROW)
+    with pytest.raises(BadMessage):
+        messages.read_label(value)
 
 
 # ---- multilabel rows

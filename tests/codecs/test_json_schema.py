@@ -18,7 +18,7 @@ from stream_can.messages.kinds import messages_of
 from stream_can.messages.messages import BadMessage, Fields, Messages
 from stream_can.messages.records import Record
 from tests.codecs.schemas import InMemory
-from tests.messages.task import Task
+from tests.messages.stream import corrected
 
 pytestmark = pytest.mark.fast
 
@@ -119,8 +119,8 @@ def test_mutated_messages_are_answered_or_refused() -> None:
         for _ in range(rng.integers(1, 3)):
             data[int(rng.integers(len(data)))] = rng.integers(256)
         values.append(bytes(data[: int(rng.integers(1, len(data) + 20))]))
-    task = Task(Corrector(["a", "b"]), formats=Formats(codec, codec))
-    result = task.handle([Record("in", 0, i, 0, None, v) for i, v in enumerate(values)])
+    records = [Record("in", 0, i, 0, None, v) for i, v in enumerate(values)]
+    result = corrected(Corrector(["a", "b"]), records, formats=Formats(codec, codec))
     assert len(result.outputs) + len(result.dead_letters) == len(values)
     assert len(result.outputs) > 50
     for one in result.outputs:

@@ -24,13 +24,12 @@ from stream_can import Corrector, Costs, InvalidPrediction, UnknownClass
 from stream_can.messages.codecs.framing import GUID_HEADER, SchemaText
 from stream_can.messages.codecs.protobuf import ProtobufCodec
 from stream_can.messages.fields import fields_of
-from stream_can.messages.formats import Formats
+from stream_can.messages.formats import JSON, Formats
 from stream_can.messages.kinds import messages_of
 from stream_can.messages.messages import BadMessage, Fields, Messages
 from stream_can.messages.records import Record
-from tests.codecs.schemas import InMemory, rows_in
-from tests.messages.stream import whole
-from tests.messages.task import Task
+from tests.codecs.schemas import InMemory, require_alike, rows_in
+from tests.messages.stream import corrected
 
 pytestmark = pytest.mark.fast
 
@@ -257,7 +256,7 @@ def test_a_file_of_an_edition_without_presence() -> None:
     assert not type(found)().HasField("probs_raw")
 
 
-def test_a_task_corrects_protobuf_as_json_bit_for_bit() -> None:
+def test_protobuf_is_read_and_answered_as_json_bit_for_bit() -> None:
     file = message_file("proto3", "doubles")
     labels = File(name="l.proto", syntax="proto3", package="p")
     label = labels.message_type.add(name="L")
@@ -272,28 +271,19 @@ def test_a_task_corrects_protobuf_as_json_bit_for_bit() -> None:
     make, make_label = types_of(file)("p.M"), types_of(labels)("p.L")
     rng = np.random.default_rng(3)
     rows, ys = rng.dirichlet([1, 1, 1], 400), rng.integers(3, size=400)
-    ours_in, theirs_in = [], []
+    messages, plain = (
+        Messages(CLASSES, Fields(id="id"), formats=formats)
+        for formats in (Formats(codec, labels_codec), JSON)
+    )
     for i, (row, y) in enumerate(zip(rows.tolist(), ys.tolist(), strict=True)):
         datum = {"id": f"i{i}", "probs": row}
-        said = {"id": f"i{i}", "label": CLASSES[y]}
-        both = (
-            ("in", 2 * i, head + make(**datum).SerializeToString(), datum),
-            ("labels", 2 * i + 1, label_head + make_label(**said).SerializeToString(), said),
+        says = {"id": f"i{i}", "label": CLASSES[y]}
+        require_alike(
+            messages,
+            plain,
+            (head + make(**datum).SerializeToString(), datum),
+            (label_head + make_label(**says).SerializeToString(), says),
         )
-        for topic, at, value, plain in both:
-            ours_in.append(Record(topic, 0, i, at, None, value))
-            theirs_in.append(Record(topic, 0, i, at, None, json.dumps(plain).encode()))
-    options: Any = {"fields": Fields(id="id"), "labels_topic": "labels"}
-    ours = Task(Corrector(CLASSES), formats=Formats(codec, labels_codec), **options)
-    theirs = Task(Corrector(CLASSES), **options)
-    for at in range(0, 800, 100):
-        one, other = ours.handle(ours_in[at : at + 100]), theirs.handle(theirs_in[at : at + 100])
-        assert not one.dead_letters
-        for ours_out, theirs_out in zip(one.outputs, other.outputs, strict=True):
-            assert ours_out.value is not None
-            shown = json.loads(bytes(codec.show(ours_out.value)))
-            assert shown == json.loads(theirs_out.value or b"")
-    assert whole(ours) == whole(theirs)
 
 
 @given(st.data())
@@ -578,9 +568,8 @@ def test_mutated_records_are_answered_or_refused(shape: str) -> None:
             if not data:
                 break
         values.append(bytes(data))
-    task = Task(Corrector(CLASSES), formats=Formats(codec, codec))
     records = [Record("in", 0, i, 0, None, head + one) for i, one in enumerate(values)]
-    result = task.handle(records)
+    result = corrected(Corrector(CLASSES), records, formats=Formats(codec, codec))
     assert len(result.outputs) + len(result.dead_letters) == len(values)
     assert 10 < len(result.outputs) < len(values)
     make_answer = registered(schemas, result.outputs[0].value or b"")
@@ -642,11 +631,9 @@ def test_what_is_no_probability_is_a_dead_letter() -> None:
     codec = ProtobufCodec(None, set_of(file), "p.M")
     make = types_of(file)("p.M")
     rows = [[0.5, 0.5, 0.5], [float("nan"), 0.5, 0.5], [-0.1, 0.6, 0.5], [float("inf"), 0, 0]]
-    task = Task(Corrector(CLASSES), formats=Formats(codec, codec), labels_topic="labels")
     values = [make(probs=row).SerializeToString() for row in rows]
-    letters = task.handle(
-        [Record("in", 0, i, 0, None, value) for i, value in enumerate(values)]
-    ).dead_letters
+    records = [Record("in", 0, i, 0, None, value) for i, value in enumerate(values)]
+    letters = corrected(Corrector(CLASSES), records, formats=Formats(codec, codec)).dead_letters
     names = {dict(one.headers)["__connect.errors.exception.class.name"] for one in letters}
     assert len(letters) == 4
     assert names == {InvalidPrediction.full_name.encode()}

@@ -1,14 +1,23 @@
-"""Records of predictions and labels, good and bad, and a task for them."""
+"""Records of predictions and labels, good and bad, and what a worker makes of them."""
 
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import strategies as st
 
-from stream_can import Corrector
-from tests.messages.task import Record, Task
+from stream_can.app.label_reader import LabelReader
+from stream_can.app.model_messages import ModelMessages
+from stream_can.kafka.current_state import CurrentState
+from stream_can.kafka.record_corrector import RecordCorrector
+from stream_can.kafka.state import Index
+from stream_can.learner.model_name import ONLY
+from stream_can.learner.switch import ON
+from stream_can.messages.fields import Fields
+from stream_can.messages.formats import JSON
+from stream_can.messages.records import Record
 
 CLASSES = ["a", "b", "c"]
 M = len(CLASSES)
@@ -25,17 +34,22 @@ def label(offset, name, key=None, headers=(), **more):
     return Record("labels", 0, offset, 5000 + offset, key, value, headers)
 
 
-def new(corrector=None, **options):
-    return Task(corrector or Corrector(CLASSES), labels_topic="labels", **options)
+def corrected(corrector, records, *, fields=None, formats=JSON, max_bytes=None):
+    """Outputs and dead letters of records, by a state that holds one corrector."""
+    index = Index(1, "", {}, {}, [], [], [], False, 1000, False, ON, [], 0.0)
+    state = CurrentState(0, index, {ONLY: corrector}, {None: corrector})
+    segments = getattr(corrector, "segments", ())
+    worker = RecordCorrector(
+        fields or Fields(), formats, segments, max_bytes=max_bytes, rows=corrector.row_kind
+    )
+    return worker.correct_records(records, state)
 
 
-def whole(task):
-    """All that a task would go on from."""
-    return task.learner.to_bytes()
-
-
-def bare(outputs):
-    return [(o.key, o.value, o.headers, o.timestamp) for o in outputs]
+def label_reader(classes, segments):
+    """A reader of the labels of one model in JSON, and the messages that it reads."""
+    models = SimpleNamespace(train=lambda classes: None)
+    messages = ModelMessages(tuple(classes), Fields(), JSON, segments, models, rows="dense")
+    return LabelReader(messages), messages.first
 
 
 def batches(records, cuts):

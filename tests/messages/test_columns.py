@@ -11,8 +11,7 @@ from stream_can import Corrector
 from stream_can.messages.columns import LONGEST
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import Messages
-from tests.messages.stream import label, prediction
-from tests.messages.task import Task
+from tests.messages.stream import corrected, label, label_reader, prediction
 
 pytestmark = pytest.mark.fast
 
@@ -100,38 +99,32 @@ def test_a_key_that_occurs_twice_counts_where_it_occurs_last():
 )
 def test_columns_that_are_no_place_or_another_one_are_refused(columns, why):
     with pytest.raises(ValueError, match=f"segments: .*{why}"):
-        Task(Corrector(2, segments=columns), fields=Fields(probs="model.probs"))
+        Messages(["a", "b"], Fields(probs="model.probs"), columns=columns)
 
 
 def test_a_bad_value_does_not_stop_its_prediction_and_says_where_it_was():
-    task = Task(Corrector(["a", "b"], segments=["x", "y"]), labels_topic="labels")
     records = [
         prediction(0, ROW, b"0", x="AA", y="c"),
         prediction(1, ROW, b"1", x=0.5, y="c"),
         prediction(2, ROW, b"2", x=[], y={}),
         prediction(3, ROW, b"3"),
-        label(0, "b", b"1"),
-        label(1, "b", b"2", x="label"),
     ]
-    result = task.handle(records)
+    result = corrected(Corrector(["a", "b"], segments=["x", "y"]), records)
     assert len(result.outputs) == 4
     assert result.dead_letters == []
     assert [(record.offset, fault) for record, fault in result.faults] == [
         (1, "x: 0.5 is a measurement; a segment's value is a text or an integer; not given"),
         (2, "x: an array; not given"),
     ]
-    assert task.corrector.segment_values("x") == {}
-    assert list(task.corrector.segment_values("y")) == ["c"]
+    sent = {"x": ["AA", None, None, None], "y": ["c", "c", None, None]}
+    assert result.sent.segments == sent
 
 
-def test_the_predictions_values_count_and_not_those_that_came_with_its_label():
-    """Unless the label brings a prediction that is not kept: then its values are all there is."""
-    task = Task(Corrector(["a", "b"], segments=["x"]), labels_topic="labels")
-    task.handle([prediction(0, ROW, b"0", x="then"), label(0, "b", b"0", x="now")])
-    assert list(task.corrector.segment_values("x")) == ["then"]
-    task.handle([label(1, "b", b"0", x="later", probs_raw=ROW)])  # the same prediction, echoed
-    assert list(task.corrector.segment_values("x")) == ["then"]
-    task.handle([label(2, "b", b"gone", x="echoed", probs_raw=ROW)])
-    assert list(task.corrector.segment_values("x")) == ["then", "echoed"]
-    task.handle([label(3, "b", b"gone", x="nothing")])
-    assert list(task.corrector.segment_values("x")) == ["then", "echoed"]
+def test_a_label_has_values_where_it_brings_a_prediction():
+    """Otherwise those of its prediction count."""
+    reader, _ = label_reader(["a", "b"], ["x"])
+    plain, echo = reader.parse([
+        label(0, "b", x="now"), label(1, "b", x="echoed", probs_raw=ROW),
+    ]).labels  # fmt: skip
+    assert plain.segments is None
+    assert echo.segments == {"x": "echoed"}

@@ -13,23 +13,23 @@ from stream_can import Corrector
 from stream_can.messages.fields import Fields
 from stream_can.messages.messages import Messages
 from stream_can.messages.probability_formats import Forms
+from stream_can.messages.records import Record
 from stream_can.method.normalise import divided
 from stream_can.method.rows import rounded
-from tests.messages.task import Record, Task
+from tests.messages.stream import corrected
 
 pytestmark = pytest.mark.fast
 
 CLASSES = ["a", "b", "c", "d"]
 
 
-def handled(task, *values):
+def handled(corrector, *values, **options):
     """The probabilities of the outputs, and the reasons of the dead letters."""
-    start = task.next_prediction
     records = [
-        Record("in", 0, start + i, 0, b"k", value if isinstance(value, bytes) else line(value))
+        Record("in", 0, i, 0, b"k", value if isinstance(value, bytes) else line(value))
         for i, value in enumerate(values)
     ]
-    result = task.handle(records)
+    result = corrected(corrector, records, **options)
     reasons = [dict(o.headers)["__connect.errors.exception.message"] for o in result.dead_letters]
     return [json.loads(o.value)["probs"] for o in result.outputs], reasons
 
@@ -47,7 +47,7 @@ def test_the_k_largest_leave_the_rest_to_the_training_mix():
         {"a": 0.5, "c": 0.2},
         [{"label": "a", "score": 0.5}, {"label": "c", "score": 0.2}],
     ):
-        (out,), _ = handled(Task(Corrector.from_bytes(corrector.to_bytes())), probs)
+        (out,), _ = handled(corrector, probs)
         assert isinstance(out, type(probs))
         if isinstance(out, list):
             out = {entry["label"]: entry["score"] for entry in out}
@@ -56,8 +56,9 @@ def test_the_k_largest_leave_the_rest_to_the_training_mix():
 
 
 def test_a_list_of_all_classes_comes_back_sorted():
-    task = Task(Corrector([1, 2]))
-    (out,), _ = handled(task, [{"label": "1", "score": 0.25}, {"label": 2, "score": 0.75}])
+    (out,), _ = handled(
+        Corrector([1, 2]), [{"label": "1", "score": 0.25}, {"label": 2, "score": 0.75}]
+    )
     assert [entry["label"] for entry in out] == [2, 1]
     assert sum(entry["score"] for entry in out) == pytest.approx(1)
 
@@ -93,29 +94,29 @@ def test_rounded_rows_sum_to_one(m, digits, seed):
 
 
 def test_many_uniform_classes_with_few_digits_are_no_zeros():
-    task = Task(Corrector(213), fields=Fields(digits=2))
-    (out,), _ = handled(task, [1 / 213] * 213)
+    corrector, fields = Corrector(213), Fields(digits=2)
+    (out,), _ = handled(corrector, [1 / 213] * 213, fields=fields)
     assert sum(out) == pytest.approx(1)
-    back, reasons = handled(task, out)  # and can be read again
+    back, reasons = handled(corrector, out, fields=fields)  # and can be read again
     assert (len(back), reasons) == (1, [])
 
 
 def test_rounded_rows_are_read():
-    task = Task(Corrector(["a", "b", "c"]))
-    out, reasons = handled(task, [0.33, 0.33, 0.33], [0.3, 0.3, 0.3], [0.99, 0.01, 0.01])
+    corrector = Corrector(["a", "b", "c"])
+    out, reasons = handled(corrector, [0.33, 0.33, 0.33], [0.3, 0.3, 0.3], [0.99, 0.01, 0.01])
     assert len(out) == 3
     assert reasons == []
     out, reasons = handled(
-        task, [0.5, 0.5, 0.5], [1, 1, 0], [0.334, 0.334, 0.334], [0.2, 0.2, 0.25]
+        corrector, [0.5, 0.5, 0.5], [1, 1, 0], [0.334, 0.334, 0.334], [0.2, 0.2, 0.25]
     )
     assert len(out) == 0
     assert [reason.partition(b":")[0] for reason in reasons] == [b"probs"] * 4
 
 
 def test_scores_are_normalised_where_asked():
-    task = Task(Corrector(["a", "b"]), fields=Fields(normalise="always"))
-    want = Corrector(["a", "b"]).process_one([0.25, 0.75])
-    out, reasons = handled(task, [1, 3], [0, 0], [-1, 2])
+    corrector, fields = Corrector(["a", "b"]), Fields(normalise="always")
+    want = corrector.correct_one([0.25, 0.75])
+    out, reasons = handled(corrector, [1, 3], [0, 0], [-1, 2], fields=fields)
     assert out == [want.tolist()]
     assert reasons[0] == b"probs: probabilities sum to 0, expected 1 (within 0.001)"
     assert len(reasons) == 2
@@ -127,9 +128,8 @@ def test_what_was_divided_is_counted():
     assert n == 1
     assert Q[0] == pytest.approx([1 / 3] * 3)
     assert Q[1:].tolist() == P[1:].tolist()
-    task = Task(Corrector(3))
-    result = task.handle([Record("in", 0, 0, 0, b"k", line([0.33, 0.33, 0.33]))])
-    assert result.normalised == 1
+    records = [Record("in", 0, 0, 0, b"k", line([0.33, 0.33, 0.33]))]
+    assert corrected(Corrector(3), records).normalised == 1
 
 
 def test_no_answer_is_larger_than_was_said():

@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_can import Corrector, StreamCANError
+from stream_can import Corrector, Learner, StreamCANError
+from stream_can.learner import Events
+from stream_can.messages.records import Record
 from stream_can.method import checks, uncertainty
 from stream_can.row_sums import RowSums
 from tests.examples import examples
-from tests.messages.task import Record, Task
+from tests.messages.stream import corrected
 
 pytestmark = pytest.mark.fast
 
@@ -246,20 +248,21 @@ def test_sums_of_another_corrector_are_refused_by_every_call(owner):
 
 @settings(max_examples=examples(40))
 @given(owners, owners, st.lists(anything(), max_size=3))
-def test_a_task_answers_whatever_comes(owner, other, strange):
-    task = Task(corrector_of(*owner), labels_topic="labels")
-    m = other[0]
+def test_a_worker_answers_whatever_comes(owner, other, strange):
+    corrector, m = corrector_of(*owner), other[0]
+    learner = Learner(corrector)
     rows = [*np.eye(m)[:3].tolist(), *strange]
     records = [
         Record("in", 0, i, 1000, b"k%d" % i, b'{"id": %d, "probs": %s}' % (i, str(row).encode()))
         for i, row in enumerate(rows)
     ]
-    records += [
-        Record("labels", 0, i, 1001, b"k%d" % i, b'{"id": %d, "label": %d}' % (i, i))
-        for i in range(len(rows))
-    ]
-    task.handle(records)
-    looked_at(task.corrector)
+    answers = corrected(corrector, records)
+    assert len(answers.outputs) + len(answers.dead_letters) == len(records)
+    if answers.sent is not None:
+        learner.play_sent(Events(answers.sent, []))
+    for i in range(min(len(rows), owner[0])):
+        learner.label(b"k%d" % i, i)
+    looked_at(corrector)
 
 
 def test_what_a_receipt_gave_may_be_too_large_for_its_numbers():
