@@ -47,16 +47,6 @@ def test_predicting_sets_changes_nothing(data):
     assert (after.sets, after.corrector_.set_counts) == (0.9, (0, 0))
 
 
-def test_fit_teaches_them_and_the_correction_is_as_ever(data):
-    X, y = data
-    plain, with_sets = (
-        StreamCalibrator(GaussianNB(), sets=sets).fit(X[:600], y[:600]) for sets in (None, 0.9)
-    )
-    for model in (plain, with_sets):
-        model.observe(X[600:900]).partial_fit(X[600:900], y[600:900])
-    assert (plain.predict_proba(X) == with_sets.predict_proba(X)).all()
-
-
 @pytest.mark.parametrize("cv", [3, "prefit"])
 def test_what_is_no_share_is_refused_in_fit(data, cv):
     X, y = data
