@@ -150,8 +150,8 @@ cdef class Values:
         if self.unlikely is not None:
             column, self.unlikely = self.unlikely, None
             warnings.warn(
-                f"segments: column {column!r} has {MANY:,} values, of which most come once;"
-                " such a column says nothing of the next row", stacklevel=2)
+                f"segment {column!r} has {MANY:,} values, of which most come once:"
+                " it says nothing of the next row", stacklevel=2)
         return 0
 
     cdef int sweep(self) except -1:
@@ -213,7 +213,9 @@ cdef class Values:
                 f" expected {len(names), width}")
         for i, (column, text) in enumerate(names):
             if not 0 <= column < len(self.columns):
-                raise ValueError(f"values: {text!r} is of column {column}, which is none")
+                raise ValueError(
+                    f"values: {text!r} is of segment {column}, expected one below"
+                    f" {len(self.columns)}")
             if text in self.known[column]:
                 raise ValueError(f"values: {text!r} of {self.columns[column]!r} is there twice")
             slot = self.create(column, text)

@@ -13,7 +13,7 @@ from kafka.structs import MemberState
 
 from stream_can.kafka.client import joining
 from stream_can.kafka.client.admin import Admin
-from stream_can.kafka.client.assigning import CommonRange, OneOwner
+from stream_can.kafka.client.assigning import OneOwner, RangeOwners
 from stream_can.kafka.client.guards import RetryError
 from stream_can.kafka.client.member import Member
 from stream_can.kafka.client.options import Options
@@ -75,7 +75,7 @@ class Polled(threading.Thread):
     """A member that is polled until it is stopped."""
 
     def __init__(
-        self, broker: Served, group: str, name: str, topic: str, assignor: Any = CommonRange
+        self, broker: Served, group: str, name: str, topic: str, assignor: Any = RangeOwners
     ) -> None:
         super().__init__(daemon=True)
         options = Options([broker.bootstrap_servers], {"metadata_max_age_ms": 300})

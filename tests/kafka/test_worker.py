@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stream_can.kafka import DeniedError, Worker
-from stream_can.kafka.client.assigning import CommonRange
+from stream_can.kafka.client.assigning import RangeOwners
 from tests.kafka.broker.broker import Broker
 from tests.kafka.streams import App, fill, run_once
 from tests.kafka.topics import produce
@@ -65,14 +65,14 @@ def test_a_leader_that_knows_no_topic_yet_asks_again(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, it gave nobody a partition, and nothing brought a new assignment about."""
-    app, assign, asked = App(broker.bootstrap_servers), CommonRange.assign, []
+    app, assign, asked = App(broker.bootstrap_servers), RangeOwners.assign, []
 
     def late(cluster: Any, members: Any) -> Any:
         asked.append(members)
         new = SimpleNamespace(partitions_for_topic=lambda topic: None)
         return assign(new if len(asked) == 1 else cluster, members)
 
-    monkeypatch.setattr(CommonRange, "assign", staticmethod(late))
+    monkeypatch.setattr(RangeOwners, "assign", staticmethod(late))
     fill(app, 100)
     run_once(app)
     assert len(asked) >= 2

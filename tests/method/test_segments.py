@@ -352,7 +352,7 @@ def test_a_column_whose_values_come_once_is_warned_about_once():
     corrector = Corrector(2, segments=["x"], segments_mb=1)
     P = np.full((100_001, 2), 0.5)
     corrector.learn_many(P, [0] * len(P), segments={"x": np.arange(len(P))})
-    with pytest.warns(UserWarning, match="column 'x' has 100,000 values, of which most come once"):
+    with pytest.warns(UserWarning, match="segment 'x' has 100,000 values, of which most come once"):
         corrector.process_one(P[0], segments={"x": 1})
     corrector.process_one(P[0], segments={"x": 1})
     assert corrector.evicted_values + len(corrector.segment_values("x")) == len(P)

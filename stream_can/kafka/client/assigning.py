@@ -12,11 +12,11 @@ from kafka.protocol.consumer.metadata import (
     ConsumerProtocolSubscription,
 )
 
-__all__ = ["CommonRange", "OneOwner"]
+__all__ = ["OneOwner", "RangeOwners"]
 
 
-class _Common:
-    """The cluster for an assignor, restricted to partitions that all topics have.
+class _KnownTopics:
+    """The cluster for an assignor, to which all topics must be known.
 
     Raises
     ------
@@ -26,26 +26,22 @@ class _Common:
         the leader has restarted by then: nobody would own a partition.)
     """
 
-    def __init__(self, cluster: Any, topics: set[str]) -> None:
-        of = {topic: set(cluster.partitions_for_topic(topic) or ()) for topic in topics}
-        unknown = sorted(topic for topic, numbers in of.items() if not numbers)
-        if unknown:
-            raise kafka_errors.StaleMetadata(f"not known yet: {', '.join(unknown)}")
-        self._common = set.intersection(*of.values()) if of else set()
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        return self._common
+        partitions: set[int] | None = self._cluster.partitions_for_topic(topic)
+        if not partitions:
+            raise kafka_errors.StaleMetadata(f"not known yet: {topic}")
+        return partitions
 
 
-class CommonRange(RangePartitionAssignor):  # type: ignore[misc]
-    """Kafka's range assignor over the partitions that input and labels both have: while partitions
-    are added, one topic has more. It keeps the name, so that all releases can share a group.
-    """
+class RangeOwners(RangePartitionAssignor):  # type: ignore[misc]
+    """Kafka's range assignor, for topics that the leader knows."""
 
     @classmethod
     def assign(cls, cluster: Any, members: Any) -> Any:
-        topics = {topic for member in members for topic in member.metadata.topics}
-        return super().assign(_Common(cluster, topics), members)
+        return super().assign(_KnownTopics(cluster), members)
 
 
 class OneOwner(AbstractPartitionAssignor):  # type: ignore[misc]
@@ -69,15 +65,16 @@ class OneOwner(AbstractPartitionAssignor):  # type: ignore[misc]
         self._owned_in = generation.to_bytes(8, "big") if owns else b""
 
     def assign(self, cluster: Any, members: Any) -> Any:
-        topics = {topic for member in members for topic in member.metadata.topics}
-        partitions = sorted(_Common(cluster, topics).partitions_for_topic(next(iter(topics))))
+        known = _KnownTopics(cluster)
+        topics = sorted({topic for member in members for topic in member.metadata.topics})
+        everything = [(topic, sorted(known.partitions_for_topic(topic))) for topic in topics]
         by_name = sorted(
             members, key=lambda member: (member.group_instance_id or "", member.member_id)
         )
         owner = max(by_name, key=lambda member: member.metadata.user_data or b"")
         return {
             member.member_id: ConsumerProtocolAssignment(
-                0, [(topic, partitions) for topic in sorted(topics)] if member is owner else [], b""
+                0, everything if member is owner else [], b""
             )
             for member in members
         }

@@ -12,7 +12,7 @@ from typing import Any
 from kafka import errors as kafka_errors
 
 from stream_can.kafka.client.admin import Admin
-from stream_can.kafka.client.assigning import CommonRange, OneOwner
+from stream_can.kafka.client.assigning import OneOwner, RangeOwners
 from stream_can.kafka.client.guards import (
     ClientError,
     MadeAgain,
@@ -69,7 +69,7 @@ class Client:
         self.input = input
         identity = f"{application_id}/{instance}"  # no application has a slash in its name
         self._shared_id = transactional_id is not None
-        assignor = OneOwner if self._shared_id else CommonRange
+        assignor = OneOwner if self._shared_id else RangeOwners
         self.member = Member(self.options, application_id, identity, input, assignor)
         self.transaction = Transaction(self.options, application_id, transactional_id or identity)
         self.readers = Readers(self.options)

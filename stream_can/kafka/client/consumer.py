@@ -7,7 +7,6 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 
 from stream_can.kafka.client import unpacking
-from stream_can.kafka.client.assigning import CommonRange
 from stream_can.kafka.client.guards import RetryError, create_no_topics, errors_as
 from stream_can.kafka.client.options import Options
 
@@ -16,7 +15,7 @@ def open_consumer(options: Options, isolation: str = "read_committed", **overrid
     """Return a connected consumer that never commits and never chooses offsets itself."""
     with errors_as(RetryError), options.noting():
         consumer = KafkaConsumer(
-            **{**options.consumer, "partition_assignment_strategy": (CommonRange,), **overrides},
+            **{**options.consumer, **overrides},
             isolation_level=isolation,
             enable_auto_commit=False,
             auto_offset_reset="none",

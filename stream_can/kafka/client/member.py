@@ -12,7 +12,7 @@ from kafka import errors as kafka_errors
 
 from stream_can.kafka.client import unpacking
 from stream_can.kafka.client.admin import Admin
-from stream_can.kafka.client.assigning import CommonRange
+from stream_can.kafka.client.assigning import RangeOwners
 from stream_can.kafka.client.consumer import ends_of, open_consumer
 from stream_can.kafka.client.guards import (
     GONE,
@@ -69,7 +69,7 @@ class Member:
     """
 
     def __init__(
-        self, options: Options, group: str, identity: str, topic: str, assignor: Any = CommonRange
+        self, options: Options, group: str, identity: str, topic: str, assignor: Any = RangeOwners
     ) -> None:
         self.group, self.identity, self.topic = group, identity, topic
         self._options, self._assignor = options, assignor
