@@ -61,16 +61,18 @@ class CorrectedWrapper(base.Wrapper[Any], Generic[C]):
             unknown. None if no label will ever arrive: then the row is only observed.
         **kwargs
             Passed to the classifier's ``learn_one`` and, as in ``river.evaluate``, except the
-            weight ``w`` to its ``predict_proba_one``. The corrector counts each label once.
+            weight ``w`` to its ``predict_proba_one``. ``w``, from 0.01 to 100, is also the label's
+            weight in a :class:`stream_can.Corrector`; multilabel and sparse rows count it once.
 
         Raises
         ------
         ValueError
             A class is not a str, int of 64 bits, float or bool, or what is said of a label not
-            True, False or None, or a feature of ``segments`` is a measurement. Nothing was learned.
+            True, False or None, a feature of ``segments`` is a measurement, or ``w`` no weight.
+            Nothing was learned.
         """
         label = self._read_label(y)
-        self._teach_corrector(x, self._ask(x, **without_weight(kwargs)), label)
+        self._teach_corrector(x, self._ask(x, **without_weight(kwargs)), label, kwargs.get("w"))
         if label is not None:
             self.classifier.learn_one(x, label, **kwargs)
 
@@ -96,7 +98,7 @@ class CorrectedWrapper(base.Wrapper[Any], Generic[C]):
         """Correct a prediction."""
         raise NotImplementedError
 
-    def _teach_corrector(self, x: Any, p: Probabilities, label: Any) -> None:
+    def _teach_corrector(self, x: Any, p: Probabilities, label: Any, weight: Any) -> None:
         """Pass a prediction to the corrector and, unless None, its label."""
         raise NotImplementedError
 

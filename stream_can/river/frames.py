@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from river.utils import dataframe
 
+from stream_can.method.weights import weight_of_label
+
 Array = NDArray[np.float64]
 
 
@@ -33,6 +35,18 @@ def into_labels(y: Any, n: int) -> list[Any]:
         raise ValueError(f"learn_many: {n} rows but {len(series)} labels; null is for no label")
     nulls = series.is_null().to_list()
     return [None if null else y for y, null in zip(series.to_list(), nulls, strict=True)]
+
+
+def into_weights(w: Any, labels: list[Any]) -> list[float | None]:
+    """The weight of each label; None for all without weights, and for rows without a label."""
+    w = nw.from_native(w, series_only=True, pass_through=True)
+    weights = w.to_list() if isinstance(w, nw.Series) else [w] * len(labels)
+    if len(weights) != len(labels):
+        raise ValueError(f"learn_many: {len(labels)} rows but {len(weights)} weights w")
+    return [
+        None if w is None or y is None else weight_of_label(weight)
+        for weight, y in zip(weights, labels, strict=True)
+    ]
 
 
 def into_frame(P: Array, classes: Sequence[Any], like: Any) -> Any:

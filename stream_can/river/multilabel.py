@@ -100,7 +100,9 @@ class CorrectedMultiLabelClassifier(HasSuccessor[MultiLabelCorrector], base.Mult
                 raise ValueError(f"y: {name!r} is {has_label!r}, expected True, False or None")
         return known or None
 
-    def _teach_corrector(self, x: Any, p: Probabilities, label: dict[Any, bool] | None) -> None:
+    def _teach_corrector(
+        self, x: Any, p: Probabilities, label: dict[Any, bool] | None, weight: Any
+    ) -> None:
         known = label or {}
         self._take_up([*p, *known])
         if self._corrector is not None:

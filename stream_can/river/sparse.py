@@ -156,7 +156,7 @@ class CorrectedSparseClassifier(CorrectedWrapper[SparseCorrector], base.Classifi
         counts = counts * corrector.effective_sample_size + len(texts) * self._tails(texts, [])
         return counts / counts.sum()  # type: ignore[no-any-return]
 
-    def _teach_corrector(self, x: Any, p: Probabilities, y: Any) -> None:
+    def _teach_corrector(self, x: Any, p: Probabilities, y: Any, weight: Any) -> None:
         named = [*p] if y is None else [*p, y]
         new = {str(name): class_name(name) for name in named if str(name) not in self._classes}
         text, (row, _) = str(y), self._likeliest(p)

@@ -17,6 +17,7 @@ from stream_can.method.receipts import only_set
 from stream_can.method.segments import given_texts
 from stream_can.method.settings import SETTINGS, CorrectorKeywords, keywords
 from stream_can.method.settings_help import takes_settings
+from stream_can.method.weights import weight_of_label
 from stream_can.river import frames
 from stream_can.river.corrected import (
     HasSuccessor,
@@ -179,11 +180,18 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
         table = {name: rows[name].to_list() for name in columns}
         return given_texts(self.segments, table, many=True)
 
-    def _teach_corrector(self, x: Any, p: Probabilities, y: Any) -> None:
+    def _teach_corrector(self, x: Any, p: Probabilities, y: Any, weight: Any) -> None:
         """Pass a prediction to the corrector and, unless None, its label."""
-        self._teach(p, y, self._given(x))
+        weight = None if weight is None or y is None else weight_of_label(weight)
+        self._teach(p, y, self._given(x), weight)
 
-    def _teach(self, p: Probabilities, y: Any, segments: Mapping[str, Any] | None = None) -> None:
+    def _teach(
+        self,
+        p: Probabilities,
+        y: Any,
+        segments: Mapping[str, Any] | None = None,
+        weight: float | None = None,
+    ) -> None:
         # The classifier cannot have rejected a class that nobody had named. Otherwise the first
         # label of each class would spoil the temperature of a young stream.
         unheard = y is not None and y not in p and not self._has(y)
@@ -205,9 +213,9 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
             if not silent:
                 receipt = self._observe(row, segments)
         if y is not None and (silent or unheard):
-            self._corrector.learn_one(None, y)
+            self._corrector.learn_one(None, y, weight=weight)
         elif y is not None:
-            self._corrector.learn_one(row, y, receipt=receipt, segments=segments)
+            self._corrector.learn_one(row, y, receipt=receipt, segments=segments, weight=weight)
 
     def _observe(self, row: Array, segments: Mapping[str, Any] | None) -> Any:
         """Observe a row; with sets return what its label needs to know."""
@@ -256,16 +264,17 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
         y
             A series of labels, null for a label that will never arrive; None for all rows.
         **kwargs
-            Passed on like by ``learn_one``.
+            Passed on like by ``learn_one``; ``w`` is a number, or a series of one for each row.
         """
         rows = frames.into_rows(X)
         labels = frames.into_labels(y, len(rows))
+        weights = frames.into_weights(kwargs.get("w"), labels)
         self._check_names(label for label in labels if label is not None)
         options, table = without_weight(kwargs), self._given_many(rows)
         names, P = frames.predict(self.classifier, self._ask, rows, **options)
         for i, (row, label) in enumerate(zip(P.tolist(), labels, strict=True)):
             segments = None if table is None else {name: texts[i] for name, texts in table.items()}
-            self._teach(dict(zip(names, row, strict=True)), label, segments)
+            self._teach(dict(zip(names, row, strict=True)), label, segments, weights[i])
         frames.learn(self.classifier, rows, y, labels, **kwargs)
 
     def _correct_many(self, X: IntoDataFrame, **kwargs: Any) -> tuple[Any, list[Any], Array]:

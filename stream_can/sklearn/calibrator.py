@@ -266,7 +266,13 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
         self.corrector_.observe_many(self._raw(X), **self._more(X))
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Learn labels that arrived, in order. The classifier is not changed.
 
         Before ``fit`` it calls ``fit``; with ``cv="prefit"`` it creates a corrector without
@@ -279,23 +285,32 @@ class StreamCalibrator(EstimatorProtocol, ClassifierMixin, MetaEstimatorMixin, B
         classes
             As for ``partial_fit`` in scikit-learn: if given, it must equal ``classes_``; with
             multilabel rows, 0 and 1 for each.
+        sample_weight
+            How many labels each counts as, shape (n,), from 0.01 to 100; 1 by default. Where this
+            calls ``fit``, it weighs the classifier's training rows, as there.
 
         Raises
         ------
         UnknownClass
             A label is not in ``classes_``, or with multilabel rows not 1, 0 or -1. Nothing was
             learned.
+        ValueError
+            A weight is none, or rows are multilabel, which have no weights. Nothing was learned.
         """
         X, y = rows_and_labels(X, y)
         if not hasattr(self, "corrector_"):
             if not self._is_prefit:
                 check_classes(classes, y, np.unique(y), "the rows have")
-                return self.fit(X, y)
+                params = {} if sample_weight is None else {"sample_weight": sample_weight}
+                return self.fit(X, y, **params)
             check_is_fitted(self.estimator)
             check_classes(classes, y, self.estimator.classes_, "the classifier has")
             self._start(self.estimator, y)
         check_classes(classes, y, self.classes_, "the classifier has")
-        self.corrector_.learn_many(self._raw(X), y, **self._more(X))
+        weighted = {} if sample_weight is None else {"weights": sample_weight}
+        if weighted and self._has_several:
+            raise ValueError("sample_weight: not of multilabel rows; leave it out")
+        self.corrector_.learn_many(self._raw(X), y, **self._more(X), **weighted)
         return self
 
     def restore(self, snapshot: bytes) -> Self:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import ArrayType, DoubleType, StringType, StructType
 
 from stream_can.corrector import Corrector
-from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.errors import StreamCANError
 from stream_can.method.class_names import json_name
 from stream_can.spark.columns import (
     NAMES,
@@ -49,6 +49,7 @@ def correct_by_key(
     probs: str = "probs",
     label: str = "label",
     order: str = "time",
+    weight: str | None = None,
     into: str = "corrected",
     set_into: str = "set",
     errors: Errors = "fail",
@@ -70,7 +71,7 @@ def correct_by_key(
         Column of keys: text, numbers, dates or the like. Rows without a key are of one key, null.
     start
         Initial corrector of each key.
-    probs, label, order, into, set_into, errors
+    probs, label, order, weight, into, set_into, errors
         See :class:`Learning`; with "null" for ``errors`` invalid rows and labels teach nothing.
         Segments of ``start`` are columns too; each key has its own values. A label judges the set
         that would be sent when it is learned.
@@ -92,7 +93,7 @@ def correct_by_key(
         raise ValueError(f"errors: {errors!r}, expected 'fail' or 'null'")
     new_columns = [into] if start.sets is None else [into, set_into]
     text, group = f"{into} key", f"{into} group"
-    check_columns(df, key, probs, label, order, new=[*new_columns, text, group])
+    check_columns(df, key, probs, label, order, weight, new=[*new_columns, text, group])
     check_segments(df, start.segments)
     check_types(df, key, order, label)
     df = df.withColumn(probs, arrays(df, probs))
@@ -102,7 +103,7 @@ def correct_by_key(
         schema.add(set_into, ArrayType(StringType(), containsNull=False))
     keys = quoted(key)
     df = df.withColumns({text: keys.cast("string"), group: F.pmod(F.xxhash64(keys), F.lit(GROUPS))})
-    names = _Names(df.columns[:-2], key, probs, label, order, into, set_into)
+    names = _Names(df.columns[:-2], key, probs, label, order, weight, into, set_into)
     processor = _GroupProcessor(start, names, errors)
     groups = map_in_arrow(df, pack_rows, "group long, rows binary").groupBy("group")
     corrected = groups.transformWithStateInPandas(processor, "rows binary", "append", "none")
@@ -117,6 +118,7 @@ class _Names(NamedTuple):
     probs: str
     label: str
     order: str
+    weight: str | None
     into: str
     set_into: str
 
@@ -148,7 +150,7 @@ class _GroupProcessor(StatefulProcessor):  # type: ignore[misc]
         Predictions that are no probability vectors become null.
         """
         columns = dict(zip(self._names.all, batch.columns, strict=False))
-        _, key, probs, label, order, into, set_into = self._names
+        _, key, probs, label, order, weight, into, set_into = self._names
         keys, times = batch.column(len(columns)).to_pylist(), columns[order]
         self._check_times(times, keys)
         P, bad = matrix(columns[probs], self._classes)
@@ -157,13 +159,14 @@ class _GroupProcessor(StatefulProcessor):  # type: ignore[misc]
         bad = {i: why for i, why in bad.items() if not (is_label[i] and is_null[i])}
         if self._errors == "fail":
             refuse(bad, probs, {i: f"{keys[i]}, {order} = {times[i]}" for i in bad}, key)
+        weights = [None] * len(P) if weight is None else columns[weight].to_pylist()
         segments: list[Any] = [None] * len(P)
         if self._segments:
             segments = pa.table({name: columns[name] for name in self._segments}).to_pylist()
 
         def tie(i: int) -> tuple[Any, ...]:
             """Spark's own order must not matter; rows equal in all of this are interchangeable."""
-            return str(labels[i]), P[i].tobytes(), str(segments[i])
+            return str(labels[i]), P[i].tobytes(), str(segments[i]), str(weights[i])
 
         sent: list[int] = []
         sets: list[Any] = []
@@ -185,10 +188,10 @@ class _GroupProcessor(StatefulProcessor):  # type: ignore[misc]
                 elif i not in bad:
                     try:
                         p = None if is_null[i] else P[i]
-                        corrector.learn_one(p, labels[i], segments=segments[i])
-                    except UnknownClass as error:
+                        corrector.learn_one(p, labels[i], segments=segments[i], weight=weights[i])
+                    except ValueError as error:  # no class, or no weight
                         if self._errors == "fail":
-                            raise UnknownClass(f"{key} = {name}: {error}") from None
+                            raise type(error)(f"{key} = {name}: {error}") from None
             states[_text(name)] = self._in_turn.dump()
         self._store.write(states)
         output = {

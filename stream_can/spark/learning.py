@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from stream_can.corrector import Corrector
-from stream_can.errors import StreamCANError, UnknownClass
+from stream_can.errors import StreamCANError
 from stream_can.method.classes import ClassIndex
 from stream_can.row_sums import RowSums
 from stream_can.spark.columns import (
@@ -59,6 +59,8 @@ class Learning:
         Column of receipts, which predictions get and labels may return: then the sent row is
         judged. Without one, or with null, the row by state n - 1 is judged; they are the same if a
         label arrives in the batch of its prediction.
+    weight
+        Column of weights of labels: how many one counts as, from 0.01 to 100; null is 1.
     set_into
         Column of prediction sets, if ``start`` makes them (``Corrector(..., sets=0.9)``): arrays of
         class names. A label judges the set of its receipt; without one the set by state n - 1.
@@ -87,6 +89,7 @@ class Learning:
         order: str = "time",
         into: str = "corrected",
         receipt: str | None = None,
+        weight: str | None = None,
         set_into: str = "set",
         key: str | None = None,
         errors: Errors = "fail",
@@ -99,7 +102,7 @@ class Learning:
             raise ValueError(f"most_labels: {most_labels}, expected at least 1")
         self._states = StateFolder(Path(folder), start)
         self._probs, self._label, self._order = probs, label, order
-        self._receipt, self._errors = receipt, errors
+        self._receipt, self._weight, self._errors = receipt, weight, errors
         self._share, self._most = learn_share, most_labels
         self._correct = partial(
             correct, probs=probs, into=into, receipt=receipt, set_into=set_into, key=key,
@@ -119,7 +122,7 @@ class Learning:
 
             A batch that is repeated after state n was saved only writes its output again.
             """
-            check_columns(df, self._probs, self._label, self._order, self._receipt)
+            check_columns(df, self._probs, self._label, self._order, self._receipt, self._weight)
             # Spark keeps a query's id in its checkpoint, and sets it on a batch's thread.
             query = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId") or ""
             newest = self._states.check(n, query)
@@ -187,6 +190,7 @@ class Learning:
             "order": F.col(self._order),
             "label": F.col(self._label),
             "p": arrays(df, self._probs),
+            "weight": F.lit(None) if self._weight is None else F.col(self._weight),
             "receipt": F.lit(None) if self._receipt is None else F.col(self._receipt),
         }
         columns |= {f"segment {i}": quoted(name) for i, name in enumerate(segments)}
@@ -215,7 +219,7 @@ class Learning:
             refuse(bad, self._probs, labels["label"], self._label)
         # All predictions labelled here were sent by this state or an earlier one. So without a
         # receipt use the row by this state, before any label of the batch.
-        segments = segments_of(labels.columns[4:], state.segments)
+        segments = segments_of(labels.columns[5:], state.segments)
         rows, receipts = RowSums(state).correct(
             P, RowSums(state).zeros(), receipt=True, segments=segments
         )
@@ -223,20 +227,22 @@ class Learning:
             if sent is not None and len(sent) == receipts.shape[1]:
                 receipts[i] = sent
         RowSums(state).add(sums)
-        known = list[int]()
+        known, weights = list[int](), labels["weight"].to_pylist()
         for i, name in enumerate(labels["label"].to_pylist()):
             if i in bad:
                 continue
             try:
                 if is_null[i]:
-                    state.learn_one(None, name)
+                    state.learn_one(None, name, weight=weights[i])
                 else:
                     row_segments = segments and {column: segments[column][i] for column in segments}
-                    state.learn_one(P[i], name, receipt=receipts[i], segments=row_segments)
+                    state.learn_one(
+                        P[i], name, receipt=receipts[i], segments=row_segments, weight=weights[i]
+                    )
                     known.append(i)
-            except UnknownClass as error:
+            except ValueError as error:  # no class, or no weight
                 if self._errors == "fail":
-                    raise UnknownClass(f"batch {n}: {error}") from None
+                    raise type(error)(f"batch {n}: {error}") from None
         index = ClassIndex(state.classes)
         ys = [index[labels["label"][i].as_py()] for i in known]
         times = labels["order"] if pa.types.is_timestamp(labels["order"].type) else None

@@ -173,7 +173,14 @@ def test_weights_follow_their_rows(kind):
         )
     else:
         holes, plain_y = series(holes), series([y[i] for i in keep])
-    CorrectedClassifier(model).learn_many(frame(X), holes, w=series(w))
+    corrected, loop = (CorrectedClassifier(one) for one in (model, plain.clone()))
+    corrected.learn_many(frame(X), holes, w=series(w))
+    for i, (x, weight) in enumerate(zip(X, w.tolist(), strict=True)):
+        known = {"y": y[i], "weight": weight} if i % 3 else {"y": None}
+        loop._teach(loop.classifier.predict_proba_one(x), **known)
+    assert corrected.corrector.to_bytes() == loop.corrector.to_bytes()
+    with pytest.raises(ValueError, match="60 rows but 59 weights w"):
+        corrected.learn_many(frame(X), holes, w=series(w[:59]))
     plain.learn_many(frame([X[i] for i in keep]), plain_y, w=series(w[keep]))
     assert model.weights == plain.weights
     assert model.weights

@@ -465,6 +465,30 @@ def test_weights_reach_the_classifier():
     assert model.weights == plain.weights
 
 
+def test_a_weight_is_the_correctors_too():
+    weights = np.random.default_rng(0).uniform(0.01, 100, 60).tolist()
+    counts = {"a": 3, "b": 4}
+    frozen = FrozenClassifier(lambda x: {"a": x["u"], "b": 1 - x["u"]})
+    model = CorrectedClassifier(frozen, train_counts=counts)
+    bare = Corrector([*counts], train_counts=[*counts.values()])
+    for i, weight in enumerate(weights):
+        u = i / 60
+        model.learn_one({"u": u}, "ab"[i % 2], w=weight)
+        bare.observe_one([u, 1 - u])
+        bare.learn_one([u, 1 - u], "ab"[i % 2], weight=weight)
+    model.learn_one({"u": math.nan}, "b", w=7)  # teaches the class mix
+    model.learn_one({"u": 1.0}, "c", w=8)  # and so does a class that nobody had named
+    bare.learn_one(None, "b", weight=7)
+    bare._add_class("c")
+    bare.observe_one([1, 0, 0])
+    bare.learn_one(None, "c", weight=8)
+    assert model.corrector.to_bytes() == bare.to_bytes()
+    for w in (0, 101, "2"):
+        with pytest.raises(ValueError, match=r"weight: .* expected a number from 0.01 to 100"):
+            model.learn_one({"u": 0.5}, "d", w=w)
+    assert model.corrector.to_bytes() == bare.to_bytes()
+
+
 # ---- classes come and go
 
 

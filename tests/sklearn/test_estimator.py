@@ -84,6 +84,24 @@ def test_predicting_changes_nothing_and_each_verb_is_the_correctors(data):
     assert model.corrector_.to_bytes() == other.to_bytes()
 
 
+def test_labels_have_the_weights_of_the_corrector(data):
+    X, y, fresh, labels = data
+    model = StreamCalibrator(GaussianNB()).fit(X, y)
+    before = model.corrector_.to_bytes()
+    with pytest.raises(ValueError, match=r"label 1: weight: 0.0, expected"):
+        model.partial_fit(fresh[:2], labels[:2], sample_weight=[1, 0])
+    assert model.corrector_.to_bytes() == before
+    weights = np.random.default_rng(0).uniform(0.01, 100, 50)
+    model.partial_fit(fresh[:50], labels[:50], sample_weight=weights)
+    other = Corrector.from_bytes(before)
+    other.learn_many(model.estimator_.predict_proba(fresh[:50]), labels[:50], weights=weights)
+    assert model.corrector_.to_bytes() == other.to_bytes()
+    first, weights = StreamCalibrator(GaussianNB(), cv=3), np.arange(1, len(y) + 1)
+    first.partial_fit(X, y, sample_weight=weights)  # a fit: they are of training rows
+    fitted = StreamCalibrator(GaussianNB(), cv=3).fit(X, y, sample_weight=weights)
+    assert first.corrector_.to_bytes() == fitted.corrector_.to_bytes()
+
+
 def test_labels_help_where_the_class_mix_moved(data):
     X, y, fresh, labels = data
     model = StreamCalibrator(GaussianNB()).fit(X, y)
@@ -179,6 +197,9 @@ def test_metadata_routing(data):
             GaussianNB().set_fit_request(sample_weight=True), cv=GroupKFold(4)
         ).fit(X, y, sample_weight=weights, groups=groups)
         folds = list(GroupKFold(4).split(X, y, groups))
+        routed.set_partial_fit_request(sample_weight=True)  # as an estimator around it asks
+        requests = routed.get_metadata_routing()._self_request.partial_fit.requests
+        assert requests == {"classes": None, "sample_weight": True}
     by_hand = StreamCalibrator(GaussianNB(), cv=folds).fit(X, y, sample_weight=weights)
     assert routed.corrector_.to_bytes() == by_hand.corrector_.to_bytes()
 

@@ -58,12 +58,12 @@ def write(folder, seed=0, n=200):
         os.utime(path, (number, number))  # Spark takes the oldest first
 
 
-def learn(corrector, before, p, y):
+def learn(corrector, before, p, y, weight=None):
     """A label without a receipt: judged by what the state before its batch makes of the row."""
     receipt = None
     if p is not None:
         _, (receipt,) = RowSums(before).correct([p], RowSums(before).zeros(), receipt=True)
-    corrector.learn_one(p, y, receipt=receipt)
+    corrector.learn_one(p, y, receipt=receipt, weight=weight)
 
 
 def offline(folder, corrector):

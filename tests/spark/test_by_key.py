@@ -22,6 +22,22 @@ def test_each_key_is_one_corrector_that_saw_its_rows_in_order(spark, tmp_path):
     assert found == expected
 
 
+def test_labels_have_weights(spark, tmp_path):
+    weights = np.random.default_rng(0).uniform(0.01, 100, 30).tolist()
+    p, own = [0.2, 0.3, 0.5], Corrector(CLASSES)
+    rows = [("a", i, float(i), p, CLASSES[i % 3], w) for i, w in enumerate(weights)]
+    rows.append(("a", 30, 30.0, p, None, None))
+    schema = "tenant string, id long, time double, probs array<double>, label string, w double"
+    spark.createDataFrame(rows, schema).coalesce(1).write.parquet(str(tmp_path / "in"))
+    source = spark.readStream.schema(schema).parquet(str(tmp_path / "in"))
+    run(correct_by_key(source, "tenant", Corrector(CLASSES), weight="w"), tmp_path,
+        tmp_path / "out")  # fmt: skip
+    for i, w in enumerate(weights):
+        own.learn_one(p, CLASSES[i % 3], weight=w)
+    (row,) = spark.read.parquet(str(tmp_path / "out")).collect()
+    assert row.corrected == own.process_one(p).tolist()
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -70,6 +70,27 @@ def test_labels_without_their_prediction_teach_the_prior(spark, folder):
     assert learning.corrector.to_bytes() == expected.to_bytes()
 
 
+def test_labels_have_weights(spark, tmp_path):
+    weights = np.random.default_rng(0).uniform(0.01, 100, 30).tolist()
+    weights[3] = None
+    labels = [row for row in rows(45) if row[3] is not None]
+    labels[5] = (*labels[5][:2], None, labels[5][3])
+    data = [(*row, weight) for row, weight in zip(labels, weights, strict=True)]
+    schema = f"{SCHEMA}, w double"
+    learning = Learning(start(), tmp_path / "a", weight="w")
+    corrected(learning, spark.createDataFrame(data, schema).repartition(2), 0)
+    own, sent = start(), start()
+    for _, _, p, y, weight in data:
+        learn(own, sent, p, y, weight)
+    assert learning.corrector.to_bytes() == own.to_bytes()
+    bad = spark.createDataFrame([(*labels[0], 0.0)], schema)
+    with pytest.raises(ValueError, match=r"batch 1: weight: 0.0, expected a number from 0.01"):
+        corrected(learning, bad, 1)
+    passing = Learning(start(), tmp_path / "b", weight="w", errors="null")
+    corrected(passing, bad, 0)
+    assert passing.corrector.n_labels == 0
+
+
 def test_receipts_come_back(spark, folder):
     """What was sent is judged: as with a corrector that hands receipts out."""
     data = [(*row, None) for row in rows() if row[3] is None]
