@@ -157,18 +157,15 @@ class Start:
         return {} if table is None else table.corrector
 
     def settings_of(self, model: str) -> dict[str, Any]:
-        """Corrector settings of a model, except ``sets``."""
+        """Corrector settings of a model, except ``sets``; ``prior`` may be None."""
         shared = {name: value for name, value in self.settings.items() if name != "sets"}
-        return shared | self._own(model)
+        return shared | self._own(model) | {"prior": self._given.corrector.get("prior")}
 
     def with_settings(self, snapshot: bytes, model: str = "") -> Corrector:
         """Restore a snapshot under the settings of a model, with its prediction sets."""
-        settings, sets = self.settings_of(model), self._given.sets
-        if (prior := self._given.corrector.get("prior")) is not None:
-            settings["prior"] = prior
-        if sets is None:
-            return without_sets(Corrector.from_bytes(snapshot, None, **settings))
-        return Corrector.from_bytes(snapshot, None, **settings, sets=sets)
+        sets = self._given.sets
+        corrector = Corrector.from_bytes(snapshot, None, **self.settings_of(model), sets=sets)
+        return without_sets(corrector) if sets is None else corrector
 
     # -- existing state --------------------------------------------------------------------------
 
@@ -234,7 +231,10 @@ class Start:
         for model, corrector in in_use:
             have = corrector.settings | {"sets": corrector.sets}
             want = self.settings_of(model) | {"sets": self._given.sets}
-            differences |= {name: value for name, value in want.items() if have[name] != value}
+            here: Any = self.with_settings(corrector.to_bytes(), model)
+            if np.array_equal(here.known_prior, corrector.known_prior):
+                del want["prior"]
+            differences |= {name: value for name, value in want.items() if have.get(name) != value}
         return differences
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import secrets
 import time
@@ -36,6 +37,8 @@ from stream_can.messages.messages import BadMessage
 from stream_can.messages.records import Source
 
 __all__ = ["TopicLearner"]
+
+log = logging.getLogger(__name__)
 
 
 class TopicLearner:
@@ -130,6 +133,13 @@ class TopicLearner:
         """
         memory = stored.memory
         begins, lanes = stored.begins, stored.lanes
+        changed = dict[str, Any]()
+
+        def under(name: Name, corrector: Any) -> Any:
+            model = name[0] or ""
+            changed.update(start.changed([(model, corrector)]))
+            return start.with_settings(corrector.to_bytes(), model)
+
         live = [
             (name, saved.corrector(data)) for name, data in lanes.items() if start.has_table(name)
         ]
@@ -140,9 +150,10 @@ class TopicLearner:
         learner = Learner.from_state(
             state, plays.batches, recent_mb=settings.recent_mb, ask=settings.ask,
             max_lanes=settings.max_lanes, label_wait=settings.label_wait,
-            under=lambda name, corrector: start.with_settings(corrector.to_bytes(), name[0] or ""),
-            whole=False,
+            under=under, whole=False,
         )  # fmt: skip
+        if changed:
+            log.info("settings of the corrector change: %s", changed)
         self = cls(
             settings, start, learner,
             memory._replace(plays=plays.plays, play_starts=plays.play_starts),

@@ -198,8 +198,7 @@ class Learning:
         chosen = df.select(*(column.alias(name) for name, column in columns.items()))
         chosen = chosen.withColumn("hash", F.xxhash64(*keys))
         if self._share < 1:
-            parts = 1 << 30
-            chosen = chosen.filter(F.pmod("hash", F.lit(parts)) < int(self._share * parts))
+            chosen = chosen.filter(F.pmod("hash", F.lit(1 << 30)) < int(self._share * (1 << 30)))
         chosen = chosen.orderBy("hash").limit(self._most).coalesce(1)
         return chosen.sortWithinPartitions(*keys).drop("hash").toArrow()
 
@@ -235,10 +234,9 @@ class Learning:
                 if is_null[i]:
                     state.learn_one(None, name, weight=weights[i])
                 else:
-                    row_segments = segments and {column: segments[column][i] for column in segments}
-                    state.learn_one(
-                        P[i], name, receipt=receipts[i], segments=row_segments, weight=weights[i]
-                    )
+                    known_with = {"receipt": receipts[i], "weight": weights[i]}
+                    texts = segments and {column: segments[column][i] for column in segments}
+                    state.learn_one(P[i], name, **known_with, segments=texts)
                     known.append(i)
             except ValueError as error:  # no class, or no weight
                 if self._errors == "fail":
