@@ -156,8 +156,12 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
     def __post_init__(self) -> None:
         self._refuse_others()
         sources_of_classes = self.classes is not None, self.classes_from_file is not None
-        if all(sources_of_classes) or (not any(sources_of_classes) and self.needs_classes):
-            raise ValueError("give either classes or classes_from_file")
+        if all(sources_of_classes):
+            raise ValueError("classes, classes_from_file: give one of them, not both")
+        if not any(sources_of_classes) and self.needs_classes:
+            raise ValueError(
+                "classes: give their names in the order of the probabilities, or classes_from_file"
+            )
         refuse_few_classes(row_kind(self.rows), self.classes)
         if self.model is None and (self.models or self.only_listed_models):
             setting = "models" if self.models else "only_listed_models"

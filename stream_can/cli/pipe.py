@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from stream_can.cli.arguments import Whole, argument_errors
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
+from stream_can.errors import StreamCANError
 from stream_can.method.costs import costs_of_text
 from stream_can.method.rows import Normalise
 from stream_can.recording.names import WAYS, classes_of
@@ -17,6 +18,7 @@ from stream_can.row_kinds import refuse_few_classes, row_kind
 
 
 def pipe_command(
+    file: Annotated[Path | None, Parameter(show=False)] = None,
     *,
     classes: str | None = None,
     probs: str | None = None,
@@ -118,6 +120,8 @@ def pipe_command(
     from stream_can.messages.fields import fields_of
     from stream_can.pipe.run import pipe
 
+    if file is not None:
+        raise StreamCANError(f"pipe reads standard input: stream-can pipe ... < {file}")
     with argument_errors():
         kind = row_kind(rows)
         names: Any = classes_of(classes, declared=kind.declares_classes)

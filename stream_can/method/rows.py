@@ -16,7 +16,8 @@ Normalise = Literal["rounded", "always"]
 
 TOLERANCE = 1e-3
 """Tolerance of a row's sum."""
-SEVERAL = "where several classes are true at once, see MultiLabelCorrector, or --rows multilabel"
+SCORES = "scores? Divide rows by their sum (--normalise always)"
+SEVERAL = "several classes true at once? See MultiLabelCorrector (--rows multilabel)"
 
 
 def as_float64(P: Any, index: dict[Any, int] | None = None) -> Array:
@@ -180,8 +181,8 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
         way_out = "; rounded numbers? Divide them by their sum: P / P.sum(axis=-1, keepdims=True)"
     elif names is None and abs(total - 100) <= min(len(row) / 2, 50):
         way_out = "; percentages? Divide them by their sum: P / P.sum(axis=-1, keepdims=True)"
-    elif total > 1 + 10 * TOLERANCE and row.max() <= 1:
-        way_out = f"; {SEVERAL}"
+    elif total > 0 and row.max() <= 1:
+        way_out = f"; {SCORES}" + (f". {SEVERAL}" if total > 1 + 10 * TOLERANCE else "")
     return f"probabilities sum to {text}, expected 1 (within {TOLERANCE:g}){way_out}"
 
 

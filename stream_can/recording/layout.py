@@ -47,7 +47,8 @@ def find_layout(
     2. Columns that begin with ``probs``, one per class; or that match the pattern.
     3. Columns named like the classes, where these are given.
     4. For the default name only: columns whose numbers in nearly all of the first rows sum to 1; or
-       to 100, where all rows are divided by their sum. See `best_group`.
+       to 100, where all rows are divided by their sum. See `best_group`. Classes that are given
+       must be theirs.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def find_layout(
         return Layout(columns, False, list(classes))
     if classes is not None and all(str(c) in free for c in classes):
         return Layout([str(c) for c in classes], False, list(classes))
-    if classes is None and probs == "probs":
+    if probs == "probs":
         for total in (1.0, 100.0) if normalise == "always" else (1.0,):
             group = best_group(table.head, free, other_columns[0], total)
             if isinstance(group, list):
@@ -118,8 +119,13 @@ def find_layout(
                 raise InvalidRecording(
                     f"{name}: the probabilities could be {' or '.join(ways[:3])}; which are they?"
                 )
-            if group is not None:
+            if group is None:
+                continue
+            if classes is None:
                 return _by_number(group.columns, group.names)
+            by_name = dict(zip(group.names, group.columns, strict=True))
+            if {*map(str, classes)} == by_name.keys():
+                return Layout([by_name[str(name)] for name in classes], False, [*classes])
     error = str(no_column(name, table, "probs", probs))
     raise InvalidRecording(f"{error}. {probs_hint(name, table, free, other_columns[0])}")
 

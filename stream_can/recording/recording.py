@@ -146,8 +146,6 @@ class Recording(LabelArrivals):
         normalise: Normalise = "rounded",
         logits: bool = False,
     ) -> None:
-        if (time is None) != (label_time is None):
-            raise ValueError("time and label_time go together: name both columns or neither")
         if normalise not in ("rounded", "always"):
             raise ValueError(f"normalise: {normalise!r}, expected 'rounded' or 'always'")
         self.path = Path(path)
@@ -163,9 +161,7 @@ class Recording(LabelArrivals):
         if label == "label" and label not in table.columns and "labels" in table.columns:
             self._label = "labels"
         self._label = in_other_case(table, self._label)
-        self.times = RowTimes(
-            self.name, [] if time is None or label_time is None else [time, label_time]
-        )
+        self.times = RowTimes(self.name, time, label_time)
         guessed = None
         if probs == "probs" and not any(name.startswith(probs) for name in table.columns):
             guessed = column_of_rows(table, [self._label, id, *self.times.names, *segments])

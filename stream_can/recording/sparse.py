@@ -74,8 +74,6 @@ class SparseRecording(LabelArrivals):
         id: str = "id",
         numbered: bool = False,
     ) -> None:
-        if (time is None) != (label_time is None):
-            raise ValueError("time and label_time go together: name both columns or neither")
         self.path = Path(path)
         self._source = open_source(path)
         self.name = self._source.name
@@ -85,9 +83,7 @@ class SparseRecording(LabelArrivals):
         self._table = table = open_table(self._source, Names(probs, label, id))
         label = in_other_case(table, label)
         self.probs, self._label = probs, label
-        self.times = RowTimes(
-            self.name, [] if time is None or label_time is None else [time, label_time]
-        )
+        self.times = RowTimes(self.name, time, label_time)
         named = [("probs", probs), ("label", label), ("time", time), ("label_time", label_time)]
         for purpose, name in named:
             apart = purpose == "label" and table.labels_apart

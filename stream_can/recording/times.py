@@ -20,12 +20,17 @@ class RowTimes:
     ----------
     source
         Name of the file.
-    names
-        Columns of the times of predictions and of labels; empty where there are none.
+    time, label_time
+        Columns of the times of predictions and of labels; None where there are none.
     """
 
-    def __init__(self, source: str, names: Sequence[str]) -> None:
-        self.source, self.names = source, list(names)
+    def __init__(self, source: str, time: str | None, label_time: str | None) -> None:
+        if (time is None) != (label_time is None):
+            raise ValueError(
+                "time and label_time: name both columns or neither (--time and --label-time)"
+            )
+        self.source = source
+        self.names = [name for name in (time, label_time) if name is not None]
         self.dates = False
         """Whether times are dates (microseconds since 1970); known after the first chunk."""
         self.begin()

@@ -68,6 +68,12 @@ def serve(settings: ServeSettings) -> int:
     except (OSError, OverflowError) as error:
         return _fail(3, _no_port(settings, error))
     try:
+        if settings.label_port is not None:
+            _bound("127.0.0.1", settings.label_port).close()
+    except (OSError, OverflowError) as error:
+        bound.close()
+        return _fail(3, f"label_port {settings.label_port}: {error}")
+    try:
         service = _service(settings)
     except (StreamCANError, ValueError) as error:
         bound.close()

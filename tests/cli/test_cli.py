@@ -178,7 +178,7 @@ def test_a_pipe_goes_on_from_the_state_of_a_replay(file, tmp_path, rows):
     [
         (["replay", "none.csv", "--label-delay", "1"], "none.csv: No such file or directory"),
         (["replay", "{file}"], "say when labels arrive: --label-delay ROWS, or --time"),
-        (["replay", "{file}", "--time", "at"], "time and label_time go together"),
+        (["replay", "{file}", "--time", "at"], "(--time and --label-time)"),
         (["replay", "{file}", "--label-delay", "1", "--label", "truth"], "no column 'truth'"),
         (["replay", "{file}", "--label-delay", "1", "--paths", "can,con"], "'con' is not one of"),
         (["replay", "{file}", "--label-delay", "1", "--classes", "a,b"], "3 probabilities a row"),
@@ -191,6 +191,7 @@ def test_a_pipe_goes_on_from_the_state_of_a_replay(file, tmp_path, rows):
         ),
         (["replay", "{file}", "--label-delay", "1", "--train-counts", "1,x,2"], "float: 'x'"),
         (["pipe", "--classes", "a,b", "--train-counts", "1,x"], "float: 'x'"),
+        (["pipe", "{file}", "--classes", "a,b"], "pipe reads standard input: stream-can pipe"),
         (["inspect", "{file}"], "no stream_can snapshot"),
         (["replay", "{file}", "--label-delay", "1", "--report", "{file}/a/r.html"], "a/r.html: "),
     ],

@@ -132,6 +132,8 @@ def test_the_streams_reach_every_line_of_the_oracle_and_few_events_lie_near_a_ju
             oracle.learn(p, 0, more)
             oracle.successor()
         Oracle(3, paths=["raw", "full"]).successor(0)
+        known_mix = Oracle(3, train_counts=[1, 2, 3], prior=np.array([0.2, 0.3, 0.5]))
+        known_mix.process(np.array([0.6, 0.3, 0.1]))
         play_with_segments()
     finally:
         sys.settrace(before)

@@ -133,6 +133,8 @@ CASES = [
     Case("csv of those and an index", "a.csv", csv(columns(""), index=True)),
     Case("csv of those, classes given", "a.csv", csv(columns("")), CLASSES),
     Case("csv classes in another order", "a.csv", csv(columns()), "--classes eel,dog,cat"),
+    Case("csv other prefix, classes given", "a.csv", csv(columns("score_")),
+         "--classes eel,dog,cat"),
     Case("csv prefix with a star", "a.csv", csv(columns("P(")), "--probs P(*"),
     Case("csv prefix p beside pred", "a.csv", csv(columns("p_").assign(pred=0.5)), "--probs p"),
     Case("csv prefix and number", "a.csv",

@@ -540,7 +540,7 @@ def test_a_delay_must_be_said(tmp_path):
     for options in ({"label_delay": -1}, {"label_delay": 1, "label_rate": 1.5}):
         with pytest.raises(ValueError, match="expected"):
             replay(recording, Corrector(CLASSES), **options)
-    with pytest.raises(ValueError, match="go together"):
+    with pytest.raises(ValueError, match="name both columns"):
         Recording(tmp_path / "stream.npz", time="at")
 
 

@@ -18,16 +18,17 @@ def test_a_process_of_the_suite_never_runs_out_of_them():
     assert len({*ports}) == 450
 
 
-def test_a_taken_port_leaves_no_state_behind(tmp_path):
+@pytest.mark.parametrize("name", ["http_port", "label_port"])
+def test_a_taken_port_leaves_no_state_behind(tmp_path, name):
     """A file of a failed start would refuse the next one, with other classes."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
         done = subprocess.run(
-            [*COMMAND, "--classes", "a,b", "--http-port", port],
+            [*COMMAND, "--classes", "a,b", "--ask", "0.5", f"--{name.replace('_', '-')}", port],
             cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE,
         )  # fmt: skip
     assert done.returncode == 3, done.stderr
-    assert f"http_port {port}" in done.stderr
+    assert f"{name} {port}" in done.stderr
     assert list(tmp_path.iterdir()) == []
