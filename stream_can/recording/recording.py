@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -246,7 +246,8 @@ class Recording(LabelArrivals):
             weight = None
             if self._weight is not None:
                 *cells, weights = cells
-                weight = self._weights(self._weight, weights, first, y >= 0)
+                weight, places = np.ones(len(y)), np.flatnonzero(y >= 0)
+                weight[places] = self._read(_weight_of, weights, places, first, self._weight)
             segments = self._segments(cells, first)
             yield Chunk(first, P, y, arrives, time, label_time, segments, weight)
             first += len(P)
@@ -271,39 +272,25 @@ class Recording(LabelArrivals):
         """Column values of some rows."""
         if not self.segments:
             return None
-        return {
-            name: self._texts(name, values, first)
-            for name, values in zip(self.segments, cells, strict=True)
-        }
+        table: Segments = {}
+        for name, values in zip(self.segments, cells, strict=True):
+            texts = table[name] = np.empty(len(values), object)
+            texts[:] = self._read(text_of, values, range(len(values)), first, f"segments: {name}")
+        return table
 
-    def _weights(
-        self, name: str, cells: list[Any], first: int, labelled: NDArray[np.bool_]
-    ) -> Array:
-        """Weights of the labels of some rows, 1 without a label, shape (n,)."""
-        weights = np.ones(len(cells))
-        for i in np.flatnonzero(labelled).tolist():
-            cell = cells[i]
-            with suppress(TypeError, ValueError):
-                cell = float(cell)
+    def _read(
+        self, read: Callable[[Any], Any], cells: list[Any], at: Iterable[int], first: int, name: str
+    ) -> list[Any]:
+        """What some cells of a column say; InvalidRecording names the row of one that is none."""
+        values = list[Any]()
+        for i in at:
             try:
-                weights[i] = weight_of_label(cell)
+                values.append(read(cells[i]))
             except ValueError as error:
                 raise InvalidRecording(
                     f"{self.name}: row {first + i + 1}: {name}: {error}"
                 ) from None
-        return weights
-
-    def _texts(self, name: str, values: list[Any], first: int) -> NDArray[np.object_]:
-        """Column values as texts, shape (n,)."""
-        texts = np.empty(len(values), object)
-        for i, value in enumerate(values):
-            try:
-                texts[i] = text_of(value)
-            except ValueError as error:
-                raise InvalidRecording(
-                    f"{self.name}: row {first + i + 1}: segments: {name}: {error}"
-                ) from None
-        return texts
+        return values
 
     def _check(self, cells: Array | list[Any], first: int) -> Array:
         """Convert cells to rows that sum to 1, shape (n, m).
@@ -371,6 +358,13 @@ class Recording(LabelArrivals):
                         f"{self.name}: row {first + i + 1}: label {error}{hint}"
                     ) from None
             return np.array(indices, np.int64)
+
+
+def _weight_of(cell: Any) -> float:
+    """The weight of a cell, which may be text."""
+    with suppress(TypeError, ValueError):
+        cell = float(cell)
+    return weight_of_label(cell)
 
 
 def _way_out(row: Array) -> str:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stream_can import Corrector, InvalidPrediction, UnknownClass
 from stream_can.messages.codecs.avro import AvroCodec, output_schema
-from stream_can.messages.codecs.framing import SchemaText
+from stream_can.messages.codecs.framing import AnswerFields, SchemaText
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.codecs.single_object import SchemaFile, single
 from stream_can.messages.fields import fields_of
@@ -546,16 +546,16 @@ def test_the_answers_schema_keeps_what_the_input_says() -> None:
         namespace="com.example", doc="a prediction", owner="risk",
     )  # fmt: skip
     text = SchemaText("AVRO", json.dumps(schema))
-    made = json.loads(output_schema(text, ["probs"], "was", asks=True).text)
+    made = json.loads(output_schema(text, AnswerFields(["probs"], "was", asks=True)).text)
     assert made == schema | {"fields": [
         *schema["fields"],
         {"name": "was", "default": None,
          "type": ["null", {"type": "array", "items": "com.example.Entry"}]},
         {"name": "ask", "type": ["null", "string"], "default": None},
     ]}  # fmt: skip
-    assert json.loads(output_schema(text, ["probs"], "", asks=False).text) == schema
+    assert json.loads(output_schema(text, AnswerFields(["probs"], "")).text) == schema
     with pytest.raises(BadMessage, match="raw: 'not a name' is no name of an Avro field"):
-        output_schema(text, ["probs"], "not a name", asks=False)
+        output_schema(text, AnswerFields(["probs"], "not a name"))
 
 
 def test_records_of_a_file(tmp_path: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stream_can import Corrector
-from stream_can.messages.codecs.framing import SchemaText
+from stream_can.messages.codecs.framing import AnswerFields, SchemaText
 from stream_can.messages.codecs.json_schema import JsonSchemaCodec, output_schema
 from stream_can.messages.fields import fields_of
 from stream_can.messages.formats import Formats
@@ -28,7 +28,7 @@ CLOSED = {"type": "object", "additionalProperties": False}
 
 def made(schema: Any, probs: str = "probs", raw: str = "probs_raw", **added: bool) -> Any:
     text = SchemaText("JSON", json.dumps(schema))
-    return json.loads(output_schema(text, probs.split("."), raw, **added).text)
+    return json.loads(output_schema(text, AnswerFields(probs.split("."), raw, **added)).text)
 
 
 def test_the_added_fields_are_properties_of_the_answer() -> None:

@@ -111,7 +111,7 @@ class AvroCodec(SchemaCodec):
         super().prepare(value, headers, answered=answered)
 
     def _answer(self, schema: SchemaText) -> SchemaText:
-        return output_schema(schema, **self._added)
+        return output_schema(schema, self._added)
 
     def open(self, value: bytes, headers: Headers = ()) -> AvroOpened:
         """Walk a record."""
@@ -196,19 +196,19 @@ class AvroCodec(SchemaCodec):
         raw: str,
     ) -> list[bytes]:
         """The records with new numbers, followed by the added fields."""
-        out = []
+        out, added = [], self._added
         for prediction, row in zip(predictions, rows, strict=True):
             message, span = prediction.message, prediction.original
             data, start, end, _ = span
             tail = [b"\x02", data[start:end]] if raw else []
-            if self._asks:
+            if added.asks:
                 reason = prediction.ask_reason
                 tail.append(b"\x00" if reason is None else b"\x02" + text_bytes(reason))
-            if self.sets:
+            if added.sets:
                 names = prediction.set
                 texts = None if names is None else [text_bytes(json_name(name)) for name in names]
                 tail.append(b"\x00" if texts is None else b"\x02" + block_bytes(texts))
-            if self._decides:
+            if added.decides:
                 action = prediction.decision
                 tail.append(b"\x00" if action is None else b"\x02" + text_bytes(action))
             placed = place_probs(span, prediction.form, row)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from stream_can.messages.codecs.avro_program import program_of
@@ -17,7 +16,7 @@ from stream_can.messages.codecs.avro_types import (
     named_kind,
 )
 from stream_can.messages.codecs.codec import ASKED, DECISION, SET
-from stream_can.messages.codecs.framing import SchemaText
+from stream_can.messages.codecs.framing import AnswerFields, SchemaText
 
 if TYPE_CHECKING:
     Row = array[float]
@@ -25,32 +24,13 @@ if TYPE_CHECKING:
 _is_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 
 
-def output_schema(
-    schema: SchemaText,
-    probs: Sequence[str],
-    raw: str,
-    *,
-    asks: bool = False,
-    sets: bool = False,
-    decides: bool = False,
-) -> SchemaText:
+def output_schema(schema: SchemaText, answer: AnswerFields) -> SchemaText:
     """Schema of the answers to records of a schema.
-
-    Parameters
-    ----------
-    schema
-        Schema of the input.
-    probs
-        Path of its probabilities.
-    raw
-        Field for the raw probabilities; empty: none.
-    asks, sets, decides
-        Whether answers carry label requests, sets, and decisions.
 
     Raises
     ------
     AvroSchemaError
-        The top is no record, it has nothing at ``probs``, or an added field's name is taken.
+        The top is no record, it has nothing at ``answer.probs``, or an added field's name is taken.
     """
     program = program_of(schema)
     if isinstance(program.top, list) or kind_of(program.top) not in ("record", "error"):
@@ -59,28 +39,28 @@ def output_schema(
     while isinstance(document.get("type"), dict):
         document = document["type"]
     added: list[dict[str, Any]] = []
-    if raw:
-        place = ".".join(probs)
-        probs_type = program.at(probs)
+    if answer.raw:
+        place = ".".join(answer.probs)
+        probs_type = program.at(answer.probs)
         if probs_type is None:
             raise AvroSchemaError(f"no field {place!r}")
         branches = probs_type if isinstance(probs_type, list) else [probs_type]
         types = [branch for branch in branches if kind_of(branch) != "null"]
         if len(types) != 1:
             raise AvroSchemaError(f"{place}: a union of {len(types)} types, expected one or null")
-        added.append({"name": raw, "type": ["null", referred(types[0])], "default": None})
-    if asks:
+        added.append({"name": answer.raw, "type": ["null", referred(types[0])], "default": None})
+    if answer.asks:
         added.append({"name": ASKED, "type": ["null", "string"], "default": None})
-    if sets:
+    if answer.sets:
         names = {"type": "array", "items": "string"}
         added.append({"name": SET, "type": ["null", names], "default": None})
-    if decides:
+    if answer.decides:
         added.append({"name": DECISION, "type": ["null", "string"], "default": None})
     for field in added:
         if not _is_name(field["name"]):
             raise AvroSchemaError(f"raw: {field['name']!r} is no name of an Avro field")
         if any(is_called(existing, field["name"]) for existing in document["fields"]):
-            way = "; give raw another name" if field["name"] == raw else ""
+            way = "; give raw another name" if field["name"] == answer.raw else ""
             raise AvroSchemaError(f"it has a field {field['name']!r}, which is ours{way}")
     document["fields"] = [*document["fields"], *added]
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))

@@ -67,6 +67,20 @@ class Schemas(Protocol):
         """
 
 
+class AnswerFields(NamedTuple):
+    """Fields that answers have beside those of their messages."""
+
+    probs: Sequence[str]
+    """Path of the probabilities."""
+    raw: str
+    """Field for the raw probabilities; empty: none."""
+    asks: bool = False
+    """Whether answers carry label requests."""
+    sets: bool = False
+    decides: bool = False
+    """Whether they carry decisions."""
+
+
 class SchemaCodec(ABC):
     """Base of the codecs whose messages name their schema, from which that of answers is made.
 
@@ -99,10 +113,8 @@ class SchemaCodec(ABC):
         decides: bool = False,
     ) -> None:
         self.schemas: Any = schemas
-        self._raw, self._asks, self.sets, self._decides = raw, asks, sets, decides
-        self._added: Any = {
-            "probs": probs.split("."), "raw": raw, "asks": asks, "sets": sets, "decides": decides,
-        }  # fmt: skip
+        self.sets = sets
+        self._added = AnswerFields(probs.split("."), raw, asks, sets, decides)
         self._heads: dict[Key | None, bytes] = {None: b""}
 
     def key(self, value: bytes, headers: Headers) -> Key | None:

@@ -16,7 +16,7 @@ from msgspec import Raw
 from numpy.typing import NDArray
 
 from stream_can.messages.codecs.codec import ASKED, DECISION, SET
-from stream_can.messages.codecs.framing import Key, SchemaCodec, SchemaText
+from stream_can.messages.codecs.framing import AnswerFields, Key, SchemaCodec, SchemaText
 from stream_can.messages.codecs.json import JsonCodec
 from stream_can.messages.probability_formats import BadMessage
 
@@ -38,7 +38,7 @@ class JsonSchemaCodec(SchemaCodec, JsonCodec):
     raw_path = JsonCodec.raw_path
 
     def _answer(self, schema: SchemaText) -> SchemaText:
-        return output_schema(schema, **self._added)
+        return output_schema(schema, self._added)
 
     def open(self, value: bytes, headers: Headers = ()) -> Framed:
         """Fields of the object after the prefix."""
@@ -81,15 +81,7 @@ class JsonSchemaCodec(SchemaCodec, JsonCodec):
         return bytes(self.schemas.newest()[0] + super().write_label(values))
 
 
-def output_schema(
-    schema: SchemaText,
-    probs: Sequence[str],
-    raw: str,
-    *,
-    asks: bool = False,
-    sets: bool = False,
-    decides: bool = False,
-) -> SchemaText:
+def output_schema(schema: SchemaText, added: AnswerFields) -> SchemaText:
     """JSON Schema of the answers to objects of a schema.
 
     The raw probabilities have the schema of the probabilities. Where that is not given, nothing is
@@ -100,17 +92,17 @@ def output_schema(
     except (ValueError, RecursionError) as error:
         raise BadMessage(str(error)) from None
     inner: Any = document
-    for name in probs[:-1]:
+    for name in added.probs[:-1]:
         inner = _properties(document, inner).get(name)
     properties = _properties(document, inner)
-    if raw and probs[-1] in properties:
-        properties.setdefault(raw, copy.deepcopy(properties[probs[-1]]))
+    if added.raw and added.probs[-1] in properties:
+        properties.setdefault(added.raw, copy.deepcopy(properties[added.probs[-1]]))
     if top := _properties(document, document):
-        if asks:
+        if added.asks:
             top.setdefault(ASKED, {"type": "string"})
-        if sets:
+        if added.sets:
             top.setdefault(SET, {"type": "array", "items": {"type": ["string", "number"]}})
-        if decides:
+        if added.decides:
             top.setdefault(DECISION, {"type": "string"})
     return schema._replace(text=json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 

@@ -11,6 +11,7 @@ from google.protobuf import (  # type: ignore[import-untyped]
 
 from stream_can.messages.codecs.added_fields import AddedFields
 from stream_can.messages.codecs.codec import ASKED, DECISION, SET
+from stream_can.messages.codecs.framing import AnswerFields
 from stream_can.messages.codecs.proto_files import (
     files_of,
     find_message,
@@ -35,12 +36,7 @@ class Types(NamedTuple):
 def output_types(
     descriptor: bytes,
     message: str,
-    probs: Sequence[str],
-    raw: str,
-    *,
-    asks: bool,
-    sets: bool,
-    decides: bool,
+    answer: AnswerFields,
     first_field: int,
 ) -> Types:
     """Read a message type from a descriptor set and add the fields of answers.
@@ -51,12 +47,8 @@ def output_types(
         A FileDescriptorSet with all imported files.
     message
         Full name of the message type.
-    probs
-        Path of the probabilities.
-    raw
-        Field for the raw probabilities; empty: none.
-    asks, sets, decides
-        Whether answers carry label requests, sets, and decisions.
+    answer
+        Fields to add.
     first_field
         Number of the raw probabilities; label requests, sets and decisions have
         the next ones, in that order.
@@ -65,26 +57,26 @@ def output_types(
     ------
     ValueError
         The descriptor set is invalid or incomplete; there is no such message, or nothing at
-        ``probs``; or the name or number of an added field is taken.
+        ``answer.probs``; or the name or number of an added field is taken.
     """
     files = files_of(descriptor)
     name, indexes = find_message(files, message)
     pool = pool_of(files)
-    if raw or asks or sets or decides:
+    if any(answer[1:]):
         top = pool.FindMessageTypeByName(message)
         files[name] = file = _copy(files[name])
         added = AddedFields(file, message_at(file, indexes), top, pool.FindAllExtensions(top))
-        if raw:
-            place, like = place_at(top, probs), _field_at(top, probs)
+        if answer.raw:
+            place, like = place_at(top, answer.probs), _field_at(top, answer.probs)
             if place is None:
-                raise ValueError(f"message {message}: no field {'.'.join(probs)!r}")
-            require_shape(place.shape, ".".join(probs))
-            added.raw(raw, first_field, like, place.shape)
-        if asks:
+                raise ValueError(f"message {message}: no field {'.'.join(answer.probs)!r}")
+            require_shape(place.shape, ".".join(answer.probs))
+            added.raw(answer.raw, first_field, like, place.shape)
+        if answer.asks:
             added.text(ASKED, first_field + 1)
-        if sets:
+        if answer.sets:
             added.texts(SET, first_field + 2)
-        if decides:
+        if answer.decides:
             added.text(DECISION, first_field + 3)
         pool = pool_of(files)
     make = message_factory.GetMessageClass(pool.FindMessageTypeByName(message))

@@ -122,7 +122,7 @@ class ProtobufCodec(SchemaCodec):
         path = None if isinstance(descriptor, bytes) else fspath(descriptor)
         try:
             data = descriptor if isinstance(descriptor, bytes) else snapshot.read(descriptor)
-            self._types = output_types(data, message, **self._added, first_field=first_field)
+            self._types = output_types(data, message, self._added, first_field)
         except OSError as error:
             raise ValueError(f"protobuf_descriptor: {path}: {error.strerror}") from None
         except ValueError as error:
@@ -227,15 +227,16 @@ class ProtobufCodec(SchemaCodec):
         if field is None or not answered:
             return field
         self._head(message.key)
-        if self._raw:
+        raw = self._added.raw
+        if raw:
             top = message.message
-            top.ClearField(self._raw)
+            top.ClearField(raw)
             if isinstance(field.place.shape, Scalar):
-                setattr(top, self._raw, field.value)
+                setattr(top, raw, field.value)
             elif isinstance(field.place.shape, NumberMap):
-                getattr(top, self._raw).update(decode(field))
+                getattr(top, raw).update(decode(field))
             else:
-                getattr(top, self._raw).MergeFrom(field.value)
+                getattr(top, raw).MergeFrom(field.value)
         return field
 
     def row(self, original: FieldValue, forms: Forms, where: str) -> tuple[Row, Form | None]:
@@ -276,18 +277,18 @@ class ProtobufCodec(SchemaCodec):
     ) -> list[bytes]:
         """The messages with new numbers; map entries are sorted by key, so that equal messages have
         equal bytes."""
-        out = []
+        out, added = [], self._added
         for prediction, row in zip(predictions, rows.tolist(), strict=True):
             opened, field = prediction.message, prediction.original
             put_probs(field, prediction.form, row)
-            if self._asks:
+            if added.asks:
                 opened.message.ClearField(ASKED)
                 if prediction.ask_reason is not None:
                     setattr(opened.message, ASKED, prediction.ask_reason)
-            if self.sets:
+            if added.sets:
                 opened.message.ClearField(SET)
                 getattr(opened.message, SET).extend(map(json_name, prediction.set or ()))
-            if self._decides:
+            if added.decides:
                 opened.message.ClearField(DECISION)
                 if prediction.decision is not None:
                     setattr(opened.message, DECISION, prediction.decision)
