@@ -177,7 +177,7 @@ def read(path: str | os.PathLike[str]) -> bytes:
         It cannot be read; or it is a pipe or device, which may never end or begin.
     """
     # open() would wait for a writer of a pipe.
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(number, "rb") as file:
         _mode_of_file(path, os.fstat(number))
         return file.read()
@@ -220,18 +220,19 @@ def save(data: bytes, path: str | Path) -> None:
     try:
         new.unlink(missing_ok=True)  # left by a run that was killed
         with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-            if mode is not None:
+            if mode is not None and hasattr(os, "fchmod"):
                 os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
-        # The new name is durable only after syncing its directory.
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        if hasattr(os, "O_DIRECTORY"):
+            # The new name is durable only after syncing its directory.
+            directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
     except OSError as error:
         with suppress(OSError):
             new.unlink(missing_ok=True)

@@ -69,6 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         # cyclopts wraps errors of importing a command.
         missing = getattr(error.__cause__ or error, "name", None) or ""
+        if missing == "fcntl":
+            print(
+                "stream-can: a state file is locked as on Linux and macOS; on Windows use WSL",
+                file=sys.stderr,
+            )
+            return 1
         extra = EXTRAS.get(missing.partition(".")[0])
         if extra is None:
             raise

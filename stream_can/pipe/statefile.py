@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
@@ -41,6 +40,8 @@ def locked(path: Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
+    import fcntl  # not on Windows
+
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     name = Path(f"{path}.lock")
