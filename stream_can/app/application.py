@@ -12,7 +12,6 @@ from msgspec import Meta
 from stream_can.app.model_settings import Counts, ModelSettings, Name
 from stream_can.learner.switch import CorrectionSwitch
 from stream_can.messages.fields import Fields, fields_of
-from stream_can.method.promise import miss_of
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
 from stream_can.method.settings import LOOP, SETTINGS, check_settings
@@ -176,12 +175,10 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
                 raise ValueError(f"models.{name}: {error}") from None
         if self.max_classes is not None and self.n_classes is not None:
             raise ValueError("max_classes: of named classes, n_classes of numbered ones; give one")
-        if self.sets is not None:
-            miss_of(self.sets)
         if self.http_port is not None and not 0 <= self.http_port <= 65535:
             raise ValueError(f"http_port: {self.http_port}, expected 0 to 65535")
         self._check_name("application_id", self.application_id)
-        check_settings(self.corrector)
+        check_settings(self._given(SETTINGS))
         column_names(self.segments or ())
         _ = self.fields  # raises where they are inconsistent
 
@@ -220,8 +217,7 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
 
     @property
     def corrector(self) -> dict[str, Any]:
-        """Keyword arguments of `Corrector` that were given, except classes, counts and
-        sets."""
+        """Given keyword arguments of `Corrector`, except classes, counts and sets."""
         return self._given(name for name in SETTINGS if name != "sets")
 
     @property

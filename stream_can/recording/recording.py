@@ -22,7 +22,6 @@ from stream_can.method.prior import laplace
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names, text_of
 from stream_can.method.weights import weight_of_label
-from stream_can.recording.arrivals import LabelArrivals
 from stream_can.recording.cells import rows_of
 from stream_can.recording.column_hints import no_column
 from stream_can.recording.formats import open_table
@@ -34,9 +33,8 @@ from stream_can.recording.layout import (
     may_hold,
     with_names_beside,
 )
-from stream_can.recording.source import open_source
+from stream_can.recording.recorded_file import RecordedFile
 from stream_can.recording.table import InvalidRecording, Names, Table
-from stream_can.recording.times import RowTimes
 
 Array = NDArray[np.float64]
 
@@ -80,7 +78,7 @@ class Labelled(NamedTuple):
     segments: Segments | None
 
 
-class Recording(LabelArrivals):
+class Recording(RecordedFile):
     """Predictions in the order they were made, and the labels that became known later.
 
     Parameters
@@ -148,12 +146,7 @@ class Recording(LabelArrivals):
     ) -> None:
         if normalise not in ("rounded", "always"):
             raise ValueError(f"normalise: {normalise!r}, expected 'rounded' or 'always'")
-        self.path = Path(path)
-        self._source = open_source(path)
-        self.name = self._source.name
-        """Name of the file, for messages."""
-        self.size = self._source.path.stat().st_size
-        """Size in bytes, decompressed."""
+        super().__init__(path, time, label_time)
         self._table = table = open_table(self._source, Names(probs, label, id))
         self._label, self._normalise, self._logits = label, normalise, logits
         self._weight = weight
@@ -161,7 +154,6 @@ class Recording(LabelArrivals):
         if label == "label" and label not in table.columns and "labels" in table.columns:
             self._label = "labels"
         self._label = in_other_case(table, self._label)
-        self.times = RowTimes(self.name, time, label_time)
         guessed = None
         if probs == "probs" and not any(name.startswith(probs) for name in table.columns):
             guessed = column_of_rows(table, [self._label, id, *self.times.names, *segments])

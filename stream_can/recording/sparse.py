@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from stream_can.errors import StreamCANError
 from stream_can.messages.sparse_formats import ListedForms
 from stream_can.method.classes import is_missing
-from stream_can.recording.arrivals import LabelArrivals
 from stream_can.recording.cells import probs_of
 from stream_can.recording.column_hints import no_column
 from stream_can.recording.formats import open_table
 from stream_can.recording.layout import in_other_case, may_hold
+from stream_can.recording.recorded_file import RecordedFile
 from stream_can.recording.recording import CHUNK
-from stream_can.recording.source import open_source
 from stream_can.recording.table import InvalidRecording, Names
-from stream_can.recording.times import RowTimes
 
 
 class SparseChunk(NamedTuple):
@@ -40,7 +38,7 @@ class SparseChunk(NamedTuple):
     """Time at which each label is known."""
 
 
-class SparseRecording(LabelArrivals):
+class SparseRecording(RecordedFile):
     """Predictions that list the likeliest of thousands of classes, in order, with labels.
 
     Parameters
@@ -74,16 +72,10 @@ class SparseRecording(LabelArrivals):
         id: str = "id",
         numbered: bool = False,
     ) -> None:
-        self.path = Path(path)
-        self._source = open_source(path)
-        self.name = self._source.name
-        """Name of the file, for messages."""
-        self.size = self._source.path.stat().st_size
-        """Size in bytes, decompressed."""
+        super().__init__(path, time, label_time)
         self._table = table = open_table(self._source, Names(probs, label, id))
         label = in_other_case(table, label)
         self.probs, self._label = probs, label
-        self.times = RowTimes(self.name, time, label_time)
         named = [("probs", probs), ("label", label), ("time", time), ("label_time", label_time)]
         for purpose, name in named:
             apart = purpose == "label" and table.labels_apart

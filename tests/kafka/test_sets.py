@@ -86,5 +86,5 @@ def test_models_have_their_own(broker: Broker) -> None:
 
 def test_a_share_that_is_none_is_refused(broker: Broker) -> None:
     app = App(broker.bootstrap_servers)
-    with pytest.raises(ValueError, match=r"sets: 1\.5, expected the share"):
+    with pytest.raises(ValueError, match=r"sets: 1\.5, expected a number > 0 and < 1: share"):
         app.settings(sets=1.5)

@@ -1,21 +1,33 @@
-"""Arrivals: what a recording of any kind of rows knows of when its labels come."""
+"""RecordedFile: the file of a recording of any kind of rows, whose labels may come later."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from stream_can.recording.source import open_source
 from stream_can.recording.table import LabelLines, Table
 from stream_can.recording.times import RowTimes
 
 
-class LabelArrivals:
-    """The part of a recording that says how labels arrive."""
+class RecordedFile:
+    """The part of a recording that opens its file and says how labels arrive."""
 
-    times: RowTimes  # as far as the rows were read
     labels_are_positions = False
     """Whether labels so far were integers beside classes with names."""
     has_columns = False
     """Whether each class has a column of its own, which names it."""
     _label: str
     _table: Table
+
+    def __init__(self, path: str | Path, time: str | None, label_time: str | None) -> None:
+        self.path = Path(path)
+        self._source = open_source(path)
+        self.name = self._source.name
+        """Name of the file, for messages."""
+        self.size = self._source.path.stat().st_size
+        """Size in bytes, decompressed."""
+        self.times = RowTimes(self.name, time, label_time)
+        """Those of the rows read so far."""
 
     @property
     def read_as(self) -> str:
