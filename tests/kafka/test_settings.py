@@ -86,7 +86,7 @@ def test_everything_without_a_file() -> None:
             {},
             "topics must differ: in, out, app-label-requests, .*, app-label-requests",
         ),
-        ({"classes_from_file": "x"}, {}, "either classes or classes_from_file"),
+        ({"classes_from_file": "x"}, {}, "classes, classes_from_file: give one of them, not both"),
         ({"instance": "a b"}, {}, "instance: 'a b' may only hold"),
         ({"digits": "0"}, {}, "digits: 0, expected 1 to 17"),
         ({"commit_every": "0"}, {}, "commit_every"),
