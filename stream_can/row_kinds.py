@@ -165,8 +165,11 @@ def part(name: str, module: str) -> Any:
 
 
 def kind_of(corrector: AnyCorrector) -> RowKind:
-    """The kind of a corrector."""
-    return row_kind(corrector.row_kind)
+    """The kind of a corrector; TypeError where it is none."""
+    name = getattr(corrector, "row_kind", None)
+    if name is None:
+        raise TypeError(f"corrector: expected a corrector, got {type(corrector).__name__}")
+    return row_kind(name)
 
 
 def kind_of_snapshot(data: bytes) -> RowKind:

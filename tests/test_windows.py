@@ -1,4 +1,4 @@
-"""What works without the parts of POSIX that Windows lacks, but for the lock of the compiled code."""
+"""What works without the parts of POSIX that Windows lacks, but for the lock of compiled code."""
 
 import subprocess
 import sys

@@ -235,7 +235,8 @@ class PipeRun:
         self.saver.save()
         self.notices.unknown_ids(self.outcomes)
         counts = self.state.counts
-        text = (
+        text = "" if not self.covered else "since the state began "
+        text += (
             f"{counts.predictions} predictions, {counts.learned} labels learned with theirs, "
             f"{counts.unknown} without, {counts.dead_letters} bad {self.unit}s"
         )

@@ -150,6 +150,20 @@ def test_what_is_refused_all_the_same_is_named(
         assert app.outputs(0) == []
 
 
+def test_a_batch_that_only_the_broker_finds_too_large_goes_in_parts(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Split by the client, also several times, each record arrives once."""
+    monkeypatch.setattr(TopicLimits, "from_configs", classmethod(lambda cls, _: cls()))
+    limit = {"max.message.bytes": "1000"}
+    app = App(broker.bootstrap_servers, partitions=1, labels=False, configs={"out": limit})
+    rng = random.Random(0)
+    records = [(app.given["input"], 0, *prediction(rng, i)[:2]) for i in range(60)]
+    produce(app.servers, records)
+    run_once(app)
+    assert [out.key for out in app.outputs(0)] == [record[2] for record in records]
+
+
 def test_dead_letters_must_not_replace_each_other(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, configs={"dead-letters": {"cleanup.policy": "compact"}})
     with pytest.raises(

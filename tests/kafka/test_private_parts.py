@@ -55,7 +55,9 @@ PARTS: dict[type[Any], tuple[str, str]] = {
         "has_error is_partition_added is_transactional last_error"
         " maybe_add_partition_to_transaction producer_id_and_epoch",
     ),
-    ProducerBatch: ("appending", "last_append max_record_size produce_future records"),
+    ProducerBatch: (
+        "appending", "_record_futures last_append max_record_size produce_future records",
+    ),
     MemoryRecordsBuilder: ("appending", "_builder _closed next_offset"),
     ClusterMetadata: ("guards, joining", "broker_metadata config partitions_for_topic"),
 }  # fmt: skip

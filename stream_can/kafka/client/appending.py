@@ -7,6 +7,7 @@ private parts of kafka-python; `check` raises where they have changed.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -34,6 +35,39 @@ SAMPLE = [
 """Encoded by both implementations and compared before any real record."""
 
 
+class BatchFuture(FutureRecordMetadata):  # type: ignore[misc]
+    """Future of records in one batch: where it is refused as too large and split, of all parts.
+
+    A batch tells each of its records which part it is now in, so this stands once for each.
+    """
+
+    __slots__ = ("_is_split", "_waiting")
+
+    def __init__(self, produce_future: Any, records: int, last: int) -> None:
+        self._waiting, self._is_split = records, False
+        super().__init__(produce_future, last, None, None, -1, -1, -1)
+
+    def rebind(self, new_produce_future: Any, new_batch_index: int) -> None:
+        self._is_split = True
+        super().rebind(new_produce_future, new_batch_index)
+
+    def _produce_success(self, result: Any) -> None:
+        self._waiting -= 1
+        is_refused = result[2] is not None
+        if is_refused or not self._is_split or not self._waiting:
+            super()._produce_success(result)
+
+
+def wait(future: Any, seconds: float) -> None:
+    """Wait until a future is done, at most so long.
+
+    Trap: ``get`` runs in a loop without a pause while a part of a split batch is on its way.
+    """
+    is_done = threading.Event()
+    future.add_both(lambda _: is_done.set())
+    is_done.wait(seconds)
+
+
 def check(producer: Any) -> None:
     """Raise UnsupportedVersionError where `append` does not support this producer."""
     try:
@@ -43,6 +77,7 @@ def check(producer: Any) -> None:
         theirs, ours = (MemoryRecordsBuilder(2, 0, 1 << 20) for _ in range(2))
         for out in SAMPLE:
             theirs.append(out.timestamp, out.key, out.value, out.headers)
+        _ = ProducerBatch(TopicPartition("", 0), theirs)._record_futures
         fits, _ = _write(ours, SAMPLE, 0, 1 << 20)
         theirs.close()
         ours.close()
@@ -69,8 +104,7 @@ def append(
     Parameters
     ----------
     limit
-        Maximum size of a batch of several records: the topic's limit. A batch that is refused as
-        too large is split, and its future never completes.
+        Maximum size of a batch of several records: the topic's limit.
 
     Returns
     -------
@@ -100,9 +134,8 @@ def append(
                     batch.max_record_size = max(batch.max_record_size, largest)
                     batch.last_append = time.monotonic()
                     last = batch.records.next_offset() - 1
-                    futures.append(
-                        FutureRecordMetadata(batch.produce_future, last, None, None, -1, -1, -1)
-                    )
+                    futures.append(BatchFuture(batch.produce_future, fits - done, last))
+                    batch._record_futures += [futures[-1]] * (fits - done)
                     if not is_queued:
                         waiting.append(batch)
                         accumulator._incomplete.add(batch)

@@ -233,7 +233,7 @@ class Transaction:
             if failed:
                 reason = _refusal(failed[0])
             elif len(args) > 1 and isinstance(args[1], kafka_errors.KafkaError):
-                # Trap: a batch that is too large is split, and its own future never completes.
+                # Trap: the producer may fail before the future of what it could not send does.
                 waiting = {future._produce_future.topic_partition for future in self._sent}
                 reason = _named(args[1], *waiting)
             else:
@@ -251,9 +251,13 @@ class Transaction:
         Trap: a batch that expires or is refused as out of order fails only its futures; the
         transaction's commit then succeeds with part of the output.
         """
-        with errors_as(RebuildError):
-            self._producer.flush(self._options.seconds("delivery_timeout"))
+        seconds = self._options.seconds("delivery_timeout")
+        deadline = time.monotonic() + seconds
+        with errors_as(RebuildError), contextlib.suppress(kafka_errors.UnknownError):
+            self._producer.flush(seconds)  # Trap: gives up where a batch is split meanwhile.
         for future in self._sent:
+            if not future.is_done:
+                appending.wait(future, deadline - time.monotonic())
             if not future.succeeded():
                 error = _refusal(future) or RebuildError("a record was not acknowledged in time")
                 raise self._own_fault(classify(error, RebuildError)) from error
