@@ -283,11 +283,12 @@ class Dense(DeclaredClasses, ClassLabels):
             data[:, : 4 * m] = stored[:, : 4 * m]
         rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
         require_rows(rows.reshape(2 * n, m))
-        known = size(m, of.corrector.n_sent)
         require_probabilities(data[:, 4 * m :], tail=0 if of.sets is None else TAIL)
-        if of.sets != self.sets:  # sets of another promise: unknown
+        if (of.sets, of.width) != (self.sets, self.width):  # sets of another promise: unknown
+            alike = of.corrector.n_sent == self.corrector.n_sent
+            known = 4 * m + (size(m, self.corrector.n_sent) if alike else 0)
             stored, data = data, np.full((n, self.width // 4), np.nan, np.float32)
-            data[:, : 4 * m + known] = stored[:, : 4 * m + known]
+            data[:, :known] = stored[:, :known]
         return self._cut_blobs(data)
 
     def load_pending(self, unscored: Unscored) -> Unscored:

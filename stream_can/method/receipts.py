@@ -3,8 +3,9 @@
 A receipt holds the rows from which a sent row was mixed: float32, a flat array of R m + 1 numbers.
 First R rows of m: anchor, mixture and tempered mixture; the row that follows the class mix, without
 `fit`; the tempered mixture where the mix is held to be fresh; the row as it came, without `fit`;
-with columns the mixture and tempered mixture that know them; last the calibrated row. Then the top:
-the largest number of their mixture before calibration. See ``Corrector.n_sent`` for R.
+with columns the mixture and tempered mixture that know them; the row at a known class mix; last the
+calibrated row. Then the top: the largest number of their mixture before calibration. See
+``Corrector.n_sent`` for R.
 
 With prediction sets more follows: the sent row, m numbers; theta, by which its set was made; and
 the row's number, as two numbers, below 0 if the set was not counted.
@@ -30,8 +31,8 @@ from stream_can.method.rows import TOLERANCE
 Receipts = NDArray[np.float32]
 
 ROWS = 7
-"""Number of rows in a receipt without columns and fit."""
-ANY_ROWS = (3, 5, 7, 9)
+"""Number of rows in a receipt without columns, fit and a known class mix."""
+ANY_ROWS = (3, 5, 7, 8, 9)
 """Possible numbers of rows in a receipt."""
 NAN = np.array(np.nan, np.float32).tobytes()
 OF_SET, TAIL = 4, 3

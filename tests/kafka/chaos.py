@@ -44,7 +44,15 @@ from tests.kafka.broker.broker import USERS, VERSIONS, Broker, Cluster
 from tests.kafka.broker.registry import Apicurio
 from tests.kafka.faults import SmallDisk
 from tests.kafka.recorder import Records
-from tests.kafka.streams import COMMAND, App, label, labels_of, with_clock
+from tests.kafka.streams import (
+    COMMAND,
+    App,
+    as_logits,
+    label,
+    labels_of,
+    with_clock,
+    with_weight,
+)
 from tests.kafka.users import allow, better, rights, sasl
 from tests.programs import PATIENCE, wait
 
@@ -69,6 +77,8 @@ STUCK_SECONDS = 75.0
 
 
 VERSIONS_OF_SCHEMAS = 100
+PRIOR = ["a=1", "b=2", "c=6", "d=1"]
+"""Other shares than those of the labels, which overrule them."""
 SEGMENTS = ["carrier", "customer.country"]
 SEGMENTS_MB = 0.01
 """About a hundred values: others are dropped all the while."""
@@ -170,12 +180,16 @@ class Writer(threading.Thread):
             self._resting.clear()
             partition = rng.randrange(self.app.partitions)
             key, value, truth = self.app.predict(rng, number)
+            if self.app.given.get("logits"):
+                value = as_logits(value)
             if self.app.given.get("segments"):
                 value = with_columns(rng, value)
             values = [value]
             if self.app.given.get("model"):
                 values = [with_names(rng, number, value) for _ in range(rng.choice([1, 1, 2]))]
             labels, avro = [*labels_of(rng, truth), label("z")], self.avro
+            if self.app.given.get("weight"):
+                labels = [with_weight(rng, x) if rng.random() < 0.5 else x for x in labels]
             if avro is not None:
                 values = [avro.prediction(rng, number, value)]
                 labels = [avro.label({"id": number, "label": name}) for name in (truth, "z")]
@@ -238,6 +252,7 @@ class Chaos:
         self, broker: Broker | Cluster, directory: Path, seed: int, *, partitions: int = 4,
         rate: float = 300, segments: bool = False, lanes: bool = False,
         registry: Apicurio | None = None, sets: bool = False, several: bool = False,
+        logits: bool = False, prior: bool = False,
     ) -> None:  # fmt: skip
         self.rng = random.Random(seed)
         self.brokers = broker.brokers if isinstance(broker, Cluster) else [broker]
@@ -249,6 +264,12 @@ class Chaos:
             columns["sets"] = 0.9
         if several:
             columns |= {"rows": "multilabel"}
+        elif registry is None:
+            columns["weight"] = "weight"
+        if logits:
+            columns["logits"] = True
+        if prior:
+            columns["prior"] = PRIOR
         self.registry = registry
         if registry is not None:
             columns |= {"format": "avro", "schema_registry": registry.url, **formats.AT}
@@ -506,6 +527,8 @@ def main() -> None:
     parser.add_argument("--lanes", action="store_true", help="predictions are of many models")
     parser.add_argument("--sets", action="store_true", help="outputs have prediction sets")
     parser.add_argument("--several", action="store_true", help="rows have several labels")
+    parser.add_argument("--logits", action="store_true", help="predictions are logits")
+    parser.add_argument("--prior", action="store_true", help="the class mix is said to be known")
     parser.add_argument("--avro", action="store_true", help="records of Avro, with a registry")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and data")
@@ -527,6 +550,7 @@ def main() -> None:
         chaos = Chaos(
             broker, directory, options.seed, segments=options.segments,
             lanes=options.lanes, registry=registry, sets=options.sets, several=options.several,
+            logits=options.logits, prior=options.prior,
         )  # fmt: skip
         chaos.disk = disk
         chaos.script = [chaos.kill_worker, *chaos.around]
@@ -558,6 +582,8 @@ def main() -> None:
     columns = " with columns" if options.segments else " with lanes" if options.lanes else ""
     columns += " in Avro" if options.avro else " with sets" if options.sets else ""
     columns += " with multilabel rows" if options.several else ""
+    columns += " of logits" if options.logits else ""
+    columns += " with a known class mix" if options.prior else ""
     found = checked.labels["learned"] + checked.labels["learned late"]
     share = found / max(1, found + checked.labels["given up"])
     lost = ", ".join(f"{n} {what}" for what, n in sorted(checked.lost.items()) if n) or "nothing"

@@ -108,8 +108,9 @@ class Label(NamedTuple):
     id: bytes | None
     name: Any
     lane: Lane | None
-    row: list[float] | None
+    row: np.ndarray | None
     time: float | None
+    weight: float | None = None
 
 
 ReadRow = Callable[[int, Any, set[Any] | None], Row | None]
@@ -206,7 +207,7 @@ class Plain:
             if one.id == row.id and of_lane(one.lane, row.lane)
         ]
         if waiting:
-            self.teach(row, self.held.pop(waiting[0]).name)
+            self.teach(row, self.held.pop(waiting[0]))
             self.outcomes["learned late"] += 1
         while self.size > self.settings.recent_mb * 2**20:
             self.forget()
@@ -230,17 +231,19 @@ class Plain:
             waited += not self.forget().labelled
         return waited
 
-    def teach(self, row: Row, name: Any, other: list[float] | None = None) -> None:
+    def teach(self, row: Row, one: Label) -> None:
         row.labelled = True
         corrector = self.correctors[row.lane]
-        if other is not None and other != row.p.tolist():
-            corrector.learn_one(other, name)
+        if one.row is not None and one.row.tolist() != row.p.tolist():
+            corrector.learn_one(one.row, one.name, weight=one.weight)
             return
         receipt = row.receipt
         if not row.fair and corrector.sets is not None:
             receipt = receipt.copy()
             receipt[-2] = -2  # it teaches no sets
-        corrector.learn_one(row.p, name, receipt=receipt, segments=row.columns)
+        corrector.learn_one(
+            row.p, one.name, receipt=receipt, segments=row.columns, weight=one.weight
+        )
 
     def news(self, row: Row, name: Any) -> Any:
         return None if row.labelled else name
@@ -257,10 +260,11 @@ class Plain:
         if found:
             waiting = [row for row in found if self.news(row, one.name)]
             for row in waiting:
-                self.teach(row, one.name, one.row)
+                self.teach(row, one)
             return "learned" if waiting else "repeated"
         if one.row is not None:
-            self.corrector(one.lane or (None, None)).learn_one(one.row, one.name)
+            weighted = {} if one.weight is None else {"weight": one.weight}
+            self.corrector(one.lane or (None, None)).learn_one(one.row, one.name, **weighted)
             return "learned"
         key = one.id, one.lane
         if one.id is not None and (key in self.alone or key in self.held):
@@ -277,7 +281,7 @@ class Plain:
         if one.id is not None:
             self.alone[one.id, one.lane] = None
         if one.lane is None and self.correctors.keys() <= {(None, None)}:
-            self.corrector((None, None)).learn_one(None, one.name)
+            self.corrector((None, None)).learn_one(None, one.name, weight=one.weight)
         self.outcomes["given up"] += 1
 
 
@@ -306,8 +310,8 @@ class SeveralPlain(Plain):
     """The same of multilabel rows: of each label the first word counts. The name of a label
     is {label: whether the row has it}."""
 
-    def teach(self, row: Row, name: Any, other: list[float] | None = None) -> None:
-        new = self.news(row, name)
+    def teach(self, row: Row, one: Label) -> None:
+        new, other = self.news(row, one.name), one.row
         row.known |= new
         self.correctors[row.lane].learn_one(
             row.p if other is None else other, new, receipt=row.receipt if other is None else None
@@ -388,6 +392,8 @@ def json_label(settings: Settings) -> Callable[[Any], Label | None]:
         try:
             says = json.loads(record.value)
             name, row = says[fields.label], says.get(fields.raw)
+            row = None if row is None else row_of(row, settings)
+            weight = None if settings.weight is None else at(says, settings.weight)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         lane = None
@@ -396,11 +402,11 @@ def json_label(settings: Settings) -> Callable[[Any], Label | None]:
             lane = None if lane == (None, None) else lane
         time = record.timestamp / 1000 if record.timestamp >= 0 else None
         names = name if settings.rows == "multilabel" and isinstance(name, list | dict) else [name]
-        if not known.issuperset(names):
+        if not known.issuperset(names) or not (weight is None or 0.01 <= weight <= 100):
             return None
         if settings.rows == "multilabel" and isinstance(name, list):
             name = {one: one in name for one in settings.classes or ()}
-        return Label(record.key, name, lane, row, time)
+        return Label(record.key, name, lane, row, time, weight)
 
     known, fields = {*(settings.classes or ())}, settings.fields
     return read_one
@@ -490,15 +496,16 @@ def judge_answers(servers: str, s: Settings, answers: list[Answered]) -> int:
             known[number, lane] = corrector_of(by_number[number], lane)
         corrector, columns = known[number, lane], columns_of(asked, s) if s.segments else None
         given = {"segments": columns} if columns else {}
-        row = corrector.correct_one(asked[f.probs], **given)
+        p = row_in(asked, s)
+        row = corrector.correct_one(p, **given)
         assert answer[f.probs] == row.tolist(), asked
         assert answer[f.raw] == asked[f.probs]
         assert rest_of(answer, f.probs, f.raw, "set") == rest_of(asked, f.probs)
         if s.rows == "multilabel":
             assert answer["set"] == decided(corrector, row)
         if s.sets is not None:
-            assert answer["set"] == corrector.predict_set_one(asked[f.probs], segments=columns)
-        expected[asked[s.id]] = asked[f.probs], answer[f.probs]
+            assert answer["set"] == corrector.predict_set_one(p, segments=columns)
+        expected[asked[s.id]] = p.tolist(), answer[f.probs]
     sent: Counter[str] = Counter()
     for records in partitions_of(servers, s.sent_topic).values():
         for record in records:
@@ -843,7 +850,11 @@ def id_in(says: Any, record: Any, s: Settings) -> bytes | None:
 
 def row_in(says: Any, s: Settings) -> np.ndarray:
     """The row of a message, as it is corrected."""
-    given = at(says, s.fields.probs)
+    return row_of(at(says, s.fields.probs), s)
+
+
+def row_of(given: Any, s: Settings) -> np.ndarray:
+    """What a message has for a row, as it is corrected."""
     if isinstance(given, dict):  # a class that it does not name has none
         given = [given.get(name, 0) for name in s.classes or ()]
     row = np.array(given, float)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import json
+import math
 import os
 import random
 import subprocess
@@ -88,6 +89,18 @@ def labels_of(rng: random.Random, truth: str | list[str]) -> list[bytes]:
     return rng.sample(parts, rng.randint(1, 2))
 
 
+def with_weight(rng: random.Random, value: bytes) -> bytes:
+    """The message of a label with its weight; some are none."""
+    weight = 0 if rng.random() < 0.02 else rng.uniform(0.01, 20)
+    return json.dumps(json.loads(value) | {"weight": weight}).encode()
+
+
+def as_logits(value: bytes) -> bytes:
+    """The message of a prediction, with logits."""
+    says = json.loads(value)
+    return json.dumps(says | {"probs": [math.log(p) + 7 for p in says["probs"]]}).encode()
+
+
 def fill(
     app: App,
     n: int,
@@ -116,6 +129,8 @@ def fill(
     for i in range(first, first + n):
         key, value, truth = app.predict(rng, i)
         stamp, p = STAMP + seed * 1_000_000 + i, i % app.partitions
+        if given.get("logits"):
+            value = as_logits(value)
         if more is not None:
             says = json.loads(value)
             more(rng, says)
@@ -124,9 +139,11 @@ def fill(
         for _ in range(1 + (bad and rng.random() < 0.1)):
             to = i * 7 % app.label_partitions
             for one in labels_of(rng, truth):
+                if given.get("weight") and rng.random() < 0.5:
+                    one = with_weight(rng, one)
                 labels.append((given["labels"], to, key, one, [], stamp + delay))
         if bad and rng.random() < 0.1:
-            junk = rng.choice([None, b"", b"{", b'{"probs":[NaN,1]}', b'{"probs":[1,2,3,4]}'])
+            junk = rng.choice([None, b"", b"{", b'{"probs":[NaN,1]}', b'{"probs":[1,2,3,4e6]}'])
             predictions.append((given["input"], p, b"bad%d" % i, junk, [], stamp))
         if bad and rng.random() < 0.1:
             several = isinstance(truth, list)

@@ -29,6 +29,7 @@ from tests.kafka.streams import (
     App,
     Running,
     caught_up,
+    correctors_of,
     fill,
     label,
     more,
@@ -36,6 +37,8 @@ from tests.kafka.streams import (
 )
 from tests.kafka.topics import grow, produce, read
 from tests.programs import PATIENCE, wait
+
+PRIORS = ["a=1", "b=2", "c=6", "d=1"], ["a=2", "b=1", "c=1", "d=6"]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +50,8 @@ from tests.programs import PATIENCE, wait
         {"model": "model", "version": "version", "max_lanes": 4},
         {"model": "model", "sets": 0.9, "segments": ["carrier"]},
         {"recent_mb": 0.02},
-        {"label_wait": 2000},
+        {"label_wait": 2000, "weight": "weight"},
+        {"weight": "weight", "logits": True, "prior": PRIORS[0], "sets": 0.9},
         {"rows": "multilabel"},
         {"rows": "multilabel", "recent_mb": 0.02, "ask": 0.3},
         {"rows": "multilabel", "model": "model", "version": "version", "max_lanes": 4},
@@ -84,6 +88,28 @@ def test_every_state_and_output(broker: Served, settings: dict[str, Any]) -> Non
         assert verdict.labels["held"] > 100
     else:
         assert sum(one.n_labels for one in verdict.correctors.values()) > 500
+
+
+def test_the_next_learner_takes_up_another_class_mix(
+    broker: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It writes what it begins with, and says so in its log."""
+    app = App(broker.bootstrap_servers, prior=PRIORS[0], logits=True, weight="weight")
+    learner, worker = app.learner(), app.worker(learn=False)
+    fill(app, 200)
+    caught_up(app, learner, worker)
+    for one in (learner, worker):
+        one.stop()
+    app.verify()
+    (expected,) = correctors_of(app).values()
+    expected.set_prior(PRIORS[1])
+    with caplog.at_level("INFO"):
+        second = app.learner("1", prior=PRIORS[1])
+        second.learning()
+        second.stop()
+    assert "settings of the corrector change: {'prior': ['a=2', 'b=1', 'c=1'" in caplog.text
+    (corrector,) = correctors_of(app).values()
+    assert corrector.to_bytes() == expected.to_bytes()
 
 
 def test_processes_that_are_killed(broker: Served, tmp_path: Path) -> None:

@@ -11,13 +11,16 @@ from stream_can.method import receipts as room
 
 pytestmark = pytest.mark.fast
 
-KINDS = ["plain", "fitted", "columns", "fitted, columns", "single"]
-ROWS = dict(zip(KINDS, [7, 5, 9, 7, 3], strict=True))
+KINDS = ["plain", "fitted", "columns", "fitted, columns", "single", "known mix"]
+ROWS = dict(zip(KINDS, [7, 5, 9, 7, 3, 8], strict=True))
 
 
 def corrector_of(m, kind):
     columns = ["x"] if "columns" in kind else ()
-    corrector = Corrector(m, segments=columns, paths=["raw"] if kind == "single" else None)
+    paths, prior = ["raw"] if kind == "single" else None, None
+    if kind == "known mix":
+        prior = 2 ** np.arange(m)
+    corrector = Corrector(m, segments=columns, paths=paths, prior=prior)
     if "fitted" in kind:
         rng = np.random.default_rng(m)
         corrector.fit(rng.dirichlet(np.ones(m), 40), np.arange(40) % m)
@@ -139,7 +142,7 @@ def test_a_receipt_of_its_own_rows_does_not(kind):
 
 
 @pytest.mark.parametrize(
-    "shape", [(), (15,), (17,), (10, 1), (3, 4), (2, 3), (5, 3), (3, 3, 3), (31,), (18,)]
+    "shape", [(), (15,), (17,), (10, 1), (3, 4), (2, 3), (5, 3), (3, 3, 3), (32,), (18,)]
 )
 def test_what_is_no_receipt_is_refused(shape):
     corrector = Corrector(3)
