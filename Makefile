@@ -93,8 +93,8 @@ broker: setup  ## start a Kafka broker on this machine: make broker PORT=9092 KA
 broker-stop: setup  ## stop it and keep its topics; make broker-stop DELETE=1 deletes them
 	$(PY) -m tests.kafka.broker.broker stop $(if $(DELETE),--delete)
 
-chaos: setup  ## the long failure test: make chaos SECONDS=600 SEED=1 KAFKA=3.9.1 BROKERS=3 SEGMENTS=1 LANES=1 SETS=1 SEVERAL=1 FORMAT=avro
-	$(PY) -m tests.kafka.chaos --seconds $(SECONDS) --seed $(SEED) --version $(KAFKA) --brokers $(BROKERS) $(if $(SEGMENTS),--segments) $(if $(LANES),--lanes) $(if $(SETS),--sets) $(if $(SEVERAL),--several) $(if $(filter avro,$(FORMAT)),--avro)
+chaos: setup  ## the long failure test: make chaos SECONDS=600 SEED=1 KAFKA=3.9.1 BROKERS=3 SEGMENTS=1 LANES=1 SETS=1 SEVERAL=1 LOGITS=1 PRIOR=1 FORMAT=avro
+	$(PY) -m tests.kafka.chaos --seconds $(SECONDS) --seed $(SEED) --version $(KAFKA) --brokers $(BROKERS) $(if $(SEGMENTS),--segments) $(if $(LANES),--lanes) $(if $(SETS),--sets) $(if $(SEVERAL),--several) $(if $(LOGITS),--logits) $(if $(PRIOR),--prior) $(if $(filter avro,$(FORMAT)),--avro)
 
 kafka-demo: setup  ## the flights through a broker and two workers, one of which is killed: make kafka-demo FORMAT=avro
 	$(PY) examples/kafka_demo.py --format $(FORMAT)

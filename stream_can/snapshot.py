@@ -226,8 +226,7 @@ def save(data: bytes, path: str | Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
-        if hasattr(os, "O_DIRECTORY"):
-            # The new name is durable only after syncing its directory.
+        if hasattr(os, "O_DIRECTORY"):  # the new name is durable only after syncing its directory
             directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(directory)
