@@ -235,11 +235,12 @@ class PipeRun:
         self.saver.save()
         self.notices.unknown_ids(self.outcomes)
         counts = self.state.counts
-        text = "" if not self.covered else "since the state began "
-        text += (
+        text = (
             f"{counts.predictions} predictions, {counts.learned} labels learned with theirs, "
             f"{counts.unknown} without, {counts.dead_letters} bad {self.unit}s"
         )
+        if self.covered:
+            text += " since the state began"
         if counts.repeated:
             text += f", {counts.repeated} labels of predictions that had theirs"
         if self.normalised:
