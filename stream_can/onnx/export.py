@@ -109,6 +109,8 @@ class _Correction:
         sent = [first, *(g.mixed([fresh, 1 - fresh], [row, back]) for row in (mixture, tempered))]
         sent += [] if self.fitted else [back]
         sent.append(tempered)
+        if (known := self.corrector.known_prior) is not None:
+            sent.append(g.divided(g("Mul", first, known * np.exp(-self.f2))))
         sent += [] if self.fitted else [self.p]
         *weights, calibrated = self.corrector.final_weights.values()
         shares = np.array(weights)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_can import Corrector, Learner
+from stream_can.method.settings import SETTINGS
 from stream_can.method.uncertain import UNCERTAINTIES
 from stream_can.onnx import to_onnx
 from stream_can.sparse import SparseCorrector
@@ -75,6 +76,26 @@ def test_rows_that_keep_their_likeliest_class(n_fit):
 @pytest.mark.parametrize("kind", UNCERTAINTIES)
 def test_measures_of_uncertainty(kind):
     compare(taught(10, uncertainty=kind, threshold=0.6), rows(10))
+
+
+OTHER_VALUES = {
+    "paths": ["raw", "can", "matrix"], "half_life": 50.0, "uncertainty": "margin", "k": 2,
+    "threshold": 0.3, "pseudo_count": 3.0, "prior_strength": 2.0, "prior": [1, 2, 3, 40],
+    "label_noise": 0.2, "monotone": True, "segments": ["x"], "sets": 0.9, "segments_mb": 2.0,
+    "max_mb": 9.0,
+}  # fmt: skip
+REFUSED = {"segments", "sets"}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_each_setting_is_exported_or_refused(name):
+    """A new one needs another value here, and code in the export where it changes rows."""
+    corrector = taught(4, **{name: OTHER_VALUES[name]})
+    if name not in REFUSED:
+        compare(corrector, rows(4))
+        return
+    with pytest.raises(ValueError, match="ONNX: "):
+        to_onnx(corrector)
 
 
 @given(streams(st.integers(2, 12)))
