@@ -107,8 +107,7 @@ class _Correction:
         back = first if self.fitted or self.monotone else self.moving(first)
         fresh = freshness(self.s, self.m)
         sent = [first, *(g.mixed([fresh, 1 - fresh], [row, back]) for row in (mixture, tempered))]
-        sent += [] if self.fitted else [back]
-        sent.append(tempered)
+        sent += [tempered] if self.fitted else [back, tempered]
         if (known := self.corrector.known_prior) is not None:
             sent.append(g.divided(g("Mul", first, known * np.exp(-self.f2))))
         sent += [] if self.fitted else [self.p]
@@ -118,9 +117,8 @@ class _Correction:
         learned = learned if learned.sum() > 0 else shares
         judged = g.mixed(learned / learned.sum(), sent)
         out = g.mixed([*weights, calibrated], [*sent, self.calibrated(judged)])
-        trust = g(
-            "Gather", trust_by_class(self.s, self.m), g("ArgMax", self.p, axis=-1, keepdims=1)
-        )
+        likeliest = g("ArgMax", self.p, axis=-1, keepdims=1)
+        trust = g("Gather", trust_by_class(self.s, self.m), likeliest)
         guard = bases["fitted"] if self.fitted else self.p
         return g("Add", g("Mul", trust, out), g("Mul", g("Sub", 1.0, trust), guard))
 
