@@ -22,6 +22,7 @@ import numpy as np
 from recorded import distinct
 
 from stream_can import Corrector
+from stream_can.method.receipts import TAIL
 
 BATCH, WINDOW, AGAIN = 20, 500, 500
 LATE = "prediction sets, judged when the label comes"
@@ -68,7 +69,7 @@ def play(
         inside = corrector.sets_of(rows, made) if split is None else split.set_many(rows)
         sent[start:stop] = rows
         if how == LATE:
-            made[:, -m - 3 :] = np.nan
+            made[:, -m - TAIL :] = np.nan
         receipts.extend(made)
         covered[start:stop] = inside[np.arange(stop - start), y[start:stop]]
         size[start:stop] = inside.sum(axis=1)

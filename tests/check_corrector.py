@@ -198,6 +198,16 @@ def check_sets_with_columns(make):
     check_equal(make, CLASSES, stream(columns=True), segments=[COLUMN], sets=0.9)
 
 
+def check_sets_by_group(make):
+    """Groups of sets are those of the plain loop: predicted classes, and values of a segment."""
+    events = stream(columns=True)
+    _, of_all = check_equal(make, CLASSES, events, segments=[COLUMN], sets=0.8)
+    for by in ("class", COLUMN):
+        _, found = check_equal(make, CLASSES, events, segments=[COLUMN], sets=0.8, sets_by=by)
+        assert found.rows == of_all.rows
+        assert found.sets != of_all.sets
+
+
 def check_settings(make):
     """Every other setting reaches the corrector."""
     changed = {"paths": ["raw", "can", "temperature"], "half_life": 40, "uncertainty": "margin",
@@ -243,7 +253,7 @@ def check_bad_rows(make):
 
 def check_snapshots(make):
     """It goes on from what it keeps, bit by bit."""
-    settings = {"segments": [COLUMN], "sets": 0.9, "half_life": 100.0}
+    settings = {"segments": [COLUMN], "sets": 0.9, "sets_by": COLUMN, "half_life": 100.0}
     events = stream(columns=True, seed=5)
     half = len(events) // 2
     whole, first = make(CLASSES, **settings), make(CLASSES, **settings)
@@ -277,6 +287,6 @@ def check_threads(make):
     assert kept.set_counts[1] == labels
 
 
-CHECKS = [check_rows, check_columns, check_sets, check_sets_with_columns, check_settings,
-          check_names, check_wrong_settings, check_bad_rows, check_snapshots, check_without_sets,
-          check_threads]  # fmt: skip
+CHECKS = [check_rows, check_columns, check_sets, check_sets_with_columns, check_sets_by_group,
+          check_settings, check_names, check_wrong_settings, check_bad_rows, check_snapshots,
+          check_without_sets, check_threads]  # fmt: skip

@@ -188,5 +188,5 @@ def same_values(oracle, corrector, tolerance):
     assert names == order
     for key, row in zip(names, numbers, strict=True):
         value = oracle.values[key]
-        expected = [value.L[0], value.E[0], value.L[1], value.E[1], [value.S]]
+        expected = [value.L[0], value.E[0], value.L[1], value.E[1], [value.S, 0, 0]]
         np.testing.assert_allclose(row, np.concatenate(expected), rtol=0, atol=tolerance)

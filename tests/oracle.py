@@ -905,8 +905,8 @@ class Oracle:
         self.evict()
 
     def size_of(self, key):
-        """Bytes that a value counts as: 4 m + 1 numbers, its text, when it last had a label."""
-        return 8 * (4 * self.m + 1) + len(key[1].encode()) + 16
+        """Bytes that a value counts as: 4 m + 3 numbers, its text, when it last had a label."""
+        return 8 * (4 * self.m + 3) + len(key[1].encode()) + 16
 
     def evict(self):
         """The values whose last label is oldest go; ties: the column declared first."""

@@ -126,7 +126,7 @@ def segmented(draw):
     if "vector" not in settings["paths"] or len(settings["paths"]) == 1:
         settings["paths"] = sorted({*settings["paths"], "raw", "vector"})
     columns, values = draw(segments_of(len(P)))
-    size = Oracle(2).size_of((0, "a")) - 8 * 9 + 8 * (4 * m + 1)
+    size = Oracle(2).size_of((0, "a")) - 8 * 11 + 8 * (4 * m + 3)
     limit = draw(st.sampled_from([1, 2 * size, 5 * size, 1 << 26]))
     return m, {"train_counts": counts, **settings}, P, events, columns, limit, values
 

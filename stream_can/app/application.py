@@ -14,7 +14,7 @@ from stream_can.learner.switch import CorrectionSwitch
 from stream_can.messages.fields import Fields, fields_of
 from stream_can.method.rows import Normalise
 from stream_can.method.segments import column_names
-from stream_can.method.settings import LOOP, SETTINGS, check_settings
+from stream_can.method.settings import LOOP, PROMISE, SETTINGS, check_settings
 from stream_can.method.settings_help import given_settings
 from stream_can.row_kinds import KINDS, refuse_few_classes, refuse_others, row_kind
 
@@ -217,8 +217,8 @@ class ApplicationSettings(OfCorrector, kw_only=True, forbid_unknown_fields=True,
 
     @property
     def corrector(self) -> dict[str, Any]:
-        """Given keyword arguments of `Corrector`, except classes, counts and sets."""
-        return self._given(name for name in SETTINGS if name != "sets")
+        """Given keyword arguments of `Corrector`, except classes, counts and those of sets."""
+        return self._given(name for name in SETTINGS if name not in PROMISE)
 
     @property
     def switch(self) -> CorrectionSwitch:

@@ -8,35 +8,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can import snapshot as snapshots
 from stream_can.app.application import SEGMENTS_MB, ApplicationSettings
 from stream_can.app.beginning import beginning_of
 from stream_can.app.model_settings import Counts
 from stream_can.app.settings import SettingsError
 from stream_can.app.train_counts import match_counts
 from stream_can.corrector import Corrector
+from stream_can.corrector.without_sets import without_sets
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.model_name import Name
 from stream_can.messages.formats import JSON, Formats
 from stream_can.messages.messages import Messages
 from stream_can.method.bases import FITTED_PATHS
 from stream_can.method.paths import in_order
-from stream_can.method.state import SETS
+from stream_can.method.promise import groups_of, promise_of
+from stream_can.method.settings import PROMISE
 from stream_can.row_kinds import part
 from stream_can.snapshot import match
 
 NO_CLASSES = ("",)
 """Placeholder classes where each model has its own."""
-
-
-def without_sets(corrector: Corrector) -> Corrector:
-    """Copy a corrector, without prediction sets."""
-    if corrector.sets is None:
-        return corrector
-    head, arrays = snapshots.decode(corrector.to_bytes())
-    del head["sets"]
-    remaining = {name: array for name, array in arrays.items() if name not in SETS}
-    return Corrector.from_bytes(snapshots.encode(head, remaining))
 
 
 class Start:
@@ -67,8 +58,9 @@ class Start:
         self.snapshot = without_sets(corrector).to_bytes()
         """Snapshot of the initial corrector, without prediction sets."""
         self.classes = corrector.classes
-        self.settings: dict[str, Any] = corrector.settings | {"sets": settings.sets}
+        self.settings: dict[str, Any] = corrector.settings | promise_of(settings)
         """Corrector settings in force."""
+        groups_of(**promise_of(settings), segments=corrector.segments)
         self.segments = corrector.segments
         self.formats = formats
         Messages(corrector.classes, settings.fields, columns=corrector.segments)  # may raise
@@ -157,15 +149,15 @@ class Start:
         return {} if table is None else table.corrector
 
     def settings_of(self, model: str) -> dict[str, Any]:
-        """Corrector settings of a model, except ``sets``; ``prior`` may be None."""
-        shared = {name: value for name, value in self.settings.items() if name != "sets"}
+        """Corrector settings of a model, except those of sets; ``prior`` may be None."""
+        shared = {name: value for name, value in self.settings.items() if name not in PROMISE}
         return shared | self._own(model) | {"prior": self._given.corrector.get("prior")}
 
     def with_settings(self, snapshot: bytes, model: str = "") -> Corrector:
         """Restore a snapshot under the settings of a model, with its prediction sets."""
-        sets = self._given.sets
-        corrector = Corrector.from_bytes(snapshot, None, **self.settings_of(model), sets=sets)
-        return without_sets(corrector) if sets is None else corrector
+        settings, promise = self.settings_of(model), promise_of(self._given)
+        corrector = Corrector.from_bytes(snapshot, None, **settings, **promise)
+        return without_sets(corrector) if promise["sets"] is None else corrector
 
     # -- existing state --------------------------------------------------------------------------
 
@@ -229,8 +221,8 @@ class Start:
         common one)."""
         differences: dict[str, Any] = {}
         for model, corrector in in_use:
-            have = corrector.settings | {"sets": corrector.sets}
-            want = self.settings_of(model) | {"sets": self._given.sets}
+            have = corrector.settings | promise_of(corrector)
+            want = self.settings_of(model) | promise_of(self._given)
             here: Any = self.with_settings(corrector.to_bytes(), model)
             if np.array_equal(here.known_prior, corrector.known_prior):
                 del want["prior"]

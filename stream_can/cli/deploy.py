@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stream_can.method.settings import PROMISE
 from stream_can.replay.deployed import Deployed
 
 STATE, SERVED, STDIN = Path("corrector.state"), Path("stream_can.sqlite"), Path("-")
@@ -187,7 +188,7 @@ def is_lines(recorded: Path) -> bool:
 
 
 def _sets(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name == "sets"}
+    return {name: value for name, value in settings.items() if name in PROMISE}
 
 
 def options(values: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from stream_can.corrector.content import Content
 from stream_can.method.classes import ClassIndex
 from stream_can.method.kernel import Kernel, Model
-from stream_can.method.promise import miss_of
+from stream_can.method.promise import groups_of, miss_of
 from stream_can.method.segments import Texts, texts_of
 from stream_can.method.state import (
     State,
@@ -43,6 +43,7 @@ class CorrectorArrays:
             start_weights=start_weights(content.paths),
             values=values,
             miss=0 if content.sets is None else miss_of(content.sets),
+            set_groups=groups_of(content.sets, content.sets_by, content.columns),
             monotone=content.monotone,
             ratio=content.ratio,
             **settings,

@@ -28,6 +28,7 @@ class Content(NamedTuple):
     sets: float | None = None
     monotone: bool = False
     known_mix: Array | None = None
+    sets_by: str | None = None
 
     @property
     def ratio(self) -> Array | None:
@@ -61,6 +62,7 @@ class CorrectorHead(msgspec.Struct):
     sets: float | None = None
     monotone: bool = False
     known_mix: list[float] | None = None
+    sets_by: str | None = None
 
 
 def in_class_order(

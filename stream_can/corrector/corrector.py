@@ -11,6 +11,7 @@ from stream_can.corrector.persistence import CorrectorPersistence
 from stream_can.method import paths as path_names
 from stream_can.method.class_names import class_names
 from stream_can.method.classes import ClassIndex
+from stream_can.method.promise import groups_of
 from stream_can.method.segments import column_names
 from stream_can.method.settings import LOOP, CorrectorKeywords, settings_of
 from stream_can.method.settings_help import takes_settings
@@ -100,8 +101,12 @@ class Corrector(CorrectorPersistence):
                 " raise max_mb, or, where the classifier sends only its likeliest classes, use"
                 " stream_can.sparse.SparseCorrector"
             )
-        content = Content(names, counts, own_paths, None, columns, options.sets, monotone, mix)
+        groups_of(options.sets, options.sets_by, columns)
+        content = Content(
+            names, counts, own_paths, None, columns, options.sets, monotone, mix, options.sets_by
+        )
         values = Values(columns, m, bytes_of(options.segments_mb)) if columns else None
-        state = new_state(m, own_paths, len(columns)) | ({} if options.sets is None else new_sets())
+        state = new_state(m, own_paths, len(columns))
+        state |= {} if options.sets is None else new_sets(m)
         state |= {} if mix is None else new_known()
         self._begin(state, content, index, values)

@@ -84,7 +84,9 @@ class Fitting(LabelLearning):
             state |= fitted.state | judged(len(content.classes))
             state |= dict(zip(WEIGHTS, start_weights(paths), strict=False))
         content_after = content._replace(paths=paths, fit_report=fitted.report)
-        bare = content_after._replace(sets=None)  # these labels teach no sets; see below
+        bare = content_after._replace(
+            sets=None, sets_by=None
+        )  # these labels teach no sets; see below
         # Weights, guards and the judging of sent rows ignore these labels.
         unseen = {name: array.copy() for name, array in state.items() if name in hidden}
         kernel = Kernel(self._model(state, bare, values), state)
@@ -96,7 +98,7 @@ class Fitting(LabelLearning):
         if content_after.sets is not None:
             # As if labels came at once: sets from rows without labels would all err alike.
             kernel, texts = Kernel(model, state, content_after, self._index), self._texts(segments)
-            model.teach_sets(kernel.rows(P, 2, Mode.CORRECT, texts=texts), indices)
+            model.teach_sets(kernel.rows(P, 2, Mode.CORRECT, texts=texts), indices, texts)
         while not self._kernel.replace(model, state, content_after, self._index, changes):
             _, changes, _ = self._before_fit()
 

@@ -76,6 +76,11 @@ class CorrectorInspection(CorrectorArrays):
         return self._content.sets
 
     @property
+    def sets_by(self) -> str | None:
+        """Groups that each keep the coverage: "class", or the name of a segment; None without."""
+        return self._content.sets_by
+
+    @property
     def set_counts(self) -> tuple[int, int]:
         """Numbers of rows and labels seen by the sets."""
         return self._kernel.set_counts if self.sets is not None else (0, 0)

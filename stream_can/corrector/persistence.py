@@ -21,6 +21,7 @@ from stream_can.method import paths as path_names
 from stream_can.method.bases import FITTED_PATHS
 from stream_can.method.class_names import class_names
 from stream_can.method.classes import ClassIndex
+from stream_can.method.promise import groups_of
 from stream_can.method.segments import column_names, text_of
 from stream_can.method.settings import (
     LOOP,
@@ -61,6 +62,8 @@ class CorrectorPersistence(Fitting):
             head["segments"] = SegmentsHead(list(content.columns), values.limit, names)
         if content.sets is not None:
             head["sets"] = content.sets
+        if content.sets_by is not None:
+            head["sets_by"] = content.sets_by
         if content.monotone:
             head["monotone"] = True
         if content.known_mix is not None:
@@ -112,9 +115,16 @@ class CorrectorPersistence(Fitting):
             snapshot.match("segments", content.columns, column_names(options["segments"]))
         if "segments_mb" in options and values is not None:
             values.limit = bytes_of(options["segments_mb"])
-        if "sets" in options and options["sets"] != content.sets:
-            content = content._replace(sets=options["sets"])  # another coverage: they start over
-            state |= new_sets()
+        promise = {name: options[name] for name in ("sets", "sets_by") if name in options}
+        if "sets" in promise:  # then without groups, unless these are given too
+            promise.setdefault("sets_by", None)
+        after = content._replace(**promise)
+        groups_of(after.sets, after.sets_by, after.columns)
+        if (after.sets, after.sets_by) != (content.sets, content.sets_by):  # they start over
+            content = after
+            state |= new_sets(len(content.classes))
+            if values is not None:
+                values.forget_sets()
         self._settings |= {name: options[name] for name in LOOP if name in options}
         self._begin(state, content, ClassIndex(content.classes), values)
         if "prior" in options:
@@ -151,6 +161,7 @@ class CorrectorPersistence(Fitting):
                 known = [(column, text_of(text) or "") for column, text in head.segments.values]
                 values.load(known, check_values(state.pop("values", np.empty((0, 0)))))
             check_settings({"sets": head.sets})
+            groups_of(head.sets, head.sets_by, columns)
             mix = None if head.known_mix is None else np.array(head.known_mix)
             if mix is not None:
                 path_names.refuse_known_mix(
@@ -164,8 +175,8 @@ class CorrectorPersistence(Fitting):
         except ValueError as error:
             raise SnapshotMismatch(f"snapshot: {error}") from None
         content = Content(
-            names, in_order, paths, head.fit, columns, head.sets, head.monotone, mix
-        )  # fmt: skip
+            names, in_order, paths, head.fit, columns, head.sets, head.monotone, mix, head.sets_by
+        )
         return state, content, values
 
     def successor(self, discount: float = 0.1) -> Self:
@@ -216,8 +227,9 @@ class CorrectorPersistence(Fitting):
         state, paths = successor(state, len(head["classes"]), paths, columns, float(discount))
         if values is not None:
             state["values"] = discount * values
+            state["values"][:, -2:] = 0  # sets start over
         if self.sets is not None:
-            state |= new_sets()
+            state |= new_sets(len(self.classes))
         if "known_mix" in head:
             state |= new_known()
         head |= {"paths": list(paths), "fit": None}

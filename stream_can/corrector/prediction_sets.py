@@ -64,12 +64,14 @@ class PredictionSets(RowCorrection):
         (is_inside,) = self.sets_of(sent[None], np.asarray(receipt)[None])
         return _inside(self.classes, sent, is_inside)
 
-    def _set_now(self, classes: Sequence[Any], row: ArrayLike) -> list[Any]:
+    def _set_now(self, classes: Sequence[Any], row: ArrayLike, segments: Any = None) -> list[Any]:
         """The set of a row of these classes, possibly fewer than the corrector's, without
         correcting or counting it."""
         self._require_sets("predict_set_one")
         sent = np.array(row, np.float32)
-        theta = np.array([self._kernel.theta(sent)], np.float32)
+        likeliest = self._index.get(classes[int(sent.argmax())], -1)
+        texts = None if segments is None else self._texts(segments, many=False)
+        theta = np.array([self._kernel.theta(sent, likeliest, texts)], np.float32)
         return _inside(classes, sent, inside(sent[None], theta)[0])
 
     def sets_of(self, rows: ArrayLike, receipts: ArrayLike) -> NDArray[np.bool_]:

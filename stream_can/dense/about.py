@@ -6,6 +6,7 @@ from typing import Any
 
 from stream_can.app.learned import Knowledge
 from stream_can.corrector import Corrector
+from stream_can.method.promise import promise_of
 
 
 def describe(corrector: Corrector) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def describe(corrector: Corrector) -> dict[str, Any]:
         "coverage": corrector.coverage,
         "confident_sums": {name: sums.tolist() for name, sums in corrector.confident_sums.items()},
         "settings": {name: _or_text(value) for name, value in corrector.settings.items()}
-        | ({} if corrector.sets is None else {"sets": corrector.sets})
+        | {name: value for name, value in promise_of(corrector).items() if value is not None}
         | ({"monotone": True} if corrector.monotone else {}),
         "fit": corrector.fit_report,
         "follows_mix": corrector.follows_mix,

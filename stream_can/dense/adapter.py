@@ -15,7 +15,7 @@ from stream_can.learner.declared_classes import DeclaredClasses, DeclaredRows
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, RunOutput, Unscored
 from stream_can.learner.sent import SentVersion
 from stream_can.method.checks import bad_rows
-from stream_can.method.promise import names_in_sets
+from stream_can.method.promise import names_in_sets, promise_of
 from stream_can.method.receipt_checks import require_probabilities, require_size
 from stream_can.method.receipts import ANY_ROWS, NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
 from stream_can.method.rows import as_float64
@@ -284,7 +284,8 @@ class Dense(DeclaredClasses, ClassLabels):
         rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
         require_rows(rows.reshape(2 * n, m))
         require_probabilities(data[:, 4 * m :], tail=0 if of.sets is None else TAIL)
-        if (of.sets, of.width) != (self.sets, self.width):  # sets of another promise: unknown
+        promises = [promise_of(dense.corrector) for dense in (of, self)]
+        if promises[0] != promises[1] or of.width != self.width:  # sets of another: unknown
             alike = of.corrector.n_sent == self.corrector.n_sent
             known = 4 * m + (size(m, self.corrector.n_sent) if alike else 0)
             stored, data = data, np.full((n, self.width // 4), np.nan, np.float32)

@@ -7,7 +7,7 @@ from typing import Any
 
 from stream_can.corrector import Corrector
 from stream_can.dense.adapter import Dense
-from stream_can.method.settings import SETTINGS
+from stream_can.method.settings import PROMISE, SETTINGS
 
 OPTIONS = frozenset({
     "against", "classes", "classes_from_file", "costs", "format avro", "format json-schema",
@@ -28,7 +28,7 @@ class DenseKind:
         **dict.fromkeys(("pipe", "replay", "server", "topics"), OPTIONS.union(SETTINGS)),
         "river": frozenset(SETTINGS),
         "sklearn": frozenset(SETTINGS),
-        "spark": frozenset({"receipt", "segments", "sets"}),
+        "spark": frozenset({"receipt", "segments", *PROMISE}),
     }
     fields: Mapping[str, str] = {}
     declares_classes = True

@@ -114,6 +114,7 @@ ARRAYS = {
         "f8", (6,), (1, 1, 0, -1e6, 0, 0), (1e201, 1e201, 1e209, 1e6, 1e211, 1e18)
     ),
     "sets.counts": Spec("i8", (2,), 0, MOST_EVENTS),  # rows, labels
+    "sets.groups": Spec("f8", ("m", 2), -1e6, 1e18),  # i of each class, and its labels
     "D": Spec("f8", (2,), (-HUGE, 0)),  # decayed sum of |r|^2 less than that, then its weight
 }
 """Arrays of the state; from ``u`` on one per base, or for the last temperature."""

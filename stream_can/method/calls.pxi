@@ -327,11 +327,21 @@ cdef class Kernel:
         """Number of rows in a receipt."""
         return self.model.n_sent
 
-    def theta(self, const float[::1] row):
-        """Theta by which the set of a sent row would be made now."""
+    def theta(self, const float[::1] row, float likeliest, list texts=None):
+        """Theta by which the set of a sent row, of any number of classes, would be made now;
+        `likeliest` is the index of a class, -1 where it is none of the corrector's."""
+        cdef Model model
+        cdef double *group
+        cdef long long[:, ::1] slots = np.empty((2, self.model.n_columns + 1), np.int64)
         self.lock.acquire(False)
         try:
-            return set_theta(&self.model.sets, &row[0], row.shape[0])
+            model = self.model
+            if texts is not None and model.values is not None:
+                model.values.look_up(texts, 1, &slots[0, 0])
+                group = model.group_of(&slots[0, 0], likeliest)
+            else:
+                group = model.group_of(NULL, likeliest)
+            return set_theta(&model.sets, &row[0], row.shape[0], group, likeliest).theta
         finally:
             self.lock.release()
 
@@ -414,7 +424,7 @@ def inside(const float[:, ::1] rows, const float[::1] thetas):
 
 def given_by_each(const float[:, ::1] receipts, const long long[::1] ys, Py_ssize_t rows,
                   bint sets=False):
-    """Numbers that each receipt gave its label, float32 of shape (n, rows + 1), with sets 4 more:
+    """Numbers that each receipt gave its label, float32 of shape (n, rows + 1), with sets 6 more:
     what is *known* of it."""
     cdef Py_ssize_t more = TAIL if sets else 0, each = rows + sets
     cdef Py_ssize_t i, n = ys.shape[0], m = (receipts.shape[1] - 1 - more) // each
@@ -432,7 +442,7 @@ def given_by_each(const float[:, ::1] receipts, const long long[::1] ys, Py_ssiz
 
 
 def given_by_own(receipt, Py_ssize_t y, Py_ssize_t m, Py_ssize_t rows, bint sets, double most):
-    """The same for a receipt of m classes, as float32 of shape (rows + 1,), with sets 4 more; None
+    """The same for a receipt of m classes, as float32 of shape (rows + 1,), with sets 6 more; None
     where it is no such array of single numbers, or gave the label what is no probability up to
     `most`, nor NaN."""
     cdef Py_buffer view

@@ -27,11 +27,12 @@ from stream_can.method.judging cimport one_sided, share_back, trusted
 from stream_can.method.lock cimport Lock, a_fork_waits, enter_rows, leave_rows
 from stream_can.method.newton cimport newton
 from stream_can.method.sets cimport (
-    SET_BINS, Sets, set_count, set_learn, set_score, set_theta,
+    OF_ALL, OF_CLASS, SET_BINS, Sets, Theta, set_count, set_learn, set_score, set_theta,
 )
 from stream_can.method.uncertain cimport FEW, Sure, find_sure_shares, uncertainty_of
 from stream_can.method.values cimport (
-    Slots, Values, features_of, judge_values, shrink_odds, smallest_odds, values_learn,
+    Slots, Values, features_of, judge_values, set_group_of, shrink_odds, smallest_odds,
+    values_learn,
 )
 from stream_can.method.vectormath cimport *
 from stream_can.method.whole cimport Whole, add_whole, find_phi, learn_whole
@@ -59,9 +60,9 @@ cpdef enum Mode:
 
 cdef enum:
     TOP = 5                             # the classes that speak in a matrix base
-    MOST_KNOWN = 14                     # of a label: what nine rows gave it, their top, its set
-    OF_SET = 4                          # of its set: what the row sent gave it, theta, the row
-    TAIL = 3                            # of a receipt, behind the row sent: theta, the row
+    MOST_KNOWN = 16                     # of a label: what nine rows gave it, their top, its set
+    OF_SET = 6                          # of its set: what the row sent gave it, the tail
+    TAIL = 5                            # of a receipt, behind the row sent: three of Theta, the row
 
 cdef Py_ssize_t WORK = 400_000          # of rows times their length, between two looks for Ctrl-C
 
@@ -276,7 +277,7 @@ cdef struct Job:        # of one call: rows to go through, labels to learn betwe
     Py_ssize_t n
     bint observes           # whether the rows are learned as they go by
     double *out             # shape (n, m): what is sent; what is not wanted is NULL, here and below
-    float *receipts         # (n, n_sent m + 1), with sets m + 3 more
+    float *receipts         # (n, n_sent m + 1), with sets m + 5 more
     double *paths           # (n_paths, n, m)
     double *sums            # what observing the rows adds, see stream_can.method.sums
     Py_ssize_t n_labels
@@ -284,7 +285,7 @@ cdef struct Job:        # of one call: rows to go through, labels to learn betwe
     const long long *rows   # its row, -1 where that is gone,
     const long long *due    # and before which of the n rows it is learned
     const double *weights   # and its weight; 1 where NULL
-    const float *known      # (n_labels, n_sent + 1, with sets 4 more): what its receipt gave it
+    const float *known      # (n_labels, n_sent + 1, with sets 6 more): what its receipt gave it
     const long long *slots  # (first + n, columns): of the values that rows give
     Py_ssize_t at           # how many rows are done
     Py_ssize_t learned      # and labels
@@ -357,7 +358,7 @@ cdef class Model:
                   start_weights,
                   double precision=5.0, double exponent=0.25, double passes=1.0,
                   bint shared_features=True, Values values=None, double miss=0,
-                  bint monotone=False, ratio=None):
+                  bint monotone=False, ratio=None, int set_groups=OF_ALL):
         cdef Base *base
         cdef Mixture *mixture
         cdef Py_ssize_t i
@@ -467,7 +468,7 @@ cdef class Model:
         self.lay_out_mix(state, rows)
         self.lay_out_sent(state, rows, ratio)
         if miss > 0:
-            self.lay_out_sets(state, miss, half_life)
+            self.lay_out_sets(state, miss, half_life, set_groups)
         furthest = float(-logs.min())
         self.features.widest = exp(LARGEST_LOG_B) * (furthest - log(self.floor))
         self.features.widest += (1 + 2 * LARGEST_T) * furthest + 30
@@ -616,13 +617,16 @@ cdef class Model:
         self.late.kept_labels = 2.0 ** (-1.0 / LATE_LABELS_HALF_LIFE)
         return 0
 
-    cdef int lay_out_sets(self, dict state, double miss, double half_life) except -1:
+    cdef int lay_out_sets(self, dict state, double miss, double half_life,
+                          int groups_of) except -1:
         """Set up the histogram of prediction sets, if they are made."""
         cdef float[::1] single
         labels, belief = state["sets.labels"], state["sets.belief"]
         self.sets.labels, self.sets.belief = pointer(labels, SET_BINS), pointer(belief, SET_BINS)
         self.sets.numbers = pointer(state["sets.numbers"], 6)
         self.sets.counts = integers(state["sets.counts"], 2)
+        self.sets.groups = pointer(state["sets.groups"], 2 * self.m)
+        self.sets.groups_of = groups_of
         self.sets.miss, self.sets.growth = miss, 2.0 ** (1 / half_life)
         self.receipt_size += self.m + TAIL
         self.n_known += OF_SET
@@ -1499,6 +1503,7 @@ cdef class Model:
         """Count the present row for sets if it is observed; write its set's data to the receipt."""
         cdef float *receipt
         cdef double number = NOT_COUNTED
+        cdef Theta theta
         if not job.observes and job.receipts == NULL:
             return
         if job.out == NULL:
@@ -1511,44 +1516,74 @@ cdef class Model:
             return
         receipt = job.receipts + self.receipt_size * i + self.n_sent * self.m + 1
         memcpy(receipt, self.single, self.m * sizeof(float))
-        receipt[self.m] = set_theta(&self.sets, self.single, self.m)
-        write_number(number, receipt + self.m + 1)
+        theta = self.theta_of(self.slots_of(job, job.first + i))
+        memcpy(receipt + self.m, &theta, sizeof(Theta))
+        write_number(number, receipt + self.m + 3)
+
+    cdef Theta theta_of(self, const long long *slots) noexcept nogil:
+        """Theta of the row `single`, by what is known now."""
+        cdef Py_ssize_t k, best = -1
+        if self.sets.groups_of == OF_CLASS:
+            best = 0
+            for k in range(1, self.m):
+                if self.single[k] > self.single[best]:
+                    best = k
+        return set_theta(&self.sets, self.single, self.m, self.group_of(slots, <float>best),
+                         <float>best)
+
+    cdef double *group_of(self, const long long *slots, float likeliest) noexcept nogil:
+        """What sets keep of a row's group; NULL where it has none."""
+        if self.sets.groups_of == OF_CLASS:
+            return self.sets.groups + 2 * <Py_ssize_t>likeliest if 0 <= likeliest < self.m else NULL
+        if self.sets.groups_of == OF_ALL or slots == NULL or slots[self.sets.groups_of] <= 0:
+            return NULL
+        return set_group_of(self.slots, slots[self.sets.groups_of])
 
     cdef void learn_set(self, const double *p, const long long *slots, Py_ssize_t y,
                         const float *known) noexcept nogil:
         """Learn the label of a row for sets: judged by the set that was sent; if that is unknown or
         was not counted, count the row now, and judge the set with which it would be sent."""
-        cdef double number = NOT_COUNTED if known == NULL else read_number(known + 2)
+        cdef Theta theta = Theta(NAN, NAN, -1)
+        cdef double number = NOT_COUNTED
+        if known != NULL:
+            number = read_number(known + 4)
+            memcpy(&theta, known + 1, sizeof(Theta))
         if number == NOT_FAIR:
             return
-        if number >= 0 and known[0] == known[0] and known[1] == known[1]:
-            self.move_sets(known[0], known[1], number)
+        if number >= 0 and known[0] == known[0] and is_known(theta):
+            self.move_sets(slots, known[0], theta, number)
             return
         self.forward(p, slots)
         if self.second.moving > 0:
             self.follow_anchor()
         self.send(self.sent, NULL)
         to_single(self.sent, self.single, self.m)
-        self.learn_set_of(y, NAN if known == NULL else known[1])
+        self.learn_set_of(slots, y, theta)
 
-    cdef void learn_set_of(self, Py_ssize_t y, double theta) noexcept nogil:
+    cdef void learn_set_of(self, const long long *slots, Py_ssize_t y, Theta theta) noexcept nogil:
         """Count the row `single` now, with its label at once."""
         set_count(&self.sets, self.single, ROWS_GROWTH, self.m)
-        if theta != theta:
-            theta = set_theta(&self.sets, self.single, self.m)
-        self.move_sets(self.single[y], theta, <double>(self.sets.counts[0] - 1))
+        if not is_known(theta):
+            theta = self.theta_of(slots)
+        self.move_sets(slots, self.single[y], theta, <double>(self.sets.counts[0] - 1))
 
-    cdef void move_sets(self, double p, double theta, double number) noexcept nogil:
-        set_learn(&self.sets, p, theta, number, self.weight,
+    cdef void move_sets(self, const long long *slots, double p, Theta theta,
+                        double number) noexcept nogil:
+        set_learn(&self.sets, self.group_of(slots, theta.group), p, theta, number, self.weight,
                   self.weight / max(self.heaviest[0], self.weight))
 
-    def teach_sets(self, const double[:, ::1] rows, const long long[::1] ys):
+    def teach_sets(self, const double[:, ::1] rows, const long long[::1] ys, list texts=None):
         """Process rows as they would be sent, each with its label at once."""
         cdef Py_ssize_t i
+        cdef long long[:, ::1] slots = None
+        if texts is not None and self.values is not None:
+            slots = np.empty((rows.shape[0] + 1, self.n_columns), np.int64)
+            self.values.look_up(texts, rows.shape[0], &slots[0, 0])
         self.weight = 1
         for i in range(rows.shape[0]):
             to_single(&rows[i, 0], self.single, self.m)
-            self.learn_set_of(ys[i], NAN)
+            self.learn_set_of(NULL if slots is None else &slots[i, 0], ys[i], Theta(NAN, NAN, -1))
+
 
     cdef const long long *slots_of(self, Job *job, Py_ssize_t row) noexcept nogil:
         return NULL if job.slots == NULL else job.slots + row * self.n_columns
@@ -1682,6 +1717,10 @@ cdef void set_given_to(const float *receipt, Py_ssize_t y, Py_ssize_t rows, Py_s
     cdef const float *tail = receipt + rows * m + 1
     known[rows + 1] = tail[y]
     memcpy(known + rows + 2, tail + m, TAIL * sizeof(float))
+
+
+cdef bint is_known(Theta theta) noexcept nogil:
+    return theta.theta == theta.theta and theta.all == theta.all
 
 
 cdef void write_number(double number, float *to) noexcept nogil:

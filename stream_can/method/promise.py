@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.method.settings import PROMISE
+
 
 def miss_of(promised: float) -> float:
     """The share that sets may miss, given their coverage.
@@ -35,6 +37,34 @@ def miss_of(promised: float) -> float:
             f"sets: {promised!r}, expected the share that sets promise, above 0 and below 1: 0.9"
         )
     return miss
+
+
+def promise_of(settings: object) -> dict[str, Any]:
+    """What sets promise by the settings of an application, or a corrector; None without sets."""
+    return {name: getattr(settings, name) for name in PROMISE}
+
+
+def groups_of(sets: float | None, sets_by: str | None, segments: Sequence[str]) -> int:
+    """Number of the segment whose values are the groups of sets; -1 where the predicted classes
+    are, -2 where no groups are.
+
+    Raises
+    ------
+    ValueError
+        There are no sets, or no such groups.
+    """
+    if sets_by is None:
+        return -2
+    if sets is None:
+        raise ValueError("sets_by: of prediction sets; give their share too, sets=0.9")
+    if sets_by != "class" and sets_by not in segments:
+        expected = ", ".join(["class", *segments])
+        raise ValueError(
+            f"sets_by: {sets_by!r}, expected the name of a segment, or class: {expected}"
+        )
+    if sets_by == "class" and sets_by in segments:
+        raise ValueError("sets_by: class is the predicted one, and a segment; rename the segment")
+    return -1 if sets_by == "class" else segments.index(sets_by)
 
 
 def names_in_sets(

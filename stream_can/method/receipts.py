@@ -7,12 +7,13 @@ with columns the mixture and tempered mixture that know them; the row at a known
 calibrated row. Then the top: the largest number of their mixture before calibration. See
 ``Corrector.n_sent`` for R.
 
-With prediction sets more follows: the sent row, m numbers; theta, by which its set was made; and
-the row's number, as two numbers, below 0 if the set was not counted.
+With prediction sets more follows: the sent row, m numbers; theta, by which its set was made; theta
+of all rows; the row's group, where that is a class; and the row's number, as two numbers, below 0
+if the set was not counted.
 
 A label needs only what each row gave its class, and the top, negative if the label's class was not
-on top: R + 1 numbers, here called *known*; NaN if the receipt is gone; with sets 4 more: what the
-sent row gave the class, theta, the row's number. The kernel writes receipts and learns from known
+on top: R + 1 numbers, here called *known*; NaN if the receipt is gone; with sets 6 more: what the
+sent row gave the class, and what follows that row. The kernel writes receipts and learns from known
 numbers; everything else uses these functions.
 """
 
@@ -35,9 +36,8 @@ ROWS = 7
 ANY_ROWS = (3, 5, 7, 8, 9)
 """Possible numbers of rows in a receipt."""
 NAN = np.array(np.nan, np.float32).tobytes()
-OF_SET, TAIL = 4, 3
-"""Count of known numbers of a label's set; and of a receipt's numbers after the sent row: theta and
-two of the row's number."""
+OF_SET, TAIL = 6, 5
+"""Count of known numbers of a label's set; and of a receipt's numbers after the sent row."""
 OF_ROW, NOT_FAIR = -2, -2.0
 """Position of the row's number among the known ones, and its value for a label that was requested
 because of its row: it teaches no sets."""
@@ -60,14 +60,14 @@ def blank(n: int, m: int, rows: int = ROWS) -> Receipts:
 
 
 def none_known(n: int, rows: int = ROWS, *, sets: bool = False) -> NDArray[np.float32]:
-    """Known numbers of n labels without receipts, shape (n, rows + 1), with sets 4 more."""
+    """Known numbers of n labels without receipts, shape (n, rows + 1), with sets 6 more."""
     return np.full((n, rows + 1 + (OF_SET if sets else 0)), np.nan, np.float32)
 
 
 def gave_all(
     receipts: Receipts, ys: NDArray[np.int64], rows: int = ROWS, *, sets: bool = False
 ) -> NDArray[np.float32]:
-    """Numbers that each receipt gave its label, shape (n, rows + 1), with sets 4 more."""
+    """Numbers that each receipt gave its label, shape (n, rows + 1), with sets 6 more."""
     with np.errstate(over="ignore"):  # infinite values are refused later
         single = np.ascontiguousarray(receipts, np.float32)
     known: NDArray[np.float32] = given_by_each(single, ys, rows, sets)
@@ -131,7 +131,7 @@ def brought(
     sets: bool = False,
     single: bool = False,
 ) -> NDArray[np.float32]:
-    """Numbers that users' receipts gave their labels: shape (n, rows + 1), with sets 4 more.
+    """Numbers that users' receipts gave their labels: shape (n, rows + 1), with sets 6 more.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def brought(
 def brought_one(
     receipt: ArrayLike, y: int, m: int, fewest: int = 1, rows: int = ROWS, *, sets: bool = False
 ) -> NDArray[np.float32]:
-    """:func:`brought` for a single label: shape (rows + 1,), with sets 4 more."""
+    """:func:`brought` for a single label: shape (rows + 1,), with sets 6 more."""
     known: NDArray[np.float32] | None = given_by_own(receipt, y, m, rows, sets, 1 + TOLERANCE)
     if known is None:
         (known,) = brought(receipt, np.array([y]), m, fewest, rows, sets=sets, single=True)

@@ -10,7 +10,7 @@
 #include "vectormath.h"
 
 typedef struct {
-    double *numbers; /* of each slot 4 m + 1: L slow, E slow, L fast, E fast, S */
+    double *numbers; /* of each slot 4 m + 3: L slow, E slow, L fast, E fast, S, and two of its sets */
     long long *before, *after;
     long long *next_dropped; /* a chain of slots that were dropped, from totals[DROPPED] to 0; -1 where not in it */
     long long *sizes, *totals;
@@ -22,7 +22,10 @@ enum { USED, LIMIT, DROPPED, EVICTED }; /* totals: bytes, most bytes, the chain,
 /* 2^(-1/5000), 2^(-1/20), 2^(-1/500) */
 static const double VALUE_DECAYS[2] = {0.9998613801725043, 0.9659363289248456}, ODDS_DECAY = 0.9986146661010289;
 
-static inline double *numbers_of(const Values *v, long long slot) { return v->numbers + slot * (4 * v->m + 1); }
+static inline double *numbers_of(const Values *v, long long slot) { return v->numbers + slot * (4 * v->m + 3); }
+
+/* i of its sets, and how many labels moved that; see sets.h */
+static inline double *set_group_of(const Values *v, long long slot) { return numbers_of(v, slot) + 4 * v->m + 1; }
 
 static inline double odds_of(const Values *v, long long slot) { return numbers_of(v, slot)[4 * v->m]; }
 
@@ -99,7 +102,7 @@ static void values_learn(Values *v, const long long *slots, int columns, const d
     while (v->totals[USED] > v->totals[LIMIT]) {
         long long oldest = v->after[0];
         leave(v, oldest);
-        memset(numbers_of(v, oldest), 0, (4 * v->m + 1) * sizeof(double));
+        memset(numbers_of(v, oldest), 0, (4 * v->m + 3) * sizeof(double));
         if (v->next_dropped[oldest] < 0) {
             v->next_dropped[oldest] = v->totals[DROPPED];
             v->totals[DROPPED] = oldest;

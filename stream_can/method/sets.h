@@ -12,11 +12,15 @@
 #define SET_ALL 1e-4      /* below this level all classes are sent */
 #define SET_MOST 1e200    /* of a weight, before all are divided by it */
 
+enum { OF_ALL = -2, OF_CLASS = -1 }; /* groups: none, rows of a likeliest class, of a value of this segment */
+
 typedef struct {
     double *labels, *belief; /* histograms of scores; NULL without sets */
     double *numbers;         /* weight of the next label, of the next row, sum of the belief, i, sum of the labels,
                                 mean number of labels on their way */
     long long *counts;       /* rows, labels */
+    double *groups;          /* of each class, where it is the group: i, and how many labels; (m, 2) */
+    int groups_of;           /* OF_ALL, OF_CLASS, or the number of a segment */
     double miss;             /* the share that may be missed */
     double growth;           /* of the weight of labels */
 } Sets;
@@ -72,9 +76,9 @@ static void set_count(Sets *of, const float *row, double row_growth, len_t m) {
     of->counts[0]++;
 }
 
-/* theta by what is known now; before any row went by, as if this one had. */
-static float set_theta(const Sets *of, const float *row, len_t m) {
-    double level = set_level(of->miss, of->numbers[3]), own[SET_BINS] = {0}, sum = 0;
+/* theta of this i, by what is known now; before any row went by, as if this one had. */
+static float set_theta_of(const Sets *of, const float *row, len_t m, double i) {
+    double level = set_level(of->miss, i), own[SET_BINS] = {0}, sum = 0;
     if (of->numbers[2] > 0)
         return (float)set_quantile(of->labels, of->numbers[0], of->numbers[4], of->belief, of->numbers[2], of->miss,
                                    level);
@@ -85,15 +89,39 @@ static float set_theta(const Sets *of, const float *row, len_t m) {
     return (float)set_quantile(of->labels, of->numbers[0], of->numbers[4], own, sum, of->miss, level);
 }
 
-/* The label of a row of this number, sent with theta, that gave it p; its weight, and the share of that in the largest. */
-static void set_learn(Sets *of, double p, double theta, double row, double label_weight, double share) {
+/* By what the set of a row is made. */
+typedef struct {
+    float theta; /* of its group */
+    float all;   /* of all rows */
+    float group; /* the class that is its group, if classes are */
+} Theta;
+
+/* Theta of a row; `group` is that of its numbers, NULL without one. */
+static Theta set_theta(const Sets *of, const float *row, len_t m, const double *group, float likeliest) {
+    Theta found = {0, set_theta_of(of, row, m, of->numbers[3]), likeliest};
+    found.theta = group != NULL && group[1] > 0 ? set_theta_of(of, row, m, group[0]) : found.all;
+    return found;
+}
+
+/* A group's i moves by its own labels, and starts where i of all rows stands. */
+static void set_learn_group(const Sets *of, double *group, int missed, double share) {
+    if (!(group[1] > 0)) group[0] = of->numbers[3], group[1] = 0;
+    group[1] += 1;
+    double under_way = of->numbers[5] * group[1] / of->counts[1];
+    group[0] += share * (0.5 / (under_way + 2 / of->miss)) * (of->miss - missed) / (of->miss * (1 - of->miss));
+}
+
+/* The label of a row of this number, sent with these thetas, that gave it p; its weight, and the share of that in the
+   largest. */
+static void set_learn(Sets *of, double *group, double p, Theta sent, double row, double label_weight, double share) {
     double s = set_score(p), under_way, weight;
-    int missed = s > theta;
+    int missed = s > sent.all;
     row = row < of->counts[0] ? row : of->counts[0];
     of->counts[1]++;
     under_way = (of->counts[0] - row) * of->counts[1] / (row + 1);
     weight = 1.0 / of->counts[1] > 0.01 ? 1.0 / of->counts[1] : 0.01;
     of->numbers[5] += weight * (under_way - of->numbers[5]);
+    if (group != NULL) set_learn_group(of, group, s > sent.theta, share);
     of->numbers[3] += share * (0.5 / (of->numbers[5] + 100)) * (of->miss - missed) / (of->miss * (1 - of->miss));
     of->numbers[0] *= of->growth;
     of->labels[set_bin(s)] += label_weight * of->numbers[0];

@@ -105,6 +105,14 @@ class CorrectorKeywords(TypedDict, total=False):
         ]
         | None
     )  # fmt: skip
+    sets_by: (
+        Annotated[
+            str,
+            _is(None, "groups of rows that each keep the share: class, the one predicted, or one"
+                " of the segments"),
+        ]
+        | None
+    )  # fmt: skip
     segments_mb: Annotated[float, _is(64, "memory for all segments, in MB", gt=0, lt=1 << 30)]
     max_mb: Annotated[
         float,
@@ -115,6 +123,8 @@ class CorrectorKeywords(TypedDict, total=False):
 _TYPES = get_type_hints(CorrectorKeywords, include_extras=True)
 SETTINGS = tuple(_TYPES)
 """Names of all settings."""
+PROMISE = ("sets", "sets_by")
+"""Those of prediction sets."""
 
 
 def _bounds(type_: Any) -> tuple[Any, Meta]:
@@ -149,7 +159,7 @@ def kind_of(name: str) -> Any:
     kind = _bounds(_TYPES[name])[0]
     if get_origin(kind) is Literal:
         return str
-    return kind if kind in (int, float, bool) else list
+    return kind if kind in (int, float, bool, str) else list
 
 
 def description_of(name: str) -> str:
@@ -223,7 +233,9 @@ def check(name: str, value: Any, type_: Any) -> Any:
             expected = f"one of {', '.join(get_args(kind))}"
         else:
             bounds = {">=": meta.ge, ">": meta.gt, "<=": meta.le, "<": meta.lt}
-            expected = {int: "an integer ", bool: "true or false"}.get(kind, "a number ")
+            expected = {int: "an integer ", bool: "true or false", str: "a text"}.get(
+                kind, "a number "
+            )
             expected += " and ".join(f"{k} {v}" for k, v in bounds.items() if v is not None)
             expected += f": {meta.description}" if meta.description else ""
         raise ValueError(f"{name}: {plain!r}, expected {expected}") from None

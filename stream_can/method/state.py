@@ -50,7 +50,7 @@ SHARED = (
 )  # fmt: skip
 WITH_COLUMNS = tuple(f"{name}.segmented" for name in ("weights", "odds", "u.last", "K.last"))
 """Arrays that exist a second time where columns are declared."""
-SETS = ("sets.labels", "sets.belief", "sets.numbers", "sets.counts")
+SETS = ("sets.labels", "sets.belief", "sets.numbers", "sets.counts", "sets.groups")
 """Arrays of prediction sets."""
 JUDGED = ("odds.plain", "odds.calibrated", "bins")
 """Arrays that exist where several paths are mixed,"""
@@ -105,9 +105,9 @@ def new_precision(m: int) -> NDArray[np.float32]:
     return np.eye(m, dtype=np.float32) * np.float32(1 / (1 + WHOLE_RIDGE))
 
 
-def new_sets() -> State:
+def new_sets(m: int) -> State:
     """Initial arrays of prediction sets."""
-    state = {name: np.zeros(spec(name).size(0, 0), spec(name).dtype) for name in SETS}
+    state = {name: np.zeros(spec(name).size(m, 0), spec(name).dtype) for name in SETS}
     state["sets.numbers"][:2] = 1
     return state
 
@@ -193,11 +193,11 @@ def _expected(
 
 
 def check_values(numbers: NDArray[Any]) -> Array:
-    """Check numbers of values in a snapshot: nonnegative sums, and odds."""
+    """Check numbers of values in a snapshot: nonnegative sums, odds, and what sets keep."""
     if numbers.dtype != np.float64 or numbers.ndim != 2:
         raise ValueError(f"array values is {numbers.dtype} of shape {numbers.shape}")
-    sums, odds = numbers[:, :-1], numbers[:, -1:]
-    if not ((sums >= 0) & (sums <= HUGE)).all() or not (abs(odds) <= HUGE).all():
+    sums, others = numbers[:, :-3], numbers[:, -3:]
+    if not ((sums >= 0) & (sums <= HUGE)).all() or not (abs(others) <= HUGE).all():
         raise ValueError("array values holds a number that no labels make")
     return np.ascontiguousarray(numbers)
 

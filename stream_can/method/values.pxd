@@ -7,6 +7,7 @@ cdef extern from "segments.h" nogil:
         long long *sizes
         long long *totals
         Py_ssize_t m
+    double *set_group_of(const Slots *v, long long slot)
     void features_of(const Slots *v, long long slot, const double *q, double *f)
     double smallest_odds(const Slots *v, const long long *slots, int columns)
     void judge_values(Slots *v, const long long *slots, int columns, double rho)

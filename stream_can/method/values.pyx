@@ -77,7 +77,7 @@ cdef class Values:
 
     cdef int make_room(self, Py_ssize_t room) except -1:
         """Make room for more slots; new ones are zero and in no order."""
-        cdef Py_ssize_t width = 4 * self.m + 1, had = self.room
+        cdef Py_ssize_t width = 4 * self.m + 3, had = self.room
         cdef long long **arrays[4]
         cdef void *moved = realloc(self.slots.numbers, room * width * sizeof(double))
         if moved == NULL:
@@ -136,7 +136,7 @@ cdef class Values:
                 self.make_room(2 * self.room)
             self.names.append((column, text))
         (<dict>self.known[column])[text] = slot
-        self.slots.sizes[slot] = 8 * (4 * self.m + 1) + BESIDE + len(text.encode())
+        self.slots.sizes[slot] = 8 * (4 * self.m + 3) + BESIDE + len(text.encode())
         # Until its label is learned it may be taken back.
         self.slots.next_dropped[slot] = self.totals[DROPPED]
         self.totals[DROPPED] = slot
@@ -176,7 +176,7 @@ cdef class Values:
     cpdef Values copy(self):
         """A copy of the values."""
         cdef Values other = Values(self.columns, self.m, self.totals[LIMIT])
-        cdef Py_ssize_t k, width = 4 * self.m + 1, room = self.room
+        cdef Py_ssize_t k, width = 4 * self.m + 3, room = self.room
         other.make_room(room)
         memcpy(other.slots.numbers, self.slots.numbers, room * width * sizeof(double))
         memcpy(other.slots.before, self.slots.before, room * sizeof(long long))
@@ -193,9 +193,9 @@ cdef class Values:
     # ---- snapshots, and to look inside
 
     def dump(self):
-        """[(column, text)] of the values, oldest label first, and their numbers, (n, 4 m + 1)."""
+        """[(column, text)] of the values, oldest label first, and their numbers, (n, 4 m + 3)."""
         cdef long long slot = self.slots.after[0]
-        cdef Py_ssize_t width = 4 * self.m + 1
+        cdef Py_ssize_t width = 4 * self.m + 3
         names, numbers = [], []
         while slot:
             names.append(self.names[slot])
@@ -205,7 +205,7 @@ cdef class Values:
 
     def load(self, names, const double[:, ::1] numbers):
         """Load :meth:`dump` into a new object; ValueError where it is invalid."""
-        cdef Py_ssize_t i, width = 4 * self.m + 1
+        cdef Py_ssize_t i, width = 4 * self.m + 3
         cdef long long slot, last = 0
         if numbers.shape[0] != len(names) or numbers.shape[1] != width:
             raise ValueError(
@@ -229,13 +229,20 @@ cdef class Values:
         """Reset S of all values to 0."""
         cdef Py_ssize_t i
         for i in range(self.room):
-            self.slots.numbers[i * (4 * self.m + 1) + 4 * self.m] = 0
+            self.slots.numbers[i * (4 * self.m + 3) + 4 * self.m] = 0
+
+    def forget_sets(self):
+        """Reset what prediction sets keep of all values to 0."""
+        cdef Py_ssize_t i
+        for i in range(self.room):
+            memset(set_group_of(&self.slots, i), 0, 2 * sizeof(double))
 
     def grown(self, Py_ssize_t m):
         """A copy of the values with zeros for new classes up to m."""
         other = Values(self.columns, m, self.totals[LIMIT])
         names, numbers = self.dump()
-        sums = numbers[:, :-1].reshape(len(names), 4, self.m)
+        sums, rest = np.split(numbers, [4 * self.m], axis=1)
+        sums = sums.reshape(len(names), 4, self.m)
         wider = np.pad(sums, [(0, 0), (0, 0), (0, m - self.m)]).reshape(len(names), 4 * m)
-        other.load(names, np.ascontiguousarray(np.concatenate([wider, numbers[:, -1:]], axis=1)))
+        other.load(names, np.ascontiguousarray(np.concatenate([wider, rest], axis=1)))
         return other

@@ -151,7 +151,7 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
         if not answer:
             return []
         corrector = self._corrector or self._new_corrector(answer)
-        return corrector._set_now(list(answer), list(answer.values()))
+        return corrector._set_now(list(answer), list(answer.values()), self._given(x))
 
     def _read_prediction(self, p: Probabilities) -> Probabilities:
         """Use the class names of the labels.

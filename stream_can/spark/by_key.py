@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, DoubleType, StringType, StructType
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
 from stream_can.method.class_names import json_name
+from stream_can.method.promise import promise_of
 from stream_can.spark.columns import (
     NAMES,
     arrays,
@@ -127,13 +128,14 @@ class _GroupProcessor(StatefulProcessor):  # type: ignore[misc]
     """The processor that Spark calls with the rows of each group."""
 
     def __init__(self, start: Corrector, names: _Names, errors: Errors) -> None:
-        self._start, self._sets = start.to_bytes(), start.sets
+        self._start, self._promise = start.to_bytes(), promise_of(start)
+        self._sets = start.sets
         self._classes, self._segments = start.classes, start.segments
         self._names, self._errors = names, errors
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._store = KeyStates(handle)
-        self._in_turn = InTurn(sets=self._sets)
+        self._in_turn = InTurn(**self._promise)
 
     def handleInputRows(  # noqa: N802, Spark's name
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any

@@ -8,6 +8,7 @@ from pathlib import Path
 from stream_can import snapshot
 from stream_can.corrector import Corrector
 from stream_can.errors import StreamCANError
+from stream_can.method.promise import promise_of
 from stream_can.trust.alarm import Alarm
 
 KEPT = 3
@@ -68,7 +69,7 @@ class StateFolder:
     def state(self, n: int) -> Corrector:
         """Load state n."""
         data, start = self._path(n).read_bytes(), self._start
-        return Corrector.from_bytes(data, start.classes, sets=start.sets)
+        return Corrector.from_bytes(data, start.classes, **promise_of(start))
 
     def last(self) -> Corrector:
         """The newest state; the initial one before the first."""

@@ -87,8 +87,8 @@ def test_a_class_that_appeared_since_was_given_nothing():
     assert (known[0, :-1] == 0).all()
     assert known[0, -1] == -receipts[0, -1]  # another class was on top
     assert (known[1] == room.gave_all(receipts, np.array([2, 2]))[1]).all()
-    with pytest.raises(InvalidPrediction, match=r"shape \(2, 22\), expected .* \(2, 29\)"):
-        room.brought(receipts, np.array([3, 2]), 4, fewest=4)
+    with pytest.raises(InvalidPrediction, match=r"shape \(2, 22\), expected .* \(2, 36\)"):
+        room.brought(receipts, np.array([3, 2]), 5, fewest=5)
 
 
 def test_receipts_that_give_no_probability_are_refused_by_row_and_nothing_is_learned():
@@ -111,7 +111,7 @@ def test_receipts_that_give_no_probability_are_refused_by_row_and_nothing_is_lea
 OTHERS = [(kind, other) for kind in KINDS for other in KINDS if ROWS[kind] != ROWS[other]]
 
 
-@pytest.mark.parametrize("m", [2, 4, 5, 10])
+@pytest.mark.parametrize("m", [2, 3, 4, 10])
 @pytest.mark.parametrize(("kind", "other"), OTHERS)
 def test_a_receipt_of_other_rows_counts_as_none(m, kind, other):
     """From before fit, of a corrector with or without columns."""
@@ -142,7 +142,7 @@ def test_a_receipt_of_its_own_rows_does_not(kind):
 
 
 @pytest.mark.parametrize(
-    "shape", [(), (15,), (17,), (10, 1), (3, 4), (2, 3), (5, 3), (3, 3, 3), (32,), (18,)]
+    "shape", [(), (15,), (17,), (10, 1), (3, 4), (2, 3), (5, 3), (3, 3, 3), (32,), (20,)]
 )
 def test_what_is_no_receipt_is_refused(shape):
     corrector = Corrector(3)

@@ -416,7 +416,7 @@ def test_very_many_values_take_the_memory_that_they_are_given():
     kept = corrector.segment_values("x")
     assert list(kept) == [str(value) for value in range(300_000 - len(kept), 300_000)]
     assert corrector.evicted_values == 300_000 - len(kept)
-    size = 8 * 9 + 16 + len("299999")
+    size = 8 * 11 + 16 + len("299999")
     assert len(kept) == (1 << 20) // size
     assert len(corrector.to_bytes()) < 3 << 20
 
