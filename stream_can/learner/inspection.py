@@ -69,6 +69,12 @@ class Inspection(Locked):
         return self._memory.versions.default.sets
 
     @property
+    def sets_by(self) -> str | None:
+        """Groups that each keep it, see :attr:`Corrector.sets_by`; None without sets or groups."""
+        default = self._memory.versions.default
+        return None if default.sets is None else default.corrector.sets_by
+
+    @property
     def train_prior(self) -> NDArray[np.float64]:
         """The training prior of the initial corrector, shape (m,); of multilabel rows the share of
         training rows with each; of sparse rows empty, shape (0,)."""

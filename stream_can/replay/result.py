@@ -97,7 +97,7 @@ class Replay:
         columns = [*learner.segments, *([models.title] if models else ())]
         self.columns = {name: ColumnScores() for name in columns}
         """Scores by value of each declared column, and by model."""
-        self.sets = None if learner.sets is None else SetScores(learner.sets)
+        self.sets = None if learner.sets is None else SetScores(learner.sets, learner.sets_by)
         """Prediction sets and their coverage, if any."""
         self.costs = None if costs is None else CostScores(costs)
         """Costs of decisions, if any."""

@@ -6,12 +6,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_can.change import change
+from stream_can.method.class_names import json_name
+from stream_can.replay.names import readable
 from stream_can.replay.step import Step
 
 WINDOW = 500
 """Number of consecutive labelled rows in the worst window."""
+MOST_GROUPS = 100
+"""Number of groups that are told of, those with most labels."""
+ENOUGH = 100
+"""Labelled rows from which a group's coverage is compared."""
 
 
 class SetMoment(NamedTuple):
@@ -29,6 +36,29 @@ class SetMoment(NamedTuple):
     """Number of those with the label in their set."""
 
 
+class Group(NamedTuple):
+    """Coverage of a group of rows: those of a predicted class, or of a segment's value."""
+
+    name: Any
+    rows: int
+    size: int
+    """Number of classes in their sets."""
+    known: int
+    """Number of rows with a known label,"""
+    covered: int
+    """and of those with the label in their set."""
+
+    @property
+    def kept(self) -> float:
+        """Share of labelled rows covered; nan without rows."""
+        return _share(self.covered, self.known)
+
+    @property
+    def mean_size(self) -> float:
+        """Mean number of classes in a set."""
+        return _share(self.size, self.rows)
+
+
 class SetScores:
     """Coverage of prediction sets in a replay.
 
@@ -39,10 +69,17 @@ class SetScores:
     ----------
     promised
         Promised coverage.
+    by
+        Groups that each keep it: "class", the predicted one, or a segment. If all rows together do,
+        predicted classes are shown.
     """
 
-    def __init__(self, promised: float) -> None:
-        self.promised = promised
+    def __init__(self, promised: float, by: str | None = None) -> None:
+        self.promised, self.by = promised, by or "class"
+        self._numbers: dict[Any, int] = {}
+        """Number of each group, and of None for rows in none;"""
+        self._sums = np.zeros((0, 4), np.int64)
+        """by that, rows, classes in sets, known labels, covered ones."""
         self.moments: list[SetMoment] = []
         """The course, step by step."""
         self.rows = self.size = self.single = 0
@@ -76,6 +113,7 @@ class SetScores:
         sizes = np.array([len(names) for names in step.sets])
         at = np.flatnonzero(step.truth >= 0)
         covered = inside[at].astype(np.int64)
+        self._add_groups(step, np.stack([np.ones_like(sizes), sizes, step.truth >= 0, inside]))
         self.rows += len(sizes)
         self.size += int(sizes.sum())
         self.single += int((sizes == 1).sum())
@@ -94,6 +132,34 @@ class SetScores:
                 last = at[least + WINDOW - 1 - len(self._tail)]
                 self._worst = int(sums[least]), step.first + int(last) + 1
         self._tail = run[-(WINDOW - 1) :]
+
+    def _add_groups(self, step: Step, counts: NDArray[np.int64]) -> None:
+        """Add counts of the rows of a step, shape (4, n), to those of their groups."""
+        assert step.sets is not None
+        if self.by == "class":
+            groups = [names[0] if names else None for names in step.sets]
+        else:
+            assert step.segments is not None
+            groups = step.segments[self.by].tolist()
+        numbers = [self._numbers.setdefault(group, len(self._numbers)) for group in groups]
+        self._sums = np.pad(self._sums, [(0, len(self._numbers) - len(self._sums)), (0, 0)])
+        np.add.at(self._sums, numbers, counts.T)
+
+    @property
+    def groups(self) -> list[Group]:
+        """Coverage by group, the one with most labels first; rows without a value are in none."""
+        groups = [
+            Group(name, *self._sums[k].tolist())
+            for name, k in self._numbers.items()
+            if name is not None
+        ]
+        return sorted(groups, key=lambda group: -group.known)
+
+    @property
+    def worst_group(self) -> Group | None:
+        """The group covered least of those with 100 labelled rows; None without one."""
+        enough = [group for group in self.groups if group.known >= ENOUGH]
+        return min(enough, key=lambda group: group.kept, default=None)
 
     @property
     def kept(self) -> float:
@@ -145,6 +211,17 @@ class SetScores:
             "worst_window": None
             if self.worst is None
             else {"rows": WINDOW, "kept": self.worst[0], "until_row": self.worst[1]},
+            "by": self.by,
+            "groups": [
+                {
+                    "group": json_name(group.name),
+                    "rows": group.rows,
+                    "known": group.known,
+                    "kept": _plain(group.kept),
+                    "mean_size": group.mean_size,
+                }
+                for group in self.groups[:MOST_GROUPS]
+            ],
         }
 
 
@@ -170,7 +247,18 @@ def sets_in_words(scores: SetScores | None) -> list[str]:
     )
     if scores.worst is not None:
         sentence += f"; worst {WINDOW} rows in a row {100 * scores.worst[0]:.1f} %"
+    if (group := scores.worst_group) is not None:
+        sentence += (
+            f"; of rows {in_group(scores, group)} {100 * group.kept:.1f} %, the least of any with"
+            f" {ENOUGH} labels"
+        )
     return [f"{sentence}."]
+
+
+def in_group(scores: SetScores, group: Group) -> str:
+    """Which rows a group has, in words."""
+    name = readable(group.name, 40)
+    return f"predicted as {name}" if scores.by == "class" else f"with {scores.by} {name}"
 
 
 def _percent(share: float) -> str:

@@ -7,10 +7,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from stream_can.replay.result import Replay
-from stream_can.replay.sets import WINDOW, SetScores
+from stream_can.replay.sets import WINDOW, SetScores, in_group
 from stream_can.report.course import Course
 from stream_can.report.curves import along, band
 from stream_can.report.svg import AFTER, BEFORE, MUTED, Key
+
+MOST_NAMED = 20
+"""Number of groups that are named, those with most labels."""
 
 
 def kept_and_size(result: Replay, figure: Figure) -> list[Key]:
@@ -56,4 +59,9 @@ def sets_facts(scores: SetScores) -> list[tuple[str, str]]:
         coverage, row = scores.worst
         text = f"{100 * coverage:.1f} % kept, up to row {row:,}"
         facts.append((f"worst {WINDOW} rows in a row", text))
+    facts += [
+        (in_group(scores, group),
+         f"{100 * group.kept:.1f} % kept of {group.known:,}, {group.mean_size:.2f} classes")
+        for group in scores.groups[:MOST_NAMED] if group.known
+    ]  # fmt: skip
     return facts

@@ -81,16 +81,17 @@ def test_measures_of_uncertainty(kind):
 OTHER_VALUES = {
     "paths": ["raw", "can", "matrix"], "half_life": 50.0, "uncertainty": "margin", "k": 2,
     "threshold": 0.3, "pseudo_count": 3.0, "prior_strength": 2.0, "prior": [1, 2, 3, 40],
-    "label_noise": 0.2, "monotone": True, "segments": ["x"], "sets": 0.9, "segments_mb": 2.0,
-    "max_mb": 9.0,
+    "label_noise": 0.2, "monotone": True, "segments": ["x"], "sets": 0.9, "sets_by": "class",
+    "segments_mb": 2.0, "max_mb": 9.0,
 }  # fmt: skip
-REFUSED = {"segments", "sets"}
+NEEDED = {"sets_by": {"sets": 0.9}}
+REFUSED = {"segments", "sets", "sets_by"}
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_each_setting_is_exported_or_refused(name):
     """A new one needs another value here, and code in the export where it changes rows."""
-    corrector = taught(4, **{name: OTHER_VALUES[name]})
+    corrector = taught(4, **{name: OTHER_VALUES[name]}, **NEEDED.get(name, {}))
     if name not in REFUSED:
         compare(corrector, rows(4))
         return
