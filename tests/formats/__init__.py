@@ -1,0 +1,1 @@
+"""What saved bytes later versions read."""
