@@ -146,6 +146,7 @@ FEATURES = {
     "models and versions": ("model", "pipe replay server topics"),
     "segments": ("segments", "pipe replay server topics river sklearn spark"),
     "prediction sets": ("sets", "pipe replay server topics river sklearn spark"),
+    "sets by group": ("sets_by", "pipe replay server topics river sklearn spark"),
     "scores that do not sum to 1": ("normalise always", "pipe replay server topics"),
     "logits": ("logits", "pipe replay server topics"),
     "validation rows": ("validation", "pipe replay"),
