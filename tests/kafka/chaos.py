@@ -261,7 +261,7 @@ class Chaos:
             {"segments": SEGMENTS, "segments_mb": SEGMENTS_MB} if segments else {}
         ) | ({"model": "model.name", "version": "model.version"} if lanes else {})
         if sets:
-            columns["sets"] = 0.9
+            columns |= {"sets": 0.9, "sets_by": SEGMENTS[0] if segments else "class"}
         if several:
             columns |= {"rows": "multilabel"}
         elif registry is None:
