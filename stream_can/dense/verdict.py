@@ -15,7 +15,7 @@ from stream_can.replay.effect import NATS, POINTS, Effects
 from stream_can.replay.episodes import worse_in_words
 from stream_can.replay.expected import expected_in_words
 from stream_can.replay.names import readable
-from stream_can.replay.sets import sets_in_words
+from stream_can.replay.set_words import sets_in_words
 from stream_can.replay.verdict import (
     FEW,
     Verdict,

@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from stream_can.replay.result import Replay
-from stream_can.replay.sets import WINDOW, SetScores, in_group
+from stream_can.replay.set_words import in_group
+from stream_can.replay.sets import WINDOW, SetScores
 from stream_can.report.course import Course
 from stream_can.report.curves import along, band
 from stream_can.report.svg import AFTER, BEFORE, MUTED, Key
