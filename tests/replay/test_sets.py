@@ -151,8 +151,8 @@ def test_what_is_said():
     assert re.search(
         r"Prediction sets promise 90 % and keep \d\d\.\d % \(standard error \d\.\d\) of the 4,000"
         r" rows whose label is known, \d\d\.\d % of the 3,980 whose label taught them: \d\.\d\d"
-        r" classes on average, \d+ % of the sets have one; worst 500 rows in a row \d\d\.\d %; of rows"
-        r" predicted as \d \d\d\.\d %, the least of any with 100 labels\.$",
+        r" classes on average, \d+ % of the sets have one; worst 500 rows in a row \d\d\.\d %; of"
+        r" rows predicted as \d \d\d\.\d %, the least of any with 100 labels\.$",
         said,
     )
     result, _ = played(from_arrays(P, y), label_delay=20, label_rate=0)
