@@ -1584,7 +1584,6 @@ cdef class Model:
             to_single(&rows[i, 0], self.single, self.m)
             self.learn_set_of(NULL if slots is None else &slots[i, 0], ys[i], Theta(NAN, NAN, -1))
 
-
     cdef const long long *slots_of(self, Job *job, Py_ssize_t row) noexcept nogil:
         return NULL if job.slots == NULL else job.slots + row * self.n_columns
 
