@@ -59,6 +59,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "model": {"model": "of"},
     "segments": {"segments": ["of"]},
     "sets": {"sets": 0.9},
+    "sets_by": {"sets": 0.9, "sets_by": "class"},
     "normalise always": {"normalise": "always"},
     "logits": {"logits": True},
     "classes_from_file": {"classes_from_file": "begin.json", "classes": None},
@@ -188,7 +189,7 @@ def test_a_cell(
             return  # played with container files in tests/pipe
         given: dict[str, Any] = {"format": "avro"}
     else:
-        given = GIVEN[name]
+        given = GIVEN[name] if has or name != "sets_by" else {"sets_by": "class"}
     if place in ("river", "sklearn"):
         said = (behind_river if place == "river" else behind_sklearn)(kind, given)
         assert (said == "") == (has or not name), said

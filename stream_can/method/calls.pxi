@@ -390,6 +390,17 @@ cdef class Kernel:
         return found
 
     @property
+    def sent_weights(self):
+        """Weights of the rows in the output without columns, but for the calibrated one, among each
+        other; they sum to 1 also where theirs in the output are too small for a number."""
+        cdef Second *of
+        self.lock.acquire(False)
+        of = &self.model.second
+        found = tuple([of.final[i] for i in range(of.n_without)])
+        self.lock.release()
+        return found
+
+    @property
     def follows_mix(self):
         """Share of the fitted base's row that follows the class mix; None where it does not."""
         self.lock.acquire(False)

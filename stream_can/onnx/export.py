@@ -111,12 +111,13 @@ class _Correction:
         if (known := self.corrector.known_prior) is not None:
             sent.append(g.divided(g("Mul", first, known * np.exp(-self.f2))))
         sent += [] if self.fitted else [self.p]
-        *weights, calibrated = self.corrector.final_weights.values()
-        shares = np.array(weights)
+        calibrated = self.corrector.final_weights["calibrated"]
+        shares = np.array(self.corrector._kernel.sent_weights)
         learned = shares if self.fitted else np.append(shares[:-1], 0.0)
         learned = learned if learned.sum() > 0 else shares
         judged = g.mixed(learned / learned.sum(), sent)
-        out = g.mixed([*weights, calibrated], [*sent, self.calibrated(judged)])
+        weights = [*((1 - calibrated) * shares), calibrated]
+        out = g.mixed(weights, [*sent, self.calibrated(judged)])
         likeliest = g("ArgMax", self.p, axis=-1, keepdims=1)
         trust = g("Gather", trust_by_class(self.s, self.m), likeliest)
         guard = bases["fitted"] if self.fitted else self.p

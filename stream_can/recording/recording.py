@@ -240,6 +240,7 @@ class Recording(RecordedFile):
                 *cells, weights = cells
                 weight, places = np.ones(len(y)), np.flatnonzero(y >= 0)
                 weight[places] = self._read(_weight_of, weights, places, first, self._weight)
+                self.has_weights |= bool((weight != 1).any())
             segments = self._segments(cells, first)
             yield Chunk(first, P, y, arrives, time, label_time, segments, weight)
             first += len(P)

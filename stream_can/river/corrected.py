@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Generic, Self, TypeVar
 
@@ -70,8 +71,12 @@ class CorrectedWrapper(base.Wrapper[Any], Generic[C]):
             A class is not a str, int of 64 bits, float or bool, or what is said of a label not
             True, False or None, a feature of ``segments`` is a measurement, or ``w`` no weight.
             Nothing was learned.
+        TypeError
+            The classifier takes no ``w``. Nothing was learned.
         """
         label = self._read_label(y)
+        if "w" in kwargs:
+            require_weight(self.classifier.learn_one)
         self._teach_corrector(x, self._ask(x, **without_weight(kwargs)), label, kwargs.get("w"))
         if label is not None:
             self.classifier.learn_one(x, label, **kwargs)
@@ -150,6 +155,17 @@ def require_counts(train_counts: object, of: str) -> None:
     """Raise ValueError for counts without names; None is allowed."""
     if not (train_counts is None or (isinstance(train_counts, Mapping) and train_counts)):
         raise ValueError(f"train_counts: expected {{{of}: rows}}, got {train_counts!r}")
+
+
+def require_weight(learn: Any) -> None:
+    """Raise TypeError where a classifier's method takes no weight ``w``."""
+    parameters = inspect.signature(learn).parameters
+    if "w" not in parameters and all(p.kind != p.VAR_KEYWORD for p in parameters.values()):
+        name = f"{type(learn.__self__).__name__}.{learn.__name__}"
+        raise TypeError(
+            f"w: {name} takes no weight; leave w out, or take a classifier that has it, such as"
+            " HoeffdingTreeClassifier"
+        )
 
 
 def without_weight(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -117,6 +117,12 @@ def predict(
     return names, np.array([[p.get(name, 0.0) for name in names] for p in predictions], np.float64)
 
 
+def learning_method(classifier: Any) -> Any:
+    """The method that `learn` calls."""
+    many = takes_frames(classifier, "learn_many")
+    return classifier.learn_many if many else classifier.learn_one
+
+
 def learn(classifier: Any, frame: Any, y: Any, labels: list[Any], **kwargs: Any) -> None:
     """Teach the classifier the labelled rows, at once if possible, else one by one."""
     seen = [label is not None for label in labels]

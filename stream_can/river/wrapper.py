@@ -24,6 +24,7 @@ from stream_can.river.corrected import (
     Probabilities,
     probabilities,
     require_counts,
+    require_weight,
     without_weight,
 )
 
@@ -268,6 +269,8 @@ class CorrectedClassifier(HasSuccessor[Corrector], base.Classifier):
         """
         rows = frames.into_rows(X)
         labels = frames.into_labels(y, len(rows))
+        if "w" in kwargs:
+            require_weight(frames.learning_method(self.classifier))
         weights = frames.into_weights(kwargs.get("w"), labels)
         self._check_names(label for label in labels if label is not None)
         options, table = without_weight(kwargs), self._given_many(rows)

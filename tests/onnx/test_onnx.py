@@ -171,3 +171,15 @@ def test_the_command(tmp_path):
     (tmp_path / "l").write_bytes(learner.to_bytes())
     _, err = stream_can("export", tmp_path / "l", "--output", path, code=1)
     assert "ONNX: prediction sets are not exported" in err
+
+
+def test_the_calibrated_row_has_all_the_weight():
+    """Weights of the others are too small for a number; what is calibrated is still theirs."""
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.full(3, 0.5), 8000)
+    is_right = rng.random(8000) < np.where(np.abs(P.max(axis=1) - 0.7) < 0.1, 0.95, 0.1)
+    y = np.where(is_right, P.argmax(axis=1), P.argmin(axis=1))
+    corrector = Corrector(3, monotone=True)
+    corrector.learn_many(P, y)
+    assert corrector.final_weights["calibrated"] == 1
+    compare(corrector, rows(3))

@@ -685,3 +685,15 @@ def test_text():
     for x, y in documents:
         model.learn_one(x, y)
     assert model.predict_one("good") is True
+
+
+def test_a_weight_for_a_classifier_that_takes_none_teaches_nobody():
+    model = CorrectedClassifier(naive_bayes.GaussianNB())
+    for i in range(10):
+        model.learn_one({"u": i / 10}, "ab"[i % 2])
+    before = model.corrector.to_bytes()
+    with pytest.raises(TypeError, match=r"w: GaussianNB.learn_one takes no weight; leave w out"):
+        model.learn_one({"u": 0.5}, "a", w=0.5)
+    with pytest.raises(TypeError, match="takes no weight"):
+        model.learn_many(pd.DataFrame({"u": [0.5]}), pd.Series(["a"]), w=0.5)
+    assert model.corrector.to_bytes() == before
