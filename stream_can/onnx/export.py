@@ -75,9 +75,9 @@ class _Correction:
     """The rows of docs/method.md as nodes of a graph."""
 
     def __init__(self, corrector: Corrector, graph: Graph, p: str) -> None:
-        content, state, *_ = corrector._kernel.copied()
+        content, self.s, *_ = corrector._kernel.copied()
         self.g, self.p, self.m = graph, p, len(content.classes)
-        self.s, self.corrector, self.paths = state, corrector, content.paths
+        self.corrector, self.paths = corrector, content.paths
         settings = corrector.settings
         self.kind, self.threshold = settings["uncertainty"], settings["threshold"]
         self.k = min(settings["k"], self.m)
@@ -114,10 +114,9 @@ class _Correction:
         calibrated = self.corrector.final_weights["calibrated"]
         shares = np.array(self.corrector._kernel.sent_weights)
         learned = shares if self.fitted else np.append(shares[:-1], 0.0)
-        learned = learned if learned.sum() > 0 else shares
+        learned = learned if learned.any() else shares
         judged = g.mixed(learned / learned.sum(), sent)
-        weights = [*((1 - calibrated) * shares), calibrated]
-        out = g.mixed(weights, [*sent, self.calibrated(judged)])
+        out = g.mixed([*((1 - calibrated) * shares), calibrated], [*sent, self.calibrated(judged)])
         likeliest = g("ArgMax", self.p, axis=-1, keepdims=1)
         trust = g("Gather", trust_by_class(self.s, self.m), likeliest)
         guard = bases["fitted"] if self.fitted else self.p
