@@ -40,6 +40,7 @@ nitpick_ignore_regex = [
     ("py:class", r"stream_can\.learner\.call\.Explained"),  # for replays
     ("py:class", r"stream_can\.change\.Change"),  # of a score, with its error
     ("py:class", r"stream_can\.recording\.(table\.LabelLines|times\.RowTimes)"),  # for doubts
+    ("py:class", r"stream_can\.replay\.sets\.Group"),  # of rows, whose coverage is told
     ("py:class", r"stream_can\.river\.corrected\.C"),  # the corrector behind a wrapper
     ("py:class", r"stream_can\.method\.sums\.Part"),  # a row of sums: for those who add them up
 ]
