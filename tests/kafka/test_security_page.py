@@ -52,7 +52,7 @@ def encoded(says):
 
 class Provider(AbstractTokenProvider):
     def token(self):
-        claims = {"sub": "mallory", "iat": time.time(), "exp": time.time() + 600}
+        claims = {"sub": "mallory", "iat": time.time() - 60, "exp": time.time() + 600}
         return encoded({"alg": "none"}) + "." + encoded(claims) + "."
 """
 BLOCKS = dict(
