@@ -14,12 +14,14 @@ from stream_can.app.model_settings import Counts
 from stream_can.app.settings import SettingsError
 from stream_can.app.train_counts import match_counts
 from stream_can.corrector import Corrector
+from stream_can.corrector.known_mix import mix_in_order
 from stream_can.corrector.without_sets import without_sets
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.model_name import Name
 from stream_can.messages.formats import JSON, Formats
 from stream_can.messages.messages import Messages
 from stream_can.method.bases import FITTED_PATHS
+from stream_can.method.classes import ClassIndex
 from stream_can.method.paths import in_order
 from stream_can.method.promise import groups_of, promise_of
 from stream_can.method.settings import PROMISE
@@ -223,9 +225,11 @@ class Start:
         for model, corrector in in_use:
             have = corrector.settings | promise_of(corrector)
             want = self.settings_of(model) | promise_of(self._given)
-            here: Any = self.with_settings(corrector.to_bytes(), model)
-            if np.array_equal(here.known_prior, corrector.known_prior):
-                del want["prior"]
+            prior = want.pop("prior")
+            if prior is not None:  # names and numbers may say the same
+                mix = mix_in_order(prior, ClassIndex(corrector.classes))
+                if not np.array_equal(mix, corrector.known_prior):
+                    differences["prior"] = prior
             differences |= {name: value for name, value in want.items() if have.get(name) != value}
         return differences
 

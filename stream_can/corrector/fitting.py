@@ -84,9 +84,8 @@ class Fitting(LabelLearning):
             state |= fitted.state | judged(len(content.classes))
             state |= dict(zip(WEIGHTS, start_weights(paths), strict=False))
         content_after = content._replace(paths=paths, fit_report=fitted.report)
-        bare = content_after._replace(
-            sets=None, sets_by=None
-        )  # these labels teach no sets; see below
+        # These labels teach no sets; see below.
+        bare = content_after._replace(sets=None, sets_by=None)
         # Weights, guards and the judging of sent rows ignore these labels.
         unseen = {name: array.copy() for name, array in state.items() if name in hidden}
         kernel = Kernel(self._model(state, bare, values), state)

@@ -25,6 +25,7 @@ from stream_can.method.promise import groups_of
 from stream_can.method.segments import column_names, text_of
 from stream_can.method.settings import (
     LOOP,
+    PROMISE,
     check_settings,
 )
 from stream_can.method.state import (
@@ -115,7 +116,7 @@ class CorrectorPersistence(Fitting):
             snapshot.match("segments", content.columns, column_names(options["segments"]))
         if "segments_mb" in options and values is not None:
             values.limit = bytes_of(options["segments_mb"])
-        promise = {name: options[name] for name in ("sets", "sets_by") if name in options}
+        promise = {name: options[name] for name in PROMISE if name in options}
         if "sets" in promise:  # then without groups, unless these are given too
             promise.setdefault("sets_by", None)
         after = content._replace(**promise)

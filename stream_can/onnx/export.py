@@ -77,7 +77,7 @@ class _Correction:
     def __init__(self, corrector: Corrector, graph: Graph, p: str) -> None:
         content, self.s, *_ = corrector._kernel.copied()
         self.g, self.p, self.m = graph, p, len(content.classes)
-        self.corrector, self.paths = corrector, content.paths
+        self.corrector, self.paths, self.ratio = corrector, content.paths, content.ratio
         settings = corrector.settings
         self.kind, self.threshold = settings["uncertainty"], settings["threshold"]
         self.k = min(settings["k"], self.m)
@@ -108,8 +108,8 @@ class _Correction:
         fresh = freshness(self.s, self.m)
         sent = [first, *(g.mixed([fresh, 1 - fresh], [row, back]) for row in (mixture, tempered))]
         sent += [tempered] if self.fitted else [back, tempered]
-        if (known := self.corrector.known_prior) is not None:
-            sent.append(g.divided(g("Mul", first, known * np.exp(-self.f2))))
+        if self.ratio is not None:
+            sent.append(g.divided(g("Mul", first, self.ratio)))
         sent += [] if self.fitted else [self.p]
         calibrated = self.corrector.final_weights["calibrated"]
         shares = np.array(self.corrector._kernel.sent_weights)

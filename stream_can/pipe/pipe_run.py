@@ -167,12 +167,11 @@ class PipeRun:
                     lanes.append(names[i])
                 if parsed.label is not None:
                     due = len(predictions)
-                    late = LateLabel(None, messages.label_of(parsed.label), due, due - 1)
-                    late.weight = parsed.weight
-                    labels.append(late)
+                    label = messages.label_of(parsed.label)
+                    labels.append(LateLabel(None, label, due, due - 1, weight=parsed.weight))
             elif isinstance(parsed, Label):
-                late = LateLabel(parsed.id, messages.label_of(parsed.index), len(predictions))
-                late.weight = parsed.weight
+                label = messages.label_of(parsed.index)
+                late = LateLabel(parsed.id, label, len(predictions), weight=parsed.weight)
                 if parsed.number >= 0:
                     late.row = label_rows[parsed.number]
                     if parsed.segments is not None:
