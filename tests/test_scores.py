@@ -34,6 +34,34 @@ def test_equal_to_scikit_learn(m):
     assert scores.brier(P, y) == pytest.approx(expected, abs=1e-12)
 
 
+def test_weighted_scores_are_those_of_scikit_learn():
+    P, y = stream()
+    w = np.random.default_rng(1).uniform(0.01, 100, len(y))
+    total, half = scores.Scores(), len(y) // 2
+    total.add(P[:half], y[:half], w[:half])
+    total = scores.Scores.from_sums((total + scores.Scores()).sums())
+    total.add(P[half:], y[half:], w[half:])
+    expected = metrics.accuracy_score(y, P.argmax(1), sample_weight=w)
+    assert total.accuracy == pytest.approx(expected, abs=1e-12)
+    losses = -np.log(np.maximum(P[np.arange(len(y)), y], scores.FLOOR))  # its own floor differs
+    assert total.log_loss == pytest.approx(np.average(losses, weights=w), abs=1e-12)
+    expected = metrics.brier_score_loss(y, P, sample_weight=w, scale_by_half=False)
+    assert total.brier == pytest.approx(expected, abs=1e-12)
+    assert (total.n, total.weight) == (len(y), pytest.approx(w.sum()))
+    assert total.mean_confidence == pytest.approx(np.average(P.max(1), weights=w))
+    times = np.arange(len(y)) % 3 + 1  # a weight of 2 is the row twice
+    weighted, repeated = scores.Scores(), scores.Scores()
+    weighted.add(P, y, times)
+    repeated.add(np.repeat(P, times, axis=0), np.repeat(y, times))
+    np.testing.assert_allclose(weighted.sums()[0, 1:], repeated.sums()[0, 1:])
+    np.testing.assert_allclose(weighted.sums()[1:], repeated.sums()[1:])
+    for wrong in ([1.0], np.full(len(y), 0.0), np.full(len(y), np.nan)):
+        before = total.sums()
+        with pytest.raises(ValueError, match="weight"):
+            total.add(P, y, wrong)
+        np.testing.assert_array_equal(total.sums(), before)
+
+
 @given(
     st.integers(1, 12), st.integers(0, 300), st.integers(1, 20), st.sampled_from([1, 4, 100]),
     st.integers(0, 99),

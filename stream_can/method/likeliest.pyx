@@ -29,22 +29,27 @@ def likeliest(const double[:, ::1] P, const int64_t[::1] y):
 
 
 def add_to_bins(const double[::1] confidence, const unsigned char[::1] hits,
-                double[:, ::1] bins):
+                double[:, ::1] bins, const double[::1] weights=None):
     """Number of rows, sum of confidence and number of hits in equal bins of confidence, added to
-    ``bins``, shape (3, number of bins).
+    ``bins``, shape (3, number of bins); with weights each row counts as its own.
 
     Bins are open to the left, as in the code of Guo et al.: 1/15 is in the first.
     """
     cdef Py_ssize_t i, k, n = confidence.shape[0], many = bins.shape[1]
+    cdef double weight = 1
     found = np.zeros((3, many))
     cdef double[:, ::1] sums = found
     if hits.shape[0] != n or bins.shape[0] != 3:
         raise ValueError(f"{hits.shape[0]} hits for {n} rows, and {bins.shape[0]} sums, not 3")
+    if weights is not None and weights.shape[0] != n:
+        raise ValueError(f"{weights.shape[0]} weights for {n} rows")
     for i in range(n):
+        if weights is not None:
+            weight = weights[i]
         k = min(max(<Py_ssize_t>ceil(confidence[i] * many) - 1, 0), many - 1)
-        sums[0, k] += 1
-        sums[1, k] += confidence[i]
-        sums[2, k] += hits[i]
+        sums[0, k] += weight
+        sums[1, k] += weight * confidence[i]
+        sums[2, k] += weight * hits[i]
     for i in range(3):
         for k in range(many):
             bins[i, k] += sums[i, k]

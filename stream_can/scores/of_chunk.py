@@ -198,6 +198,6 @@ def reliability_bins(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> Reliabilit
     --------
     >>> rows, confidence, accuracy = reliability_bins([[0.8, 0.2], [0.6, 0.4]], [0, 1], bins=2)
     >>> rows.tolist(), confidence.round(2).tolist(), accuracy.tolist()
-    ([0, 2], [nan, 0.7], [nan, 0.5])
+    ([0.0, 2.0], [nan, 0.7], [nan, 0.5])
     """
     return scores_of(P, y, bins).reliability

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stream_can.method.likeliest import add_to_bins
+from stream_can.method.weights import weights_of_labels
 from stream_can.scores.row_scores import RowScores, check_rows, score_with_labels
 
 BINS = 15
@@ -16,8 +17,8 @@ BINS = 15
 class Reliability(NamedTuple):
     """Predictions in equal bins of confidence (the probability of the likeliest class)."""
 
-    rows: NDArray[np.int64]
-    """Number of rows in each bin, shape (bins,)."""
+    rows: NDArray[np.float64]
+    """Number of rows in each bin, or the sum of their weights, shape (bins,)."""
     confidence: NDArray[np.float64]
     """Mean confidence of those rows; nan in an empty bin."""
     accuracy: NDArray[np.float64]
@@ -27,7 +28,8 @@ class Reliability(NamedTuple):
 class Scores:
     """Scores of a stream, added up chunk by chunk.
 
-    Scores of several streams can be added: ``sum(parts, Scores())``.
+    Scores of several streams can be added: ``sum(parts, Scores())``. A row with a weight counts as
+    so many rows in every sum and mean; ``n`` alone counts it once.
 
     Parameters
     ----------
@@ -39,7 +41,7 @@ class Scores:
     n
         Rows added.
     hits
-        Rows whose likeliest class is the label.
+        Rows whose likeliest class is the label; of weighted rows the sum of their weights.
     log_loss_sum
         Sum of -log p[y] in nats, p[y] no smaller than 1e-6.
     brier_sum
@@ -61,13 +63,13 @@ class Scores:
         if bins < 1:
             raise ValueError(f"bins: expected at least 1, got {bins}")
         self.n = 0
-        self.hits = 0
+        self.hits: float = 0
         self.log_loss_sum = 0.0
         self.brier_sum = 0.0
         self._bins = np.zeros((3, bins))
         """Number of rows, sum of confidence and number of right rows in each bin."""
 
-    def add(self, P: ArrayLike, y: ArrayLike) -> None:
+    def add(self, P: ArrayLike, y: ArrayLike, weights: ArrayLike | None = None) -> None:
         """Add rows and their labels.
 
         Parameters
@@ -76,6 +78,8 @@ class Scores:
             Probabilities, shape (n, m): finite, not negative, rows summing to 1 within 0.001.
         y
             The index of each row's class, integers of shape (n,) in [0, m).
+        weights
+            How many rows each counts as, shape (n,), from 0.01 to 100; 1 by default.
 
         Raises
         ------
@@ -83,18 +87,32 @@ class Scores:
             P is anything else; the message names the row. Nothing was added.
         UnknownClass
             A label is outside [0, m), or not an integer. Nothing was added.
+        ValueError
+            A weight is none; the message names it. Nothing was added.
         """
-        self.add_checked(*check_rows(P, y))
+        rows, labels = check_rows(P, y)
+        checked = None if weights is None else weights_of_labels(weights, len(labels))
+        self.add_checked(rows, labels, checked)
 
-    def add_checked(self, P: NDArray[np.float64], y: NDArray[np.integer[Any]]) -> RowScores:
-        """Add checked rows; return their :func:`score_rows`."""
+    def add_checked(
+        self,
+        P: NDArray[np.float64],
+        y: NDArray[np.integer[Any]],
+        weights: NDArray[np.float64] | None = None,
+    ) -> RowScores:
+        """Add checked rows; return their :func:`score_rows`, which are of single rows."""
         n = len(y)
         row_scores, of_label = score_with_labels(P, y)
         self.n += n
-        self.hits += int(np.count_nonzero(row_scores.hits))
-        self.log_loss_sum += float(row_scores.losses.sum())
-        self.brier_sum += float(np.einsum("ij,ij->", P, P) - 2 * of_label.sum() + n)
-        add_to_bins(row_scores.confidence, row_scores.hits, self._bins)
+        if weights is None:
+            self.hits += int(np.count_nonzero(row_scores.hits))
+            self.log_loss_sum += float(row_scores.losses.sum())
+            self.brier_sum += float(np.einsum("ij,ij->", P, P) - 2 * of_label.sum() + n)
+        else:
+            self.hits += float(weights @ row_scores.hits)
+            self.log_loss_sum += float(weights @ row_scores.losses)
+            self.brier_sum += float(weights @ (np.einsum("ij,ij->i", P, P) - 2 * of_label + 1))
+        add_to_bins(row_scores.confidence, row_scores.hits, self._bins, weights)
         return row_scores
 
     def __add__(self, other: Scores) -> Scores:
@@ -123,13 +141,18 @@ class Scores:
         """Restore :meth:`sums`."""
         scores = cls(len(sums) - 1)
         n, hits, scores.log_loss_sum, scores.brier_sum = sums[0].tolist()
-        scores.n, scores.hits = int(n), int(hits)
+        scores.n, scores.hits = int(n), hits
         scores._bins[:] = sums[1:, :3].T
         return scores
 
+    @property
+    def weight(self) -> float:
+        """Sum of the weights of the rows: without weights their number."""
+        return float(self._bins[0].sum())
+
     def _mean(self, total: float) -> float:
         """Mean over the rows; nan before the first row."""
-        return total / self.n if self.n else float("nan")
+        return total / self.weight if self.n else float("nan")
 
     @property
     def accuracy(self) -> float:
@@ -151,7 +174,7 @@ class Scores:
         """Number of rows, mean confidence and accuracy of each bin of confidence."""
         rows, confidence, right = self._bins
         count = np.where(rows, rows, np.nan)
-        return Reliability(rows.astype(np.int64), confidence / count, right / count)
+        return Reliability(rows.copy(), confidence / count, right / count)
 
     @property
     def gaps(self) -> NDArray[np.float64]:
