@@ -29,8 +29,8 @@ class ValueScores(NamedTuple):
     rows: int
     labels: int
     """Labels learned with their prediction."""
-    scored: int
-    """Rows with a known label."""
+    scored: float
+    """Rows with a known label, each counted as its label's weight."""
     accuracy: tuple[float, float]
     log_loss: tuple[float, float]
     calibration: tuple[float, float]
@@ -67,9 +67,9 @@ class ColumnScores:
     def __init__(self, most: int | None = None) -> None:
         self._most = most
         self._number: dict[str, int] = {}
-        self._counts = np.zeros((0, 3), np.int64)
+        self._counts = np.zeros((0, 3))
         self._sums = np.zeros((0, SUMS))
-        self._total = np.zeros(3, np.int64)
+        self._total = np.zeros(3)
 
     def __len__(self) -> int:
         return len(self._number)
@@ -94,10 +94,18 @@ class ColumnScores:
         self._count(LABELS, self._numbers(texts))
         self._bound()
 
-    def scored(self, texts: Sequence[str | None], rows: NDArray[np.float64]) -> None:
-        """Add outcomes of labelled rows with these values, see :func:`outcomes`."""
+    def scored(
+        self,
+        texts: Sequence[str | None],
+        rows: NDArray[np.float64],
+        weights: NDArray[np.float64] | None = None,
+    ) -> None:
+        """Add outcomes of labelled rows with these values, see :func:`outcomes`, each counted as
+        the weight of its label."""
         numbers = self._numbers(texts)
-        self._count(SCORED, numbers)
+        self._count(SCORED, numbers, weights)
+        if weights is not None:
+            rows = rows * weights[:, np.newaxis]
         if (numbers < 0).any():
             numbers, rows = numbers[numbers >= 0], rows[numbers >= 0]
         at = numbers[:, np.newaxis] * SUMS + np.arange(SUMS)
@@ -126,12 +134,14 @@ class ColumnScores:
             -1 if text is None else numbers.setdefault(text, len(numbers)) for text in texts
         ]
         if new := len(numbers) - len(self._counts):
-            self._counts = np.concatenate([self._counts, np.zeros((new, 3), np.int64)])
+            self._counts = np.concatenate([self._counts, np.zeros((new, 3))])
             self._sums = np.concatenate([self._sums, np.zeros((new, SUMS))])
         return np.array(of_texts, np.intp)
 
-    def _count(self, column: int, numbers: NDArray[np.intp]) -> None:
-        counts = np.bincount(numbers + 1, minlength=len(self) + 1)[1:]
+    def _count(
+        self, column: int, numbers: NDArray[np.intp], weights: NDArray[np.float64] | None = None
+    ) -> None:
+        counts = np.bincount(numbers + 1, weights, minlength=len(self) + 1)[1:]
         self._counts[:, column] += counts
         self._total[column] += counts.sum()
 
@@ -152,7 +162,8 @@ class ColumnScores:
         )
         scores = []
         for i in np.argsort(-self._counts[:, ROWS], kind="stable")[:most].tolist():
-            rows, labels, scored = self._counts[i].tolist()
+            rows, labels = self._counts[i, :SCORED].astype(int).tolist()
+            scored = float(self._counts[i, SCORED])
             hits, losses, confidence = (
                 tuple(means[i, k : k + 2].tolist()) for k in (HITS, LOSSES, CONFIDENCE)
             )

@@ -52,8 +52,9 @@ class Committed(NamedTuple):
     counts: dict[str, int]
     """Records: "predictions" and those "corrected", "labels" and those "matched", "unmatched",
     "repeated", "early"; and "dead_letters", "handed_over"."""
-    scored: int
-    """Since this process has the partition, as are the following."""
+    scored: float
+    """Sent predictions whose label arrived, each counted as its label's weight, as in the sums of
+    scores; since this process has the partition, as are the following."""
     hits: dict[str, float]
     log_loss: dict[str, float]
     requests: tuple[int, int | None] | None

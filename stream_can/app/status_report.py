@@ -167,4 +167,5 @@ def column_of(name: str, column: ColumnScores) -> Column:
 def _value(value: ValueScores) -> Value:
     pairs = (*value.accuracy, *value.log_loss, *value.calibration)
     scores = pairs if value.scored else (None,) * len(pairs)
-    return Value(shown_name(value.value), value.rows, value.labels, value.scored, *scores)
+    scored = round(value.scored)
+    return Value(shown_name(value.value), value.rows, value.labels, scored, *scores)

@@ -30,7 +30,7 @@ def window_of(slots: Slots) -> Window:
     commits = int(slots.total("commits"))
     delay = slots.delay(0.5) or (None, None)
     return Window(
-        scored=int(slots.total("scored")),
+        scored=round(slots.total("scored")),
         accuracy=score_of(slots.change("hits")),
         log_loss=score_of(slots.change("log_loss")),
         records=int(slots.total("predictions")),

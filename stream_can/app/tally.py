@@ -78,7 +78,7 @@ class Tally:
         """Predictions refused because of too many models, since last taken."""
         self.held = 0
         """Number of held labels."""
-        self._scored, self._sums = 0, np.zeros(4)
+        self._scored, self._sums = 0.0, np.zeros(4)
         self._sets, self._expected = np.zeros(4), np.zeros(5)
         self._taught: list[list[Taught]] = []
         """Results not yet added up."""
@@ -180,25 +180,25 @@ class Tally:
         if not fair:
             return
         scores, sent, y, tails = self._outcomes(fair, m)
-        self._scored += len(fair)
-        self._sums += scores[:, [HITS, HITS + 1, LOSSES, LOSSES + 1]].sum(axis=0)
+        weights = np.array([labelled.weight or 1.0 for labelled in fair])
+        weighted = scores * weights[:, None]
+        sums = weighted[:, [HITS, HITS + 1, LOSSES, LOSSES + 1]]
+        self._scored += weights.sum()
+        self._sums += sums.sum(axis=0)
         if self._confidence is not None:
-            gap = scores[:, HITS + 1] - scores[:, CONFIDENCE + 1]
-            self._expected[3:] += len(fair), gap.sum()
+            gap = weighted[:, HITS + 1] - weighted[:, CONFIDENCE + 1]
+            self._expected[3:] += weights.sum(), gap.sum()
         segments = [labelled.prediction.columns for labelled in fair]
         for name, texts in table(self._columns, segments).items():
-            self._values[name].scored(texts, scores)
+            self._values[name].scored(texts, scores, weights)
         if self._named:
-            columns = scores[:, [HITS, HITS + 1, LOSSES, LOSSES + 1]]
-            for labelled, row in zip(fair, columns, strict=True):
-                tally = self._lane(lane_name(labelled.name))
-                tally[1] += 1
-                tally[2:] += row
+            for labelled, row in zip(fair, np.column_stack([weights, sums]), strict=True):
+                self._lane(lane_name(labelled.name))[1:] += row
         if self._has_sets:
             known = ~np.isnan(tails[:, 0])
             in_sets = inside(np.ascontiguousarray(sent[known], np.float32), tails[known, 0].copy())
-            self._sets[2] += known.sum()
-            self._sets[3] += in_sets[np.arange(len(in_sets)), y[known]].sum()
+            self._sets[2] += weights[known].sum()
+            self._sets[3] += weights[known] @ in_sets[np.arange(len(in_sets)), y[known]]
 
     def _compare(self, call: Sequence[Taught]) -> None:
         """Compare versions of a model that learned the same label."""
@@ -211,11 +211,13 @@ class Tally:
                 (row,), *_ = self._outcomes([labelled], self._n_classes(labelled.name))
                 scores = row[[HITS, LOSSES, HITS + 1, LOSSES + 1]].tolist()
                 scored.append((lane_name(labelled.name), scores))
+            weight = predictions[0].weight or 1.0
             for (name, scores), (other, other_scores) in combinations(sorted(scored), 2):
                 pair = Pair(name.model, name.version, other.version)
                 has_room = pair in self._pairs or len(self._pairs) < MOST_PAIRS
                 if name.model == other.model and has_room:
-                    self._pairs.setdefault(pair, Comparison()).add_row(scores, other_scores)
+                    pairs = self._pairs.setdefault(pair, Comparison())
+                    pairs.add_row(scores, other_scores, weight)
 
     # -- source ----------------------------------------------------------------------------------
 

@@ -34,13 +34,13 @@ class Comparison:
 
     @property
     def n(self) -> int:
-        """Number of labelled rows."""
-        return int(self._sums()[:, 0].sum())
+        """Number of labelled rows, each counted as its label's weight."""
+        return round(float(self._sums()[:, 0].sum()))
 
-    def add_row(self, first: Sequence[float], other: Sequence[float]) -> None:
+    def add_row(self, first: Sequence[float], other: Sequence[float], weight: float = 1.0) -> None:
         """Add a row: hit and log loss, raw and sent, of the first version and then of the other;
         four numbers each."""
-        self._add(np.array([1, *first, *other]))
+        self._add(weight * np.array([1, *first, *other]))
 
     def update(self, later: Comparison) -> None:
         """Add rows that came later."""

@@ -22,6 +22,7 @@ from stream_can.method.rows import as_float64
 from stream_can.method.segments import Texts
 from stream_can.method.state import bytes_kept
 from stream_can.method.uncertainty import margin
+from stream_can.method.weights import weights_in
 from stream_can.scores import RowScores, Scores
 
 BYTES_OF_CLASS = 500
@@ -222,7 +223,7 @@ class Dense(DeclaredClasses, ClassLabels):
             }
         return self.corrector.play(
             P, y, of, due, first=first, known=known, receipt=sent_blobs is None,
-            segments=segments, explain=explain, weights=_weights(labels),
+            segments=segments, explain=explain, weights=weights_in(labels),
         )  # fmt: skip
 
     def uncertainty(self, sent: Array) -> list[float]:
@@ -240,10 +241,10 @@ class Dense(DeclaredClasses, ClassLabels):
         """Add labelled predictions to the scores; return the scores of each, raw and sent."""
         rows = np.frombuffer(b"".join([row.rows for row in pending]))
         P = rows.reshape(len(pending), 2, len(self.classes))
-        y = np.array([row.y for row in pending], np.int64)
+        y, weights = np.array([row.y for row in pending], np.int64), weights_in(pending)
         return (
-            judged.raw.add_checked(np.ascontiguousarray(P[:, 0]), y),
-            judged.sent.add_checked(np.ascontiguousarray(P[:, 1]), y),
+            judged.raw.add_checked(np.ascontiguousarray(P[:, 0]), y, weights),
+            judged.sent.add_checked(np.ascontiguousarray(P[:, 1]), y, weights),
         )
 
     def restored_scores(self, sums: NDArray[Any]) -> Scores:
@@ -305,12 +306,6 @@ def require_rows(rows: Array) -> None:
     """Raise where a row of a snapshot is no probability vector."""
     for i, why in bad_rows(np.ascontiguousarray(rows)).items():
         raise ValueError(f"row {i}: {why}")
-
-
-def _weights(labels: Sequence[JoinedLabel]) -> list[float] | None:
-    """Weights of labels; None where none has one."""
-    weights = [1.0 if label.weight is None else label.weight for label in labels]
-    return weights if weights.count(1.0) < len(weights) else None
 
 
 def _column(texts: Texts | None, k: int, n: int) -> list[str | None]:

@@ -27,6 +27,8 @@ class Taught(msgspec.Struct, gc=False):
     """Time of the label in seconds, where given."""
     n: int = 1
     """Number of labels: several that were held for it are learned as one."""
+    weight: float | None = None
+    """Weight of the label; None counts as 1."""
 
 
 def rows_of(

@@ -31,6 +31,8 @@ class Unscored(NamedTuple):
     y: Any
     time: float | None
     """Time of the prediction in seconds."""
+    weight: float | None
+    """Weight of the label, see :meth:`Learner.label`; None counts as 1."""
 
 
 class JoinedLabel(msgspec.Struct, gc=False):

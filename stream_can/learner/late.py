@@ -23,6 +23,7 @@ MOST_HELD_BYTES = 8 << 20
 """Maximum bytes of ids and labels that are held; beyond it the oldest is released."""
 MOST_LONE, MOST_LONE_BYTES = 100_000, 4 << 20
 """Maximum number of labels without a prediction that are remembered, and of their bytes."""
+Weight = Annotated[float, Meta(ge=LEAST_WEIGHT, le=MOST_WEIGHT)]
 LONE_BYTES = 16
 """Bytes of one of them beside its label: a hash, and a place."""
 
@@ -95,7 +96,7 @@ class Held(msgspec.Struct, array_like=True):
     """Number of labels in it: those of multilabel rows may come apart."""
     number: int = 0
     """Order of arrival."""
-    weight: Annotated[float, Meta(ge=LEAST_WEIGHT, le=MOST_WEIGHT)] | None = None
+    weight: Weight | None = None
 
 
 class HeldLabels:

@@ -369,7 +369,7 @@ def teach(list labels, list entries, lane, call, Joined, Taught, int k, int n, b
             requests.pop(one.id, None)
         due = late.due if at_once else lane.collected
         joined.append(Joined(new, one, row, label.given, due, late.weight))
-        taught.append(Taught(k if k < 0 else k + i, name, one, late.time, n))
+        taught.append(Taught(k if k < 0 else k + i, name, one, late.time, n, late.weight))
         outcomes.append("learned")
     return outcomes, changed
 
@@ -396,7 +396,7 @@ def settle(list entries, blobs):
 
 def unscored(list labels, Py_ssize_t width, Unscored):
     """What is scored of joined labels whose rows are a fair sample: the beginning of their blobs,
-    of this many bytes, the label and the time."""
+    of this many bytes, the label, the time and the label's weight."""
     cdef Recent entry
     cdef list queue = []
     for label in labels:
@@ -404,7 +404,7 @@ def unscored(list labels, Py_ssize_t width, Unscored):
         if entry is not None and entry.fair:
             queue.append(Unscored(
                 entry.scored or entry.blob[:width], label.y,
-                None if isnan(entry.time) else entry.time))
+                None if isnan(entry.time) else entry.time, label.weight))
     return queue
 
 

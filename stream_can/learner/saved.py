@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.kinds import Kind, Unscored
-from stream_can.learner.late import Held
+from stream_can.learner.late import Held, Weight
 from stream_can.learner.model_name import Name
 from stream_can.learner.model_version import TOGETHER, ModelVersion
 from stream_can.row_kinds import RowKind, kind_of_snapshot, read_snapshot
@@ -45,7 +45,7 @@ class VersionHead(msgspec.Struct):
     after: str | None
     asks: bytes | None
     alarm: bytes | None
-    pending: list[tuple[bytes, Any, Finite | None]]
+    pending: list[tuple[bytes, Any, Finite | None, Weight | None]]
 
 
 class SavedHead(msgspec.Struct):

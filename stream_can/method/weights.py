@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stream_can.method.arrays import LEAST_WEIGHT, MOST_WEIGHT
 
-__all__ = ["weight_of_label", "weights_of_labels"]
+__all__ = ["weight_of_label", "weights_in", "weights_of_labels"]
 
 
 def weight_of_label(weight: Any) -> float:
@@ -40,3 +41,10 @@ def weights_of_labels(weights: ArrayLike, n: int) -> NDArray[np.float64]:
         except ValueError as error:
             raise ValueError(f"label {i}: {error}") from None
     return array
+
+
+def weights_in(labels: Sequence[Any]) -> NDArray[np.float64] | None:
+    """Return the weights of labels, each None or a number in its field ``weight``; None where all
+    count as 1."""
+    weights = [1.0 if label.weight is None else label.weight for label in labels]
+    return np.array(weights) if weights.count(1.0) < len(weights) else None
