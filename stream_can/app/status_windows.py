@@ -82,7 +82,7 @@ def day_of(day: Slots, hour: Slots) -> Window:
     """The day's figures; standard errors come from the finer slots while the hour has all
     labels."""
     window = window_of(day)
-    if window.scored == hour.total("scored"):
+    if window.scored == round(hour.total("scored")):
         window.accuracy, window.log_loss = (score_of(hour.change(s)) for s in ("hits", "log_loss"))
     return window
 
