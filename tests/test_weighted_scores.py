@@ -3,6 +3,8 @@ and pages. All by a plain loop."""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -100,7 +102,7 @@ def test_a_label_counts_as_its_weight() -> None:
     (comparison,) = seen.versions.values()
     both = [
         (one, other)
-        for one, other in zip(sides, sides[1:], strict=False)
+        for one, other in itertools.pairwise(sides)
         if one[0] == "1" and other[0] == "2"
     ]
     weights = [one[2] for one, _ in both]

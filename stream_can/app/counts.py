@@ -88,5 +88,9 @@ class MetricsSource(Protocol):
     def take_values(self) -> Mapping[str, ColumnScores]:
         """Scores by value of each declared column."""
 
+    def take_confusion(self) -> NDArray[np.float64] | None:
+        """Sums by predicted class, shape (2, m, m): of the probabilities of each class in sent
+        rows, and of labels; None without any, with models, or with many classes."""
+
     def take_seen(self) -> Seen | None:
         """Tallies of models and versions; None without models."""

@@ -6,6 +6,7 @@ kept or updated per record.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,6 +27,7 @@ SUMS = (
 )  # fmt: skip
 LARGEST = ("commit_longest", "lag")
 COLUMN = {name: i for i, name in enumerate((*SUMS, *LARGEST))}
+CONFUSION_SLOTS, CONFUSION_SECONDS = 12, 300
 WIDTH = len(COLUMN) + len(DELAYS) + 1
 
 
@@ -106,6 +108,8 @@ class History:
     def __init__(self) -> None:
         self.hour = Ring(10, 360)
         self.day = Ring(300, 288)
+        self._confusion: deque[tuple[int, Array]] = deque(maxlen=CONFUSION_SLOTS)
+        """Number and sums of the last slots with any, oldest first."""
 
     @property
     def nbytes(self) -> int:
@@ -126,3 +130,21 @@ class History:
             largest = np.maximum(slot[tops], row[tops])
             slot += row
             slot[tops] = largest
+
+    def record_confusion(self, now: float, sums: Array | None) -> None:
+        """Add sums by predicted class, see `MetricsSource.take_confusion`."""
+        if sums is None:
+            return
+        number = int(now // CONFUSION_SECONDS)
+        if self._confusion and self._confusion[-1][1].shape != sums.shape:
+            self._confusion.clear()
+        if self._confusion and self._confusion[-1][0] >= number:
+            self._confusion[-1][1][:] += sums
+        else:
+            self._confusion.append((number, sums.copy()))
+
+    def confusion(self, now: float) -> Array | None:
+        """Sums by predicted class over the last hour, shape (2, m, m); None without any."""
+        oldest = int(now // CONFUSION_SECONDS) - CONFUSION_SLOTS
+        sums = [slot for number, slot in self._confusion if number > oldest]
+        return np.sum(sums, axis=0) if sums else None

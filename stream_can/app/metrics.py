@@ -114,10 +114,7 @@ class Metrics:
 
     def handled(self, batch: Handled, of: int = 0) -> None:
         """Add a batch to the open transaction of the partitions or of the learner."""
-        opened = self._opened.get(min(of, 0))
-        if opened is None:
-            opened = self._opened[min(of, 0)] = OpenTransaction()
-        opened.include(batch)
+        self._opened.setdefault(min(of, 0), OpenTransaction()).include(batch)
 
     def committed(
         self, sources: Mapping[int, MetricsSource], seconds: float, snapshot_bytes: int
@@ -136,6 +133,7 @@ class Metrics:
             self._add_values(sources)
             for source in sources.values():
                 self.lanes.include(source.take_seen())
+                self.history.record_confusion(time.time(), source.take_confusion())
             # A label stamped before its prediction has no delay.
             delays = [max(delay, 0) / 1000 for delay in opened.delays]
             commit = Commit(

@@ -75,6 +75,7 @@ function show(s) {
   put("requests", s.open_requests === null ? "" : `Open label requests: ${number(s.open_requests)}`
     + (s.open_requests ? `, the oldest for ${duration(s.oldest_request)}.` : "."));
   learned(s);
+  confusions(s.confused);
   lanes(s);
   columns(s.columns);
   letters(s);
@@ -201,6 +202,15 @@ function learned(s) {
   ]));
   put("learned_note", s.over_http ? ""
     : "For the whole application: one process learns from all labels, for every worker.");
+}
+
+// Which class is likely taken for which, and what labels say of it.
+function confusions(pairs) {
+  byId("confusion").hidden = !pairs.length;
+  put("confused", table(["predicted", "is likely", "expected %", "rows", "labels say %", "labels"],
+    pairs.map((one) => [[name(one.predicted)], [name(one.label)], fixed(100 * one.expected, 1),
+      number(one.rows), one.share === null ? null : fixed(100 * one.share, 1), number(one.labels)]),
+    ["name", "name"]));
 }
 
 // Models and versions, and versions side by side; nothing where messages name no model.

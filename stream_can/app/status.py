@@ -185,6 +185,21 @@ class FewValues(Struct):
     """Their shares."""
 
 
+class Confused(Struct):
+    """Rows of the last hour that are predicted as one class and are likely another."""
+
+    predicted: str
+    label: str
+    rows: float
+    """Rows predicted as it."""
+    expected: float
+    """Share of these that are the other class, by the probabilities that were sent."""
+    labels: float
+    """Labels of such rows that came in the last hour, by weight."""
+    share: float | None
+    """Share of these that are the other class; null without labels."""
+
+
 class Column(Struct):
     """A declared column, in the assigned partitions, since they were assigned."""
 
@@ -329,3 +344,6 @@ class Status(Struct):
     they taught nothing."""
     sets: float | None = None
     """Coverage promised by prediction sets; null without sets."""
+    confused: list[Confused] = field(default_factory=list)
+    """The 20 pairs of classes with most rows expected, in the process that learns; empty with more
+    than 32 classes, and where messages name models."""

@@ -71,7 +71,7 @@ def _lane(name: LaneName, in_use: CorrectorInUse | None, tally: Sequence[float])
     predecessor = None if version is None else shown_name(version)
     learned = 0 if in_use is None else in_use.corrector.n_labels
     return LaneScores(
-        shown_name(name.model), shown_name(name.version), predecessor, learned, int(rows), int(n),
+        shown_name(name.model), shown_name(name.version), predecessor, learned, int(rows), round(n),
         *means,
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ from stream_can.app.status_lanes import (
     two_versions,
     worse_lanes,
 )
-from stream_can.app.status_windows import course_of, day_of, hour_of
+from stream_can.app.status_windows import confused, course_of, day_of, hour_of
 from stream_can.app.table import age
 from stream_can.column_scores import HEAVIEST, ColumnScores, ValueScores
 from stream_can.learner.switch import CorrectionSwitch
@@ -71,6 +71,7 @@ class StatusReport:
         with metrics.registry.lock:
             history = metrics.history
             hour, day = history.hour.last(now), history.day.last(now)
+            confusion = history.confusion(now)
             lag, letters = dict(metrics.lag), list(metrics.letters)[::-1]
             partitions = dict(metrics.partitions)
             tallies, refused = dict(metrics.lanes.tallies), metrics.lanes.refused
@@ -105,6 +106,9 @@ class StatusReport:
             hour_course=hour_course,
             day_course=course_of(day, 3, history.day.seconds, now, ran),
             learned=learned,
+            confused=[] if known is None or known.lanes is not None else confused(
+                confusion, getattr(known.corrector, "classes", ())
+            ),
             partitions=held,
             dead_letters=letters,
             n_dead_letters=sum(p.counts["dead_letters"] for p in partitions.values()),

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stream_can.app.history import Slots
-from stream_can.app.status import CourseStatus, Expected, Score, Window
+from stream_can.app.shown_name import shown_name
+from stream_can.app.status import Confused, CourseStatus, Expected, Score, Window
 from stream_can.change import Change
 from stream_can.trust.expected import LABELS, Gap, expected_accuracy
 
@@ -15,7 +21,7 @@ COUNTED = (
 )  # fmt: skip
 """History sums copied to a window unchanged."""
 
-
+MOST_CONFUSED = 20
 MOST_LABELS = LABELS / math.log(2)
 """Labels that count at most, as where older ones fade."""
 
@@ -85,6 +91,23 @@ def day_of(day: Slots, hour: Slots) -> Window:
     if window.scored == round(hour.total("scored")):
         window.accuracy, window.log_loss = (score_of(hour.change(s)) for s in ("hits", "log_loss"))
     return window
+
+
+def confused(sums: NDArray[np.float64] | None, classes: Sequence[Any]) -> list[Confused]:
+    """Pairs of classes that rows of the last hour are likely taken for, commonest first."""
+    if sums is None or len(classes) != sums.shape[1]:
+        return []
+    probabilities, labelled = sums
+    others = np.where(np.eye(len(classes), dtype=bool), 0.0, probabilities)
+    rows, labels = probabilities.sum(axis=1).tolist(), labelled.sum(axis=1).tolist()
+    pairs = []
+    for at in np.argsort(-others, axis=None, kind="stable")[:MOST_CONFUSED].tolist():
+        k, j = divmod(at, len(classes))
+        if others[k, j] > 0:
+            share = float(labelled[k, j]) / labels[k] if labels[k] else None
+            names = shown_name(classes[k]), shown_name(classes[j])
+            pairs.append(Confused(*names, rows[k], float(others[k, j]) / rows[k], labels[k], share))
+    return pairs
 
 
 def course_of(slots: Slots, merged: int, seconds: int, now: float, ran: float) -> CourseStatus:

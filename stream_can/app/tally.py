@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from stream_can.app.counts import Committed, Seen
 from stream_can.app.versions import MOST_PAIRS, Comparison, Pair
-from stream_can.column_scores import CONFIDENCE, HITS, LOSSES, ColumnScores
+from stream_can.column_scores import HITS, LOSSES, ColumnScores
 from stream_can.learner.call import Taught
 from stream_can.learner.model_name import Name
 from stream_can.messages.columns import Table, table
@@ -64,9 +64,8 @@ class Tally:
         self._n_classes: Callable[[Name], int] = n_classes
         room = part(rows, "outcomes")
         self._outcomes: OutcomesOf = room.outcomes_of
-        self._confidence: Callable[[Any], tuple[float, float]] | None = getattr(
-            room, "confidence_of", None
-        )
+        expected = getattr(room, "ExpectedSums", None)
+        self._expected = None if expected is None else expected()
         self._columns, self._named, self._has_sets = tuple(columns), named, sets
         self.counts = dict.fromkeys(
             ("predictions", "corrected", "labels", "matched", "unmatched", "repeated",
@@ -79,7 +78,7 @@ class Tally:
         self.held = 0
         """Number of held labels."""
         self._scored, self._sums = 0.0, np.zeros(4)
-        self._sets, self._expected = np.zeros(4), np.zeros(5)
+        self._sets = np.zeros(4)
         self._taught: list[list[Taught]] = []
         """Results not yet added up."""
         self._values = self._new_values()
@@ -113,9 +112,8 @@ class Tally:
     ) -> None:  # fmt: skip
         """Count the column values and models of n predictions, the classes in their sets, and the
         confidence of the rows that were sent."""
-        if self._confidence is not None and sent is not None:
-            confidence, doubt = self._confidence(sent)
-            self._expected[:3] += (n if confidence else 0), confidence, doubt
+        if self._expected is not None:
+            self._expected.add_rows(sent, n)
         for name, texts in (columns or {}).items():
             self._values[name].came(texts)
         if self._has_sets:
@@ -185,9 +183,8 @@ class Tally:
         sums = weighted[:, [HITS, HITS + 1, LOSSES, LOSSES + 1]]
         self._scored += weights.sum()
         self._sums += sums.sum(axis=0)
-        if self._confidence is not None:
-            gap = weighted[:, HITS + 1] - weighted[:, CONFIDENCE + 1]
-            self._expected[3:] += weights.sum(), gap.sum()
+        if self._expected is not None:
+            self._expected.add_labels(sent, y, weights)
         segments = [labelled.prediction.columns for labelled in fair]
         for name, texts in table(self._columns, segments).items():
             self._values[name].scored(texts, scores, weights)
@@ -232,13 +229,17 @@ class Tally:
             dict(zip(STAGES, losses.tolist(), strict=True)),
             self.requests,
             self._sets.tolist(),
-            self._expected.tolist(),
+            [0.0] * 5 if self._expected is None else self._expected.sums.tolist(),
         )
 
     def take_values(self) -> Mapping[str, ColumnScores]:
         """Scores by value of each declared column since the last call."""
         values, self._values = self._values, self._new_values()
         return values
+
+    def take_confusion(self) -> Array | None:
+        """See `MetricsSource`."""
+        return None if self._named or self._expected is None else self._expected.take_confusion()
 
     def take_seen(self) -> Seen | None:
         """Tallies of models and versions since the last call."""

@@ -15,13 +15,48 @@ from stream_can.scores import score_rows
 Array = NDArray[np.float64]
 
 
-def confidence_of(sent: Any) -> tuple[float, float]:
-    """Sums of the largest probability p of each sent row, and of p (1 - p); 0 where rows differ in
-    length."""
-    if not isinstance(sent, np.ndarray) or sent.ndim != 2 or not sent.size:
-        return 0.0, 0.0
-    top = sent.max(axis=1)
-    return float(top.sum()), float((top * (1 - top)).sum())
+MOST_CLASSES = 32
+"""Classes up to which confusion is kept."""
+
+
+class ExpectedSums:
+    """What sent rows say of labels that have not come, and what those that came said of others."""
+
+    def __init__(self) -> None:
+        self.sums = np.zeros(5)
+        """See `stream_can.app.counts.Committed.expected`."""
+        self._confusion: Array | None = None
+
+    def add_rows(self, sent: Any, n: int) -> None:
+        """Add n sent rows; none where they differ in length."""
+        if not isinstance(sent, np.ndarray) or sent.ndim != 2 or not sent.size:
+            return
+        top, m = sent.max(axis=1), sent.shape[1]
+        self.sums[:3] += n, top.sum(), (top * (1 - top)).sum()
+        if m <= MOST_CLASSES:
+            predicted = np.zeros(sent.shape)
+            predicted[np.arange(n), sent.argmax(axis=1)] = 1
+            self._confuse(0, predicted.T @ sent)
+
+    def add_labels(self, sent: Array, y: NDArray[np.int64], weights: Array) -> None:
+        """Add labels of sent rows, shape (n, m), with their weights."""
+        best, m = sent.argmax(axis=1), sent.shape[1]
+        gaps = (best == y) - sent[np.arange(len(y)), best]
+        self.sums[3:] += weights.sum(), weights @ gaps
+        if m <= MOST_CLASSES:
+            pairs: Array = np.bincount(best * m + y, weights, m * m)  # type: ignore[assignment]
+            self._confuse(1, pairs.reshape(m, m))
+
+    def _confuse(self, kind: int, sums: Array) -> None:
+        if self._confusion is None or self._confusion.shape[1:] != sums.shape:
+            self._confusion = np.zeros((2, *sums.shape))
+        self._confusion[kind] += sums
+
+    def take_confusion(self) -> Array | None:
+        """Sums by predicted class since last taken, shape (2, m, m): of the probabilities of each
+        class in sent rows, and of labels; None without any, or with more than 32 classes."""
+        confusion, self._confusion = self._confusion, None
+        return confusion
 
 
 def outcomes_of(

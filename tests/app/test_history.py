@@ -101,3 +101,18 @@ def test_merged_slots_keep_sums_and_peaks() -> None:
     minutes = history.hour.last(BEGIN + 59).merged(6)
     assert minutes["predictions"][-1] == 6
     assert minutes["lag"][-1] == 900
+
+
+def test_mix_ups_are_those_of_the_last_hour():
+    history, one = History(), np.ones((2, 3, 3))
+    assert history.confusion(0) is None
+    history.record_confusion(0, None)
+    for minute in range(0, 120, 10):
+        history.record_confusion(60 * minute, one)
+    np.testing.assert_array_equal(history.confusion(60 * 110), 6 * one)
+    np.testing.assert_array_equal(history.confusion(60 * 160), one)
+    assert history.confusion(60 * 200) is None
+    history.record_confusion(60 * 100, one)  # a clock was set back: it is the newest slot's
+    np.testing.assert_array_equal(history.confusion(60 * 160), 2 * one)
+    history.record_confusion(60 * 160, np.ones((2, 4, 4)))  # other classes
+    assert history.confusion(60 * 160).shape == (2, 4, 4)

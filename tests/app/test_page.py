@@ -15,7 +15,7 @@ import pytest
 from stream_can.app.letters import letter
 from stream_can.app.live import live_page
 from stream_can.app.port import Port
-from stream_can.app.status import LaneScores, Score, Side, Status, TwoVersions
+from stream_can.app.status import Confused, LaneScores, Score, Side, Status, TwoVersions
 from stream_can.column_scores import ColumnScores
 from tests.app.small import BEGIN, HEADS, ODD, TITLE, VALUES, VERDICT, Small, counted, dead
 from tests.chromium import Browser
@@ -395,6 +395,19 @@ def test_models_and_versions_are_shown_side_by_side(page: Page) -> None:
         ["m", "1 → 2", "raw", *figures], ["m", "1 → 2", "sent", *figures]
     ]  # fmt: skip
     assert "2 models and versions," in page.text("sub")
+
+
+@pytest.mark.needs("chromium")
+def test_expected_mix_ups_stand_beside_what_labels_say(page: Page) -> None:
+    status = Small().status_report.status(BEGIN)
+    assert page.value("document.getElementById('confusion').hidden")
+    status.confused = [
+        Confused("<cat>", "dog", 1200, 0.125, 40.6, 0.1), Confused("dog", "eel", 3, 0.5, 0, None)
+    ]  # fmt: skip
+    page.show(status)
+    assert page.rows("confused") == [
+        ["<cat>", "dog", "12.5", "1,200", "10.0", "41"], ["dog", "eel", "50.0", "3", DASH, "0"]
+    ]  # fmt: skip
 
 
 @pytest.mark.needs("chromium")

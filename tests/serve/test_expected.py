@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,19 @@ def test_status_and_metric_are_of_all_rows_sent(tmp_path):
         gap = Gap(100, float((hits - top[:100]).sum()))
         expected = expected_accuracy(300, top.sum(), (top * (1 - top)).sum(), gap)
         assert [*hour.values()] == pytest.approx(expected, abs=1e-6)
+        confused = server.client.get("/status.json").json()["confused"]
+        best, pairs = sent.argmax(axis=1), []
+        for k, j in itertools.permutations(range(3), 2):
+            rows, labels = best == k, y[:100][best[:100] == k]
+            pairs.append({
+                "predicted": CLASSES[k], "label": CLASSES[j], "rows": rows.sum(),
+                "expected": sent[rows, j].mean(), "labels": len(labels),
+                "share": (labels == j).mean(),
+            })  # fmt: skip
+        pairs.sort(key=lambda pair: -pair["rows"] * pair["expected"])
+        assert [[*one] for one in confused] == [[*pair] for pair in pairs]
+        for one, pair in zip(confused, pairs, strict=True):
+            assert one == pytest.approx(pair, abs=1e-6)
         metrics = server.client.get("/metrics").text
         for bound, number in zip(("value", "low", "high"), expected, strict=True):
             (line,) = (
