@@ -303,7 +303,7 @@ def test_paths():
         ({"train_counts": [1, 2, -3]}, "finite and >= 0"),
         ({"train_counts": [0.5, 0.25, 0.25]}, "these are frequencies"),
         ({"train_counts": ["1", "2", "3"]}, "expected m numbers"),
-        ({"train_counts": {"a": 1, "z": 2}}, "'z' is not one of the classes"),
+        ({"train_counts": {"a": 1, "z": 2}}, "'z' is none of the"),
     ],
 )
 def test_settings_out_of_range(arguments, why):

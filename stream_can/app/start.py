@@ -14,17 +14,15 @@ from stream_can.app.model_settings import Counts
 from stream_can.app.settings import SettingsError
 from stream_can.app.train_counts import match_counts
 from stream_can.corrector import Corrector
-from stream_can.corrector.known_mix import mix_in_order
 from stream_can.corrector.without_sets import without_sets
 from stream_can.errors import SnapshotMismatch
+from stream_can.learner.changed_settings import changed_settings
 from stream_can.learner.model_name import Name
 from stream_can.messages.formats import JSON, Formats
 from stream_can.messages.messages import Messages
 from stream_can.method.bases import FITTED_PATHS
-from stream_can.method.classes import ClassIndex
 from stream_can.method.paths import in_order
 from stream_can.method.promise import groups_of, promise_of
-from stream_can.method.settings import PROMISE
 from stream_can.row_kinds import part
 from stream_can.snapshot import match
 
@@ -48,7 +46,7 @@ class Start:
         The settings do not make a Corrector.
     """
 
-    _from_snapshot = False
+    _from_snapshot = _knows_mix = False
 
     def __init__(self, settings: ApplicationSettings, formats: Formats = JSON) -> None:
         options: Any = {"segments_mb": SEGMENTS_MB} | settings.corrector
@@ -66,7 +64,7 @@ class Start:
         self.segments = corrector.segments
         self.formats = formats
         Messages(corrector.classes, settings.fields, columns=corrector.segments)  # may raise
-        self._given = settings
+        self._given, self._knows_mix = settings, corrector.known_prior is not None
         self._counted, self._from_snapshot = counts is not None, snapshot is not None
         self._models: dict[str, bytes | None] = {}
         if settings.has_lanes:
@@ -151,15 +149,18 @@ class Start:
         return {} if table is None else table.corrector
 
     def settings_of(self, model: str) -> dict[str, Any]:
-        """Corrector settings of a model, except those of sets; ``prior`` may be None."""
-        shared = {name: value for name, value in self.settings.items() if name not in PROMISE}
-        return shared | self._own(model) | {"prior": self._given.corrector.get("prior")}
+        """Corrector settings of a model. Without ``prior`` none is known, or that of the snapshot
+        with which an application begins."""
+        given = self._given.corrector
+        settings = self.settings | {"segments_mb": given.get("segments_mb", SEGMENTS_MB)}
+        if "prior" in given or not self._knows_mix:
+            settings["prior"] = given.get("prior")
+        return settings | self._own(model)
 
     def with_settings(self, snapshot: bytes, model: str = "") -> Corrector:
         """Restore a snapshot under the settings of a model, with its prediction sets."""
-        settings, promise = self.settings_of(model), promise_of(self._given)
-        corrector = Corrector.from_bytes(snapshot, None, **settings, **promise)
-        return without_sets(corrector) if promise["sets"] is None else corrector
+        corrector = Corrector.from_bytes(snapshot, None, **self.settings_of(model))
+        return without_sets(corrector) if self._given.sets is None else corrector
 
     # -- existing state --------------------------------------------------------------------------
 
@@ -218,20 +219,12 @@ class Start:
         if self._counted:
             match_counts(self.corrector(), corrector)
 
-    def changed(self, in_use: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-        """Settings that differ from those of correctors in use, each with its model ("" for the
-        common one)."""
-        differences: dict[str, Any] = {}
-        for model, corrector in in_use:
-            have = corrector.settings | promise_of(corrector)
-            want = self.settings_of(model) | promise_of(self._given)
-            prior = want.pop("prior")
-            if prior is not None:  # names and numbers may say the same
-                mix = mix_in_order(prior, ClassIndex(corrector.classes))
-                if not np.array_equal(mix, corrector.known_prior):
-                    differences["prior"] = prior
-            differences |= {name: value for name, value in want.items() if have.get(name) != value}
-        return differences
+    def changed(self, in_use: Iterable[tuple[Name, Any]]) -> dict[str, Any]:
+        """Settings that differ from those of correctors in use, each with its name."""
+        changed = dict[str, Any]()
+        for name, corrector in in_use:
+            changed |= changed_settings(corrector, self.settings_of(name[0] or ""))
+        return changed
 
 
 def start_of(settings: ApplicationSettings, formats: Formats = JSON) -> Start:

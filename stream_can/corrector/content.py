@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stream_can.errors import UnknownClass
 from stream_can.method import validation
 from stream_can.method.class_names import ClassName
 from stream_can.method.classes import ClassIndex
@@ -87,9 +88,10 @@ def in_class_order(
         numbers = dict(zip(names, np.asarray(numbers).tolist(), strict=True))
     if not isinstance(numbers, Mapping):
         return numbers
-    strange = [key for key in numbers if key not in index]
-    if strange:
-        raise ValueError(f"{name}: {strange[0]!r} is not one of the classes")
+    try:
+        [index[key] for key in numbers]
+    except UnknownClass as error:
+        raise ValueError(f"{name}: {error}") from None
     return [numbers.get(key, 0) for key in index]
 
 

@@ -90,7 +90,7 @@ class Corrector(CorrectorPersistence):
         columns = column_names(options.segments or ())
         if monotone:
             path_names.refuse_reordering(own_paths, columns)
-        mix = None if options.prior is None else mix_in_order(options.prior, index)
+        mix = mix_in_order(options.prior, index)
         if mix is not None:
             path_names.refuse_known_mix(own_paths, {"monotone": monotone, "segments": columns})
         if columns:

@@ -17,6 +17,7 @@ from stream_can.method.kernel import Kernel, Mode
 from stream_can.method.paths import refuse_known_mix
 from stream_can.method.state import (
     JUDGED,
+    KNOWN,
     LATE,
     MOVING,
     SHARED,
@@ -139,10 +140,11 @@ class Fitting(LabelLearning):
             if self._kernel.replace(model, state, content_after, index, changes):
                 return
 
-    def set_prior(self, prior: ArrayLike | Mapping[Any, float]) -> None:
+    def set_prior(self, prior: ArrayLike | Mapping[Any, float] | None) -> None:
         """Say what the class mix of the stream is from now on; labels may overrule it.
 
         The row at this mix begins with its initial odds, whatever labels said of an earlier one.
+        With None no mix is known any more, and that row is gone.
 
         Parameters
         ----------
@@ -157,10 +159,13 @@ class Fitting(LabelLearning):
         """
         while True:
             content, state, changes, values = self._kernel.copied()
-            others = {"monotone": content.monotone, "segments": content.columns}
-            refuse_known_mix(content.paths, others | {"fit": content.fit_report})
             mix = mix_in_order(prior, self._index)
-            content_after, state = content._replace(known_mix=mix), state | new_known()
+            state = {name: array for name, array in state.items() if name not in KNOWN}
+            if mix is not None:
+                others = {"monotone": content.monotone, "segments": content.columns}
+                refuse_known_mix(content.paths, others | {"fit": content.fit_report})
+                state |= new_known()
+            content_after = content._replace(known_mix=mix)
             model = self._model(state, content_after, values)
             if self._kernel.replace(model, state, content_after, self._index, changes):
                 return

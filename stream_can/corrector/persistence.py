@@ -15,7 +15,7 @@ from stream_can.corrector.content import (
     counts_in_order,
 )
 from stream_can.corrector.fitting import Fitting
-from stream_can.corrector.known_mix import mix_in_order
+from stream_can.corrector.known_mix import mix_in_order, same_mix
 from stream_can.errors import SnapshotMismatch
 from stream_can.method import paths as path_names
 from stream_can.method.bases import FITTED_PATHS
@@ -23,11 +23,7 @@ from stream_can.method.class_names import class_names
 from stream_can.method.classes import ClassIndex
 from stream_can.method.promise import groups_of
 from stream_can.method.segments import column_names, text_of
-from stream_can.method.settings import (
-    LOOP,
-    PROMISE,
-    check_settings,
-)
+from stream_can.method.settings import LOOP, PROMISE, check_settings
 from stream_can.method.state import (
     State,
     check_state,
@@ -85,7 +81,8 @@ class CorrectorPersistence(Fitting):
             If given, the snapshot must have these classes.
         **settings
             Replace the snapshot's; ``paths``, ``monotone``, ``segments`` and ``train_counts`` must
-            equal them.
+            equal them. With ``prior=None`` no class mix is known any more; without ``prior`` that
+            of the snapshot is.
 
         Raises
         ------
@@ -99,7 +96,9 @@ class CorrectorPersistence(Fitting):
         if classes is not None:
             snapshot.match("classes", content.classes, class_names(classes))
         counts = settings.pop("train_counts", None)
-        options = check_settings({k: v for k, v in settings.items() if v is not None or k in LOOP})
+        options = check_settings({
+            k: v for k, v in settings.items() if v is not None or k in (*LOOP, "prior")
+        })  # fmt: skip
         if "paths" in options:
             own_paths = path_names.own(content.paths)
             snapshot.match(
@@ -130,7 +129,7 @@ class CorrectorPersistence(Fitting):
         self._begin(state, content, ClassIndex(content.classes), values)
         if "prior" in options:
             mix = mix_in_order(options["prior"], self._index)
-            if content.known_mix is None or not np.array_equal(mix, content.known_mix):
+            if not same_mix(mix, content.known_mix):
                 self.set_prior(options["prior"])
         return self
 

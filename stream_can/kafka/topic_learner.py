@@ -28,6 +28,7 @@ from stream_can.kafka.stored import StoredState
 from stream_can.kafka.times import RecordTimes
 from stream_can.kafka.written_correctors import WrittenCorrectors
 from stream_can.learner import State, in_order, saved
+from stream_can.learner.changed_settings import NOTICE, changed_limits
 from stream_can.learner.learner import Learner
 from stream_can.learner.model_name import ONLY, Name
 from stream_can.learner.model_versions import adapter_of
@@ -133,12 +134,15 @@ class TopicLearner:
         """
         memory = stored.memory
         begins, lanes = stored.begins, stored.lanes
-        changed = dict[str, Any]()
+        limits: dict[str, Any] = {
+            "recent_mb": settings.recent_mb, "ask": settings.ask, "max_lanes": settings.max_lanes,
+            "label_wait": settings.label_wait,
+        }  # fmt: skip
+        changed = changed_limits(saved.opened(memory.learner)[0], limits)
 
         def under(name: Name, corrector: Any) -> Any:
-            model = name[0] or ""
-            changed.update(start.changed([(model, corrector)]))
-            return start.with_settings(corrector.to_bytes(), model)
+            changed.update(start.changed([(name, corrector)]))
+            return start.with_settings(corrector.to_bytes(), name[0] or "")
 
         live = [
             (name, saved.corrector(data)) for name, data in lanes.items() if start.has_table(name)
@@ -147,13 +151,9 @@ class TopicLearner:
         state = State(begins[None], lanes, memory.learner, list(lanes))
         numbering = adapter_of(saved.corrector(lanes.get(ONLY, begins[None]))).numbering
         plays = restored_plays(memory, adopted(numbering, batches), first, played or {})
-        learner = Learner.from_state(
-            state, plays.batches, recent_mb=settings.recent_mb, ask=settings.ask,
-            max_lanes=settings.max_lanes, label_wait=settings.label_wait,
-            under=under, whole=False,
-        )  # fmt: skip
+        learner = Learner.from_state(state, plays.batches, **limits, under=under, whole=False)
         if changed:
-            log.info("settings of the corrector change: %s", changed)
+            log.info(NOTICE.format(changed))
         self = cls(
             settings, start, learner,
             memory._replace(plays=plays.plays, play_starts=plays.play_starts),

@@ -16,7 +16,7 @@ from stream_can.learner.kinds import Kind, Unscored
 from stream_can.learner.late import Held, Weight
 from stream_can.learner.model_name import Name
 from stream_can.learner.model_version import TOGETHER, ModelVersion
-from stream_can.row_kinds import RowKind, kind_of_snapshot, read_snapshot
+from stream_can.row_kinds import kind_of_snapshot, read_snapshot
 
 
 class State(NamedTuple):
@@ -151,10 +151,10 @@ def corrector(
     return kind_of_snapshot(data).restored(data, classes, settings or {})
 
 
-def kind_in(data: bytes) -> RowKind:
-    """The kind of rows of a corrector's or a learner's snapshot."""
+def start_in(data: bytes) -> bytes:
+    """The snapshot of the initial corrector in that of a learner; a corrector's itself."""
     head = snapshot.decode(data).head
-    return kind_of_snapshot(head["start"] if "learner" in head else data)
+    return bytes(head["start"]) if "learner" in head else data
 
 
 def pending(head: VersionHead, kind: Kind) -> list[Unscored]:

@@ -80,7 +80,7 @@ class CorrectorKeywords(TypedDict, total=False):
     )
     prior: Annotated[
         Iterable[str] | Mapping[Any, float] | None,
-        _is(None, "known class mix of the stream at its start: cat=900,dog=100, or in class order"),
+        _is(None, "known class mix of the stream: cat=900,dog=100, or in class order, or none"),
     ]
     label_noise: Annotated[
         float, _is(0, "share of the labels that are wrong", loop=True, ge=0, le=0.9)

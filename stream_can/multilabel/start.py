@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -35,14 +34,14 @@ class MultiLabelStart(Start):
     """
 
     def __init__(self, settings: ApplicationSettings, formats: Formats) -> None:
-        self._options = settings.corrector
         names, counts, snapshot = beginning_of(settings)
         if snapshot is not None:
-            corrector = MultiLabelCorrector.from_bytes(snapshot, **self._options)
+            corrector = MultiLabelCorrector.from_bytes(snapshot, **settings.corrector)
         else:
             corrector = MultiLabelCorrector(
-                names or (), train_counts=counts, train_rows=settings.train_rows, **self._options
-            )
+                names or (), train_counts=counts, train_rows=settings.train_rows,
+                **settings.corrector,
+            )  # fmt: skip
         self.snapshot = corrector.to_bytes()
         self.classes, self.segments, self.formats = corrector.labels, (), formats
         self.settings = {"half_life": corrector.half_life}
@@ -53,7 +52,7 @@ class MultiLabelStart(Start):
 
     def with_settings(self, snapshot: bytes, model: str = "") -> Any:
         """Restore a snapshot under the settings."""
-        return MultiLabelCorrector.from_bytes(snapshot, **self._options)
+        return MultiLabelCorrector.from_bytes(snapshot, **self.settings)
 
     def corrector(self) -> Any:
         """Create an initial corrector."""
@@ -69,13 +68,3 @@ class MultiLabelStart(Start):
 
     def train(self, classes: tuple[Any, ...]) -> None:
         """Return None: missing scores are not filled in."""
-
-    def changed(self, in_use: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-        """Settings that differ from those of correctors in use."""
-        changed: dict[str, Any] = {}
-        for _, corrector in in_use:
-            have = {"half_life": corrector.half_life}
-            changed |= {
-                name: setting for name, setting in self._options.items() if have[name] != setting
-            }
-        return changed

@@ -14,9 +14,11 @@ from msgspec import Meta
 from stream_can import snapshot
 from stream_can.errors import SnapshotMismatch, StreamCANError
 from stream_can.learner import Learner
+from stream_can.learner.changed_settings import NOTICE, changed_limits, changed_settings
 from stream_can.learner.saved import corrector as corrector_of
-from stream_can.learner.saved import kind_in
-from stream_can.row_kinds import RowKind
+from stream_can.learner.saved import opened, parts, start_in
+from stream_can.pipe.output import complain
+from stream_can.row_kinds import RowKind, kind_of_snapshot
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 
@@ -163,20 +165,28 @@ def open_state(
             snapshot.save(state.to_bytes(), path)
         return state
     try:
-        state_kind = _kind_in(data)
+        learner = _learner_in(data)
+        start = start_in(learner)
+        state_kind = kind_of_snapshot(start)
         if state_kind.name != kind.name:
             raise SnapshotMismatch(f"rows is {state_kind.name!r} in it, not {kind.name!r}")
         if not kind.declares_classes:
             classes = None
         if kind.changes is not None:
             settings = {name: value for name, value in settings.items() if name in kind.changes}
-        return PipeState.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)
+        changed = changed_settings(corrector_of(start), settings)
+        if start is not learner:
+            head, _ = opened(parts(learner)[0].memory)
+            changed |= changed_limits(head, {"recent_mb": recent_mb, "ask": ask})
+        state = PipeState.from_bytes(data, classes, recent_mb=recent_mb, ask=ask, **settings)
+        if changed:
+            complain(NOTICE.format(changed))
+        return state
     except SnapshotMismatch as error:
         raise SnapshotMismatch(f"state file {path}: {error}; move it away to start over") from None
 
 
-def _kind_in(data: bytes) -> RowKind:
-    """The kind of rows of whatever a state file may be."""
+def _learner_in(data: bytes) -> bytes:
+    """The snapshot of a learner, or of a corrector, in whatever a state file may be."""
     content = snapshot.decode(data).head
-    learner = snapshot.typed(content, StateHead, "pipe").learner if "pipe" in content else data
-    return kind_in(learner)
+    return snapshot.typed(content, StateHead, "pipe").learner if "pipe" in content else data

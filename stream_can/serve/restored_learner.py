@@ -9,6 +9,8 @@ from typing import Any
 from stream_can.app.start import Start
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner import Learner, State
+from stream_can.learner.changed_settings import NOTICE, changed_limits
+from stream_can.learner.model_name import ONLY
 from stream_can.learner.saved import corrector as corrector_of
 from stream_can.serve.database import CannotWrite, StateError
 from stream_can.serve.settings import ServeSettings
@@ -39,10 +41,10 @@ def restored_learner(
         _require_ours(store, settings.state, start, stored.state, stored.identity, identity)
         with store.explained():
             learner, notes = stored.learner(), stored.notes
-        changed = _changed_settings(learner, start, stored.state.start)
-        if changed:
-            log.info("settings of the corrector change: %s", changed)
-        if changed or any(getattr(learner, name) != limits[name] for name in limits):
+        live = [(name, model.corrector) for name, model in learner.live.items()]
+        changed = start.changed([(ONLY, corrector_of(stored.state.start)), *live])
+        if changed := changed | changed_limits(learner, limits):
+            log.info(NOTICE.format(changed))
             learner = Learner.from_state(
                 learner.state(), [learner.keep_events()], **limits,
                 under=lambda name, corrector: start.with_settings(
@@ -86,9 +88,3 @@ def _require_ours(
             f"state {path}: of other settings: {'; '.join(differences)}; set these back, or"
             " name another file, which starts over"
         )
-
-
-def _changed_settings(learner: Learner, start: Start, begins: bytes) -> dict[str, Any]:
-    """Settings that differ from those of the stored correctors or initial corrector."""
-    live = [(name[0] or "", model.corrector) for name, model in learner.live.items()]
-    return start.changed([("", corrector_of(begins)), *live])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from stream_can.app.application import ApplicationSettings
@@ -95,10 +94,6 @@ class SparseStart(Start):
 
     def train(self, classes: tuple[Any, ...]) -> None:
         """Return None: missing scores are not filled in."""
-
-    def changed(self, in_use: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-        """Return nothing: settings that differ are refused."""
-        return {}
 
 
 def _fits(corrector: SparseCorrector) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from stream_can import Corrector, SnapshotMismatch
 from stream_can.app.model_settings import ModelSettings
 from stream_can.app.start import Start, start_of
+from stream_can.learner.model_name import ONLY
 from stream_can.multilabel import MultiLabelCorrector
 from stream_can.serve.settings import ServeSettings
 from stream_can.sparse import SparseCorrector
@@ -73,3 +74,18 @@ def test_tables_of_models_in_use_are_compared() -> None:
         with_table(**own).require_fits(begin)  # not in use
         with pytest.raises(SnapshotMismatch, match=says):
             with_table(**own).require_fits(begin, live)
+
+
+def test_memory_of_segments_and_the_mix_of_a_snapshot(tmp_path: Path) -> None:
+    """Memory that changes is taken up; the mix of a file stays without the setting."""
+    before, after = (started(classes=CLASSES, segments=["x"], segments_mb=mb) for mb in (None, 2))
+    assert before.changed([(ONLY, before.corrector())]) == {}
+    assert after.changed([(ONLY, before.corrector())]) == {"segments_mb": 2}
+    assert after.changed([(ONLY, after.with_settings(before.snapshot))]) == {}
+    path = tmp_path / "snapshot"
+    path.write_bytes(Corrector(CLASSES, prior=[8, 1, 1]).to_bytes())
+    from_file = started(classes_from_file=str(path))
+    known = from_file.with_settings(from_file.snapshot)
+    assert from_file.changed([(ONLY, known)]) == {}
+    assert known.known_prior is not None
+    assert started(classes=CLASSES).with_settings(from_file.snapshot).known_prior is None

@@ -107,7 +107,7 @@ def test_the_next_learner_takes_up_another_class_mix(
         second = app.learner("1", prior=PRIORS[1])
         second.learning()
         second.stop()
-    assert "settings of the corrector change: {'prior': ['a=2', 'b=1', 'c=1'" in caplog.text
+    assert "settings change with this start: {'prior': ['a=2', 'b=1', 'c=1'" in caplog.text
     (corrector,) = correctors_of(app).values()
     assert corrector.to_bytes() == expected.to_bytes()
 

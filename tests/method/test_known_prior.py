@@ -71,13 +71,31 @@ def test_it_is_changed_in_the_stream_and_kept():
     assert corrector.correct_one([0.25] * 4).argmax() == 0
 
 
+def test_it_is_taken_away():
+    """Nothing of it is left, and receipts of before teach as missing ones."""
+    P, y = stream_of([0.8, 0.1, 0.1], 50)
+    corrector, never = Corrector(3, prior=[8, 1, 1]), Corrector(3)
+    _, receipts = corrector.process_many(P, receipt=True)
+    never.observe_many(P)
+    kept = corrector.to_bytes()
+    assert Corrector.from_bytes(kept, half_life=100).known_prior is not None
+    for none in (None, ["none"]):
+        assert Corrector.from_bytes(kept, prior=none).to_bytes() == never.to_bytes()
+    corrector.set_prior(None)
+    corrector.learn_many(P, y, receipts=receipts)
+    never.learn_many(P, y)
+    assert corrector.to_bytes() == never.to_bytes()
+
+
 @pytest.mark.parametrize(
     ("prior", "why"),
     [
         ([0.5, 0.2, 0.2], "shares sum to 0.9, expected 1"),
         ([2, -1, 0], "prior: -1 of class 'b'"),
-        ({"x": 1}, "prior: 'x' is not one of the classes"),
-        (["a=1", "x=2"], "prior: 'x' is not one of the classes"),
+        ({"x": 1}, "prior: 'x' is none of the 3 classes: 'a', 'b', 'c'"),
+        (["a=1", "x=2"], "prior: 'x' is none of the 3 classes: 'a', 'b', 'c'"),
+        (["a=0.5", "a=0.5"], "prior: class 'a' is named twice"),
+        (["a=1", "2"], "prior: '2', expected CLASS=NUMBER as of the others"),
         ([0.5, 0.5], r"prior: shape \(2,\), expected 3 numbers"),
         (["a=?"], "expected a number for each class"),
         ({"a", "b"}, "prior: a set has no order"),

@@ -160,6 +160,28 @@ def test_state_gives_the_classes_and_saves_on_time(tmp_path):
 
 
 @pytest.mark.fast
+def test_a_start_says_which_settings_change(tmp_path):
+    """Of those that it is given: others stay as the state has them, but sets_by with sets."""
+    state = str(tmp_path / "state")
+    mix = {"a": 7, "b": 2, "c": 1, "d": 0}
+    run(state=state, prior=mix, sets=0.9, sets_by="class", half_life=100)
+    for settings, changed in (
+        ({}, None),
+        ({"prior": [0.7, 0.2, 0.1, 0], "half_life": 100.0}, None),
+        ({"prior": ["a=1", "b=1", "c=8"]}, "{'prior': ['a=1', 'b=1', 'c=8']}"),
+        ({"prior": None, "half_life": 99}, "{'half_life': 99, 'prior': None}"),
+        ({"sets": 0.9, "ask": 0.1}, "{'sets_by': None, 'ask': 0.1}"),
+        ({"recent_mb": 1}, "{'recent_mb': 1, 'ask': None}"),
+    ):
+        said = f"stream-can pipe: settings change with this start: {changed}\n"
+        assert run(state=state, **settings) == (0, [], said if changed else "")
+    code, _, said = run(state=state, prior=["z=1"])
+    assert (code, said) == (
+        2,
+        "stream-can pipe: prior: 'z' is none of the 4 classes: 'a', 'b', 'c', 'd'\n",
+    )
+
+
 def test_a_replays_snapshot_is_a_state_to_start_from(tmp_path):
     corrector = Corrector(CLASSES)
     corrector.learn_many(None, ["a"] * 50)

@@ -243,7 +243,7 @@ def test_a_pipe_in_the_place_of_a_file_is_refused(tmp_path):
 def test_a_new_file_changes_no_settings(tmp_path):
     with Server(tmp_path, sets=0.9) as server:
         server.correct({"id": 1, "probs": PROBS})
-    assert "settings of the corrector change" not in server.log.read_text()
+    assert "settings change with this start" not in server.log.read_text()
 
 
 @contextlib.contextmanager

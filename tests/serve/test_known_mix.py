@@ -34,20 +34,21 @@ def test_rows_are_those_of_the_library_through_restarts(tmp_path):
                 assert says == [learner.label(i - 10, y, weight=weight)] == ["learned"]
 
     with server:
-        for n, prior in enumerate((None, *PRIORS, PRIORS[-1])):
+        for n, prior in enumerate((None, *PRIORS, PRIORS[-1], None)):
             server.stop()
             server.config.write_text(f"prior = {json.dumps(prior)}\n{config}" if prior else config)
             server.start()
             learner = Learner.from_bytes(learner.to_bytes(), prior=prior)
             send_rows(30 * n)
-        status, said = server.post("/labels", '{"id": 115, "label": "cat", "of": {"weight": 0}}')
+        status, said = server.post("/labels", '{"id": 145, "label": "cat", "of": {"weight": 0}}')
         assert status == 422
         assert "of.weight: 0, expected a weight, a number from 0.01 to 100" in said["error"]
     log = server.log.read_text()
-    assert log.count("settings of the corrector change: {'prior': ['cat=") == 2
+    assert log.count("settings change with this start: {'prior': ['cat=") == 2
+    assert log.count("settings change with this start: {'prior': None}") == 1
 
 
 def test_a_mix_of_other_classes_is_refused_by_name(tmp_path):
     code, said = Server(tmp_path, prior=["cat=1", "fox=2"]).run()
     assert code in (2, 3)
-    assert "prior: 'fox' is not one of the classes" in said
+    assert "prior: 'fox' is none of the 3 classes" in said
