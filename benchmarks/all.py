@@ -1,10 +1,11 @@
-"""Run every command that RESULTS.md names, one after the other, for the figures of a release.
+"""Run every command that RESULTS.md and the pages of docs name, for the figures of a release.
 
     python benchmarks/all.py FOLDER [NAME ...]
 
 FOLDER holds recorded streams, see validation.py. What a command prints goes to out/results, in a
 file of its own; a line for each says how long it took. With names only theirs run: "kernel pipe".
-Only a quiet machine has quiet figures: nothing else should run, and it takes some hours.
+Programs that measure time run first: some two hours, in which nothing else should run. The others
+take about four, and may share the machine.
 """
 
 from __future__ import annotations
@@ -18,34 +19,53 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "out" / "results"
-LEFT_OUT = {"two_commits": "compares with an older checkout, whose interpreter it is given"}
+TIMED = [
+    "calls", "kernel", "pipe", "replay", "sparse", "serve", "kafka_worker", "latency",
+    "kafka_learner", "spark_by_key", "multilabel", "prediction_sets", "uses", "monotone",
+    "label_weights",
+]  # fmt: skip
+"""Programs that measure time, wholly or in part."""
 
 
 def commands() -> list[list[str]]:
-    """Of each section of RESULTS.md; optional arguments, in brackets, are left out."""
-    text = (ROOT / "benchmarks" / "RESULTS.md").read_text()
-    named = dict.fromkeys(re.findall(r"`python (benchmarks/[^`]*)`", text))
-    return [shlex.split(re.sub(r"\s*\[.*?\]", "", command)) for command in named]
+    """Each once, the timed ones first: interpreter, program and arguments. Optional arguments, in
+    brackets, are left out, and so are commands that need another environment: "PEERS/...".
+    """
+    pages = [ROOT / "benchmarks/RESULTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    text = "\n".join(page.read_text() for page in pages)
+    named = re.findall(r"`(?:(\.\S*)/)?python (benchmarks/[^`]*)`", text)
+    found = {}
+    for place, command in named:
+        words = shlex.split(re.sub(r"\s*\[.*?\]", "", command))
+        if not any(re.match("[A-Z]+/", word) for word in words):
+            python = str(ROOT / place / "python") if place else sys.executable
+            found[python, *words] = [python, *words]
+    return sorted(found.values(), key=order)
+
+
+def order(command: list[str]) -> int:
+    name = Path(command[1]).stem
+    return TIMED.index(name) if name in TIMED else len(TIMED)
 
 
 def main(folder: str, *names: str) -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     failed = 0
-    for number, (program, *arguments) in enumerate(commands()):
+    for number, (python, program, *arguments) in enumerate(commands()):
         name = Path(program).stem
-        if name in LEFT_OUT or (names and name not in names):
+        if names and name not in names:
             continue
-        given = [folder if argument == "FOLDER" else argument for argument in arguments]
-        path, began = OUT / f"{number:02d}-{name}.txt", time.monotonic()
+        arguments = [folder if argument == "FOLDER" else argument for argument in arguments]
+        path, start = OUT / f"{number:02d}-{name}.txt", time.monotonic()
         with path.open("w") as file:
             file.write(f"$ python {shlex.join([program, *arguments])}\n")
             file.flush()
             code = subprocess.run(
-                [sys.executable, program, *given], cwd=ROOT, stdout=file, stderr=file
+                [python, program, *arguments], cwd=ROOT, stdout=file, stderr=file
             ).returncode
         failed += code != 0
         print(
-            f"{time.monotonic() - began:8.0f} s  exit {code}  {path.relative_to(ROOT)}", flush=True
+            f"{time.monotonic() - start:8.0f} s  exit {code}  {path.relative_to(ROOT)}", flush=True
         )
     return min(failed, 1)
 

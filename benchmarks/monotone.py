@@ -64,5 +64,7 @@ def times() -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
     times()
     main(sys.argv[1])

@@ -112,4 +112,6 @@ def main(rows: int = 100_000, rounds: int = 5) -> None:
 
 
 if __name__ == "__main__":
+    if not all(word.isdigit() for word in sys.argv[1:]):
+        sys.exit(__doc__)
     main(*map(int, sys.argv[1:]))

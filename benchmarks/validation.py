@@ -98,8 +98,10 @@ def play(
     delay: int = DELAY,
     corrector: Corrector | None = None,
     given: np.ndarray | None = None,
+    shown: np.ndarray | None = None,
 ) -> Played:
-    """Play the first `rows` rows of a stream; corrector and which labels come may be given."""
+    """Play the first `rows` rows of a stream; corrector, which labels come, and the labels that
+    are learned, may be given."""
     P, y = data["probs"], data["labels"].astype(np.int64)
     _, source = np.unique(P, axis=0, return_inverse=True)
     source = source.ravel()
@@ -113,7 +115,7 @@ def play(
         corrector = Corrector(P.shape[1], train_counts=data["train_counts"])
         if fit:
             corrector.fit(data["val_probs"], data["val_labels"].astype(np.int64))
-    chunks = from_arrays(P[:n], np.where(given, y, -1)[:n])
+    chunks = from_arrays(P[:n], np.where(given, y if shown is None else shown, -1)[:n])
     played = steps(chunks, corrector, label_delay=delay, explain=False)
     sent = np.concatenate([step.corrected for step in played])
     at = np.flatnonzero(scored[:n])

@@ -4,7 +4,7 @@ Simulated streams of 2 to 30 classes and 1,000 to 10,000 rows, whose labels are 
 of them. Of the first kind the classifier is calibrated and the class mix stands still: nothing is
 to be gained. Of the second it is somewhat overconfident, and its class mix somewhat off.
 
-    python benchmarks/verdicts.py 200
+    python benchmarks/verdicts.py [200]
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What pages show of the code stands in them, and is what it is."""
 
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
 
@@ -38,3 +39,16 @@ def test_no_page_ends_where_a_comment_asks_for_more():
                 asked += 1
                 assert lines[at + 1] not in ("", "<!-- end -->"), f"{page}, line {at + 1}"
     assert asked > 30
+
+
+def test_each_figure_has_its_command():
+    """`benchmarks/all.py` runs each program of benchmarks, by a command that a page names."""
+    spec = spec_from_file_location("all_commands", ROOT / "benchmarks" / "all.py")
+    runs = module_from_spec(spec)
+    spec.loader.exec_module(runs)
+    named = {command[1] for command in runs.commands()}
+    programs = {
+        f"benchmarks/{path.name}" for path in (ROOT / "benchmarks").glob("*.py")
+        if 'if __name__ == "__main__"' in path.read_text()
+    }  # fmt: skip
+    assert programs - {"benchmarks/all.py"} == named

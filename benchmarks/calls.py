@@ -1,9 +1,10 @@
-"""Processor time of the library's calls at two commits, in turn: microseconds, and megabytes.
+"""Processor time of the library's calls: microseconds, and megabytes.
 
-    python benchmarks/two_commits.py BEFORE/.venv/bin/python [--rounds 7] [--waiting 1000000]
+    python benchmarks/calls.py [BEFORE/.venv/bin/python] [--rounds 7] [--waiting 1000000]
 
-BEFORE is a checkout of another commit after ``make setup``. Each round runs a process of either;
-what is shown is minimum / median / maximum, and the median of the ratios within a round.
+Each round runs a process; what is shown is minimum / median / maximum. BEFORE is a checkout of
+another commit after ``make setup``: with it each round runs a process of either, in turn, and the
+median of the ratios within a round is shown too.
 """
 
 from __future__ import annotations
@@ -128,23 +129,25 @@ def figures(python: str, waiting: int) -> dict[str, float]:
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("before")
+    parser.add_argument("before", nargs="*", help="python of another checkout")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--waiting", type=int, default=1_000_000)
-    given = parser.parse_args()
+    options = parser.parse_args()
     rounds = []
-    for k in range(given.rounds):
-        waiting = given.waiting if k < 3 else 0
-        rounds.append([figures(python, waiting) for python in (given.before, sys.executable)])
-    print("| | before | now | ratio |\n|---|--:|--:|--:|")
-    for name in rounds[0][0]:
-        pairs = [(before[name], now[name]) for before, now in rounds if name in now]
+    for k in range(options.rounds):
+        waiting = options.waiting if k < 3 else 0
+        rounds.append([figures(p, waiting) for p in (*options.before[:1], sys.executable)])
+    head = " | before | now | ratio |\n|---|--:|--:|--:|" if options.before else " | |\n|---|--:|"
+    print(f"|{head}")
+    for name in rounds[0][-1]:
+        measured = [[side[name] for side in sides] for sides in rounds if name in sides[-1]]
         shown = [
             " / ".join(f"{f(side):.3g}" for f in (min, median, max))
-            for side in zip(*pairs, strict=True)
+            for side in zip(*measured, strict=True)
         ]
-        ratio = median(now / before for before, now in pairs)
-        print(f"| {name} | {' | '.join(shown)} | {ratio:.2f} |")
+        if options.before:
+            shown.append(f"{median(now / before for before, now in measured):.2f}")
+        print(f"| {name} | {' | '.join(shown)} |")
 
 
 if __name__ == "__main__":
