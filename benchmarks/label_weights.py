@@ -7,6 +7,11 @@ late. "by class": 1 in 2 of the labels of the rarest classes, together a tenth o
 20 of the others; "ask": `LabelRequests` of 5 % of the rows, half at random and half by margin. The
 weights are 1 / probability, of a label requested by margin 1; "as shares" the same divided by the
 largest. Change of accuracy in points and of log loss against the classifier, mean and worst.
+
+    python benchmarks/label_weights.py FOLDER --figures
+
+What a replay of labels "by class" and their weights says of accuracy, beside the truth from the
+labels of all rows: where scores count each label once, and by its weight.
 """
 
 from __future__ import annotations
@@ -20,7 +25,11 @@ import numpy as np
 from recorded import recorded
 
 from stream_can import Corrector, LabelRequests
+from stream_can.change import Changes
+from stream_can.dense.result import DenseReplay
 from stream_can.method.uncertainty import margin
+from stream_can.replay import from_arrays, steps
+from stream_can.replay.steps import learner_of
 
 DELAY, RARE, OTHERS, ASK = 100, 0.5, 0.05, 0.05
 HOW = ["no weights", "1 / probability", "as shares"]
@@ -31,13 +40,18 @@ def weights_of(chance: Any, how: str) -> Any:
     return None if how == HOW[0] else weights if how == HOW[1] else weights * chance.min()
 
 
+def chance_by_class(y: Any, m: int) -> Any:
+    """How likely each label is chosen by its class."""
+    seen = np.bincount(y, minlength=m)
+    order = np.argsort(seen)
+    rare = order[np.cumsum(seen[order]) <= 0.1 * len(y)]
+    return np.where(np.isin(y, rare), RARE, OTHERS)
+
+
 def by_class(P: Any, y: Any, counts: Any, how: str, seed: int) -> Any:
     """Rows as sent, where labels are chosen by their class."""
     n, m = P.shape
-    seen = np.bincount(y, minlength=m)
-    order = np.argsort(seen)
-    rare = order[np.cumsum(seen[order]) <= 0.1 * n]
-    chance = np.where(np.isin(y, rare), RARE, OTHERS)
+    chance = chance_by_class(y, m)
     if how == "1 in 20 of all":
         chance = np.full(n, OTHERS)
     at = np.flatnonzero(np.random.default_rng(seed).random(n) < chance)
@@ -72,6 +86,51 @@ def worth(sent: Any, P: Any, y: Any) -> tuple[float, float]:
     return 100 * (right[0] - right[1]), losses[0] - losses[1]
 
 
+def figures(P: Any, y: Any, counts: Any, seed: int) -> Any:
+    """Accuracy before and after and its change, in points: by all labels, and by those that came,
+    counted once and by weight; each with the ends of the interval of the change."""
+    n, m = P.shape
+    chance = chance_by_class(y, m)
+    came = np.random.default_rng(seed).random(n) < chance
+    learner, sent = learner_of(Corrector(m, train_counts=counts)), []
+    result, weights = DenseReplay(learner), chance.min() / chance
+    chunks = (
+        chunk._replace(weight=weights[chunk.first : chunk.first + len(chunk.P)])
+        for chunk in from_arrays(P, np.where(came, y, -1))
+    )
+    for step in steps(chunks, learner, label_delay=DELAY, explain=False):
+        result.add(step)
+        sent.append(step.corrected)
+    rows, at = np.concatenate(sent), np.flatnonzero(came)
+    right = np.array([side.argmax(axis=1) == y for side in (P, rows)], float)
+    sums = np.stack([right[:, at], np.zeros((2, len(at)))], axis=1)
+    once = Changes.of_sums(np.ones(len(at)), *sums)
+    true = [*right.mean(axis=1), right[1].mean() - right[0].mean()]
+    table = [
+        [change.before, change.after, change.value, *change.interval]
+        for change in (once.accuracy, result.changes().accuracy)
+    ]
+    return 100 * np.array([[*true, 0, 0], *table])
+
+
+def show_figures(folder: Path, seeds: int) -> None:
+    rows = []
+    for path in sorted(folder.glob("*.npz")):
+        for seed in range(seeds):
+            rows.append(figures(*recorded(path), seed))
+            true, once, weighted = rows[-1].round(2).tolist()
+            print(path.stem, "true", true[:3], "once", once, "by weight", weighted, flush=True)
+    true, *shown = np.array(rows).transpose(1, 2, 0)
+    for how, (before, after, gain, low, high) in zip(("once", "by weight"), shown, strict=True):
+        off = [np.abs(a - b) for a, b in zip((before, after, gain), true, strict=False)]
+        wrong = ((low > 0) & (true[2] < 0)) | ((high < 0) & (true[2] > 0))
+        print(f"{how:9} off by {off[0].mean():.2f} / {off[0].max():.2f} before,"
+              f" {off[1].mean():.2f} / {off[1].max():.2f} after, {off[2].mean():.2f} /"
+              f" {off[2].max():.2f} change; true change in the interval in"
+              f" {((low <= true[2]) & (true[2] <= high)).sum()} of {len(gain)}, the opposite said"
+              f" beyond chance in {wrong.sum()}")  # fmt: skip
+
+
 def cost() -> str:
     """Of a label with its receipt, with and without a weight, in microseconds."""
     P = np.random.default_rng(0).dirichlet(np.full(10, 0.3), 2000)
@@ -91,7 +150,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--figures", action="store_true")
     options = parser.parse_args()
+    if options.figures:
+        show_figures(options.folder, options.seeds)
+        return
     cases = [(by_class, how) for how in [*HOW, "1 in 20 of all"]] + [(asked, how) for how in HOW]
     found: dict[Any, list[Any]] = {case: [] for case in cases}
     for path in sorted(options.folder.glob("*.npz")):

@@ -140,7 +140,8 @@ def change(rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> Change | Non
 
     Both sides score the same rows, so their differences are compared. Neighbouring rows are alike;
     neighbouring parts are therefore merged into at most 30 stretches with about equally many
-    labels, long enough to be nearly independent. For stretches with $n_b$ labels and summed
+    labels (of labels with weights: of about equal weight), long enough to be nearly independent.
+    For stretches with $n_b$ labels, or of weight $n_b$, and summed
     difference $d_b$ the mean difference is $D = \sum d_b / \sum n_b$, with the squared standard
     error of a ratio of sums [^1],
 
@@ -151,9 +152,10 @@ def change(rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> Change | Non
     Parameters
     ----------
     rows
-        Number of labelled rows in each part, shape (parts,); parts of one row are fine.
+        Number of labelled rows in each part, or the sum of their weights, shape (parts,); parts of
+        one row are fine.
     before, after
-        Sums of their scores, of the same shape.
+        Sums of their scores, times the weights, of the same shape.
 
     Returns
     -------
@@ -195,7 +197,7 @@ def calibration_change(rows: ArrayLike, before: ArrayLike, after: ArrayLike) -> 
     Parameters
     ----------
     rows
-        Number of labelled rows in each part, shape (parts,).
+        Number of labelled rows in each part, or the sum of their weights, shape (parts,).
     before, after
         Sums of right predictions less confidence in each bin, shape (parts, bins).
 

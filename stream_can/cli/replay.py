@@ -208,6 +208,10 @@ def replay_command(
                 "--against plays rivals with the labels that arrive, and --ask would ask for those"
                 " that stream_can wants; leave --ask out"
             )
+        if against is not None and weight is not None:
+            raise StreamCANError(
+                "--against plays rivals that count each label once; leave it or --weight out"
+            )
         if ask is not None and label_rate != 1:
             raise StreamCANError("--ask and --label-rate both say which labels arrive; give one")
         places = {

@@ -104,7 +104,7 @@ def play_against(
     stream = load(player.recording, label_delay=player.label_delay, validation=validation)
     drawn = arrivals_rng(player.seed).random(len(stream.P)) < player.label_rate
     stream = stream._replace(arrives=stream.arrives & drawn)
-    ends = np.cumsum(result.labelled)
+    ends = np.cumsum([moment.n for moment in result.moments])
     for outcome in compare(stream, playing, player.progress):
         sums = [_sums(each, ends) for each in (outcome.hits, outcome.losses)]
         changes = Changes.of_sums(result.labelled, sums, result.sums(1))

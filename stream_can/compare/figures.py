@@ -52,7 +52,7 @@ def rolling(k: int) -> Callable[[Drawn, Figure], list[Key]]:
 
     def plot(drawn: Drawn, figure: Figure) -> list[Key]:
         course = Course(drawn.result)
-        means, _ = course.means(*(("hits", "hits"), ("losses", "squares"))[k])
+        means, _ = course.means(("hits", "losses")[k])
         scale = (100, 1)[k]
         axes = figure.subplots()
         axes.set_ylabel(("accuracy, %", "log loss, nats")[k])

@@ -95,11 +95,16 @@ def load(
     Raises
     ------
     InvalidRecording
-        There are no labels, or the classes differ.
+        There are no labels, or these have weights, or the classes differ.
     ValueError
         The arrival of labels is unknown.
     """
     check_arrival(recording, label_delay)
+    if recording.weight is not None:
+        raise InvalidRecording(
+            f"{recording.name}: labels have weights in {recording.weight!r}, and rivals count each"
+            " label once; open the recording without"
+        )
     P, y, arrives, time, label_time = _read(recording)
     rows, labels = P[:0], y[:0]
     if validation is not None:

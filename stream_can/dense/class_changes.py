@@ -20,15 +20,15 @@ def losing(result: DenseReplay) -> NDArray[np.intp]:
 
 
 def _changed(result: DenseReplay, sign: int) -> NDArray[np.intp]:
-    right, wrong = result.made_right, result.made_wrong
-    return np.flatnonzero(sign * (right - wrong) > SIGMAS * np.sqrt(right + wrong))
+    changes = result.class_changes
+    return np.flatnonzero(sign * changes.gain > SIGMAS * np.sqrt(changes.squares))
 
 
 def gains(result: DenseReplay) -> str:
     """One line: the class that gains most, and those that lose."""
     sentences = []
-    right, wrong = result.made_right, result.made_wrong
-    change = right - wrong
+    right, wrong = result.class_changes.right, result.class_changes.wrong
+    change = result.class_changes.gain
     up, down = _changed(result, 1), losing(result)
     if not len(up) and not len(down):
         return "No class gains or loses right predictions beyond chance."

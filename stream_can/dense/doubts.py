@@ -183,8 +183,8 @@ def _exchanged(result: Any, recording: Any) -> list[str]:
     return [
         f"rows predicted as {', rows predicted as '.join(phrases)}{further}: with the classes"
         f" renamed so, {100 * names_found.right / n:.1f} % of the labels would agree, not"
-        f" {100 * result.raw.accuracy:.1f} %. Do the probabilities or the labels have the classes"
-        f" in another order?{options}"
+        f" {100 * result.pairs.trace() / n:.1f} %. Do the probabilities or the labels have the"
+        f" classes in another order?{options}"
     ]
 
 
@@ -195,11 +195,12 @@ def _sorted(result: Any) -> list[str]:
     if not (result.all_descend or result.all_ascend):
         return []
     way, place = ("descend", "first") if result.all_descend else ("ascend", "last")
-    n, scores = result.raw.n, result.raw
-    if not n:
+    scores = result.raw
+    if not scores.n:
         return []
+    squares = sum(moment.by_square.labelled for moment in result.moments)
     less = scores.mean_confidence - scores.accuracy
-    if less < 0.1 or less < SIGMAS * np.sqrt(0.25 / n):
+    if less < 0.1 or less < SIGMAS * np.sqrt(0.25 * squares) / scores.weight:
         return []
     return [
         f"the probabilities of all {result.rows:,} rows {way}, as if sorted; the {place} class is"

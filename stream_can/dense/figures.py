@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream_can.dense.result import DenseReplay
 from stream_can.replay.names import readable
-from stream_can.report.course import Course
+from stream_can.report.course import Course, share_errors
 from stream_can.report.curves import along, band, wide
 from stream_can.report.figures import CHANGE, LABEL_RATES, rolling_accuracy, rolling_log_loss
 from stream_can.report.reliability import diagram
@@ -30,9 +30,10 @@ def class_mix(result: DenseReplay, figure: Figure) -> list[Key]:
     course = Course(result)
     counts = np.array([moment.counts for moment in result.moments])
     seen = course.sums(counts)
-    n = np.maximum(seen.sum(axis=1, keepdims=True), 1)
+    n = np.maximum(seen.sum(axis=1, keepdims=True), course.unit)
     truth = seen / n
-    error = np.sqrt(truth * (1 - truth) / n)
+    squares = course.sums([moment.squared_counts for moment in result.moments])
+    error = share_errors(truth, squares, n, squares.sum(axis=1, keepdims=True))
     prior = np.array([moment.prior for moment in result.moments])
     commonest = np.argsort(-counts.sum(axis=0), kind="stable")
     if is_alone := len(commonest) > TOGETHER:
@@ -141,12 +142,12 @@ def expected(result: DenseReplay, figure: Figure) -> list[Key]:
     axes, course = figure.subplots(), Course(result)
     moments = result.expected.moments
     sums = course.sums([(m.rows, m.confidence, m.doubt, m.hits) for m in moments])
-    gaps = zip(*(course.values([m.gap[k] for m in moments]) for k in range(2)), strict=True)
+    gaps = zip(*(course.values([m.gap[k] for m in moments]) for k in range(3)), strict=True)
     rows = zip(sums[:, :3].tolist(), gaps, strict=True)
     intervals = [expected_accuracy(n, top, doubt, Gap(*gap)) for (n, top, doubt), gap in rows]
     value, low, high = 100 * np.array(intervals).T
     axes.fill_between(course.x, low, high, color=AFTER, alpha=0.13, linewidth=0)
-    n = np.where(sums[:, 0] > 0.5, sums[:, 0], np.nan)
+    n = np.where(sums[:, 0] > 0.5 * course.unit, sums[:, 0], np.nan)
     wide(axes, course, 100 * sums[:, 3] / n, BEFORE, "labels")
     axes.plot(course.x, value, color=AFTER, label=" expected")
     axes.set_ylabel("accuracy, %")

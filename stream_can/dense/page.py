@@ -11,7 +11,7 @@ from stream_can.dense.figures import FIGURES
 from stream_can.dense.result import DenseReplay
 from stream_can.replay.costs import costs_facts
 from stream_can.replay.names import readable
-from stream_can.replay.verdict import errors
+from stream_can.replay.verdict import BY_WEIGHT, errors
 from stream_can.report.document import card, words
 from stream_can.report.glossary import GLOSSARY, OF_SETS
 from stream_can.report.origin import delay
@@ -46,6 +46,7 @@ def tiles(result: DenseReplay) -> str:
     raw, corrected = result.raw, result.corrected
     points, nats = errors(result)
     brier, ece = result.calibration_changes() or (None, None)
+    note = PLUS_MINUS + (f" {BY_WEIGHT.capitalize()}." if result.has_weights else "")
     return tiles_of([
         ("accuracy", 100 * raw.accuracy, 100 * corrected.accuracy, 100 * points, ".2f",
          ("points", "%")),
@@ -53,7 +54,7 @@ def tiles(result: DenseReplay) -> str:
         ("Brier", raw.brier, corrected.brier, brier and brier.error, ".4f", ("", "")),
         ("ECE", 100 * raw.ece, 100 * corrected.ece, ece and 100 * ece.error, ".2f",
          ("points", "%")),
-    ]) + f'\n<p class="note">{PLUS_MINUS}</p>'  # fmt: skip
+    ]) + f'\n<p class="note">{note}</p>'  # fmt: skip
 
 
 def cards(result: DenseReplay) -> list[str]:
@@ -130,7 +131,7 @@ def paths(result: DenseReplay) -> str:
 def classes(result: DenseReplay) -> str:
     """Rows, recall and precision of each class: first those that lose right predictions beyond
     chance, the one that loses most first; then the most frequent."""
-    scores, change = result.per_class(), result.made_right - result.made_wrong
+    scores, change = result.per_class(), result.class_changes.gain
     loses = set(losing(result).tolist())
     order = sorted(
         range(len(scores)),

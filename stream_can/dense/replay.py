@@ -18,7 +18,7 @@ from stream_can.recording.recording import Chunk, Recording
 from stream_can.replay.deployed import Deployed, written_names
 from stream_can.replay.labels import RecordedRows
 from stream_can.replay.shown import Cells, ScoreTable, changes_by_rate, with_errors
-from stream_can.replay.verdict import errors
+from stream_can.replay.verdict import BY_WEIGHT, errors
 from stream_can.row_kinds import refuse_few_classes
 from stream_can.scores import FLOOR, Scores
 
@@ -92,6 +92,8 @@ def notes(result: DenseReplay) -> Iterator[str]:
             drawn if result.other_draws else ""
         )
     yield f"log loss in nats; probabilities below {FLOOR:f} count as that"
+    if result.has_weights:
+        yield BY_WEIGHT
     if result.rates or result.asked_rates:
         yield "\nChanges by the share of the labels that come:"
     yield from changes_by_rate(result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,46 +10,20 @@ from numpy.typing import NDArray
 from stream_can.change import Change, calibration_change, change
 from stream_can.column_scores import outcomes
 from stream_can.dense.doubts import doubts
+from stream_can.dense.moment import DenseMoment
 from stream_can.learner import Learner
-from stream_can.replay.classes import ClassScores
+from stream_can.replay.classes import ClassChanges, ClassScores
 from stream_can.replay.episodes import milliseconds
 from stream_can.replay.expected import ExpectedScores, stretches_as_json
 from stream_can.replay.model_columns import ModelColumns
-from stream_can.replay.moment import Moment, moment_sums
+from stream_can.replay.moment import moment_sums
 from stream_can.replay.result import Replay, finite, with_change
 from stream_can.replay.step import Step
 from stream_can.replay.worst import WorstStretch
 from stream_can.scores import Scores
 
-__all__ = ["DenseMoment", "DenseReplay"]
-
-
 MOST_PAIRED = 1000
 """Classes up to which predicted classes and labels are counted in pairs."""
-
-
-@dataclass(frozen=True, slots=True)
-class DenseMoment(Moment):
-    """The stream during one step, and the corrector after it."""
-
-    squared: NDArray[np.float64]
-    """Sums of their Brier scores: raw, corrected."""
-    gaps: NDArray[np.float64]
-    """Right predictions less confidence in each bin: raw, corrected, shape (2, bins)."""
-    counts: NDArray[np.int64]
-    """Labels per class, shape (m,)."""
-    prior: NDArray[np.float64]
-    """The corrector's estimate of the class mix, shape (m,)."""
-    weights: NDArray[np.float64]
-    """Weight of each path."""
-    temperature: float
-    final_weights: NDArray[np.float64]
-    """Weights of the rows in the output, in the order of ``Corrector.final_weights``."""
-    last_temperature: float
-    coverage: float
-    """Share of the correction that the labels let out."""
-    silent: tuple[Any, ...]
-    """Classes left out of learning because they have no labels."""
 
 
 class DenseReplay(Replay):
@@ -62,12 +35,9 @@ class DenseReplay(Replay):
         self.raw, self.corrected = Scores(), Scores()
         self.paths = {name: Scores() for name in corrector.paths}
         self.raw_classes, self.corrected_classes = ClassScores(m), ClassScores(m)
-        self.made_right = np.zeros(m, np.int64)
-        """Rows of each class that were wrong before and are right after."""
-        self.made_wrong = np.zeros(m, np.int64)
-        """Rows of each class that were right before and are wrong after."""
+        self.class_changes = ClassChanges(m)
         self.pairs = np.zeros((m, m), np.int64) if m <= MOST_PAIRED else None
-        """Labelled rows by predicted class and label; None for more classes."""
+        """Labelled rows by predicted class and label, each counted once; None for more classes."""
         self.all_descend = True
         """Whether the probabilities of every row so far are in descending order."""
         self.all_ascend = True
@@ -89,17 +59,18 @@ class DenseReplay(Replay):
     def score(self, step: Step) -> None:
         """Score the rows of a step, and add its moment."""
         known = step.truth >= 0
-        P, y, corrected = step.rows, step.truth, step.corrected
+        P, y, corrected, weights = step.rows, step.truth, step.corrected, step.weights
         if not known.all():
             P, y, corrected = P[known], y[known], corrected[known]
+            weights = None if weights is None else weights[known]
         brier_before, calibration_before = _calibration(self.raw, self.corrected)
-        raw_scores = self.raw.add_checked(P, y)
-        sent_scores = self.corrected.add_checked(corrected, y)
-        self.raw_classes.add(raw_scores.best, y)
-        self.corrected_classes.add(sent_scores.best, y)
-        self.expected.add_step(step, sent_scores)
+        raw_scores = self.raw.add_checked(P, y, weights)
+        sent_scores = self.corrected.add_checked(corrected, y, weights)
+        self.raw_classes.add(raw_scores.best, y, weights)
+        self.corrected_classes.add(sent_scores.best, y, weights)
+        self.expected.add_step(step, sent_scores, weights)
         if self.costs is not None:
-            self.costs.add_rows(P, corrected, y)
+            self.costs.add_rows(P, corrected, y, weights)
         m, was, now = len(self.raw_classes.rows), raw_scores.hits, sent_scores.hits
         if self.pairs is not None:
             pairs = np.bincount(raw_scores.best * m + y, minlength=m * m)
@@ -112,13 +83,12 @@ class DenseReplay(Replay):
         self.beside += max(0, len(y) - 1)
         self.right_there += int((best[1:] == y[1:]).sum())
         self.right_beside += [(best[1:] == y[:-1]).sum(), (best[:-1] == y[1:]).sum()]
-        self.made_right += np.bincount(y[now & ~was], minlength=m)
-        self.made_wrong += np.bincount(y[was & ~now], minlength=m)
+        self.class_changes.add(was, now, y, weights)
         self.worst.add(step.first + np.flatnonzero(known), np.stack([was, now], axis=1))
         if self.columns and step.segments is not None:
             row_outcomes = outcomes(raw_scores, sent_scores)
             for name, column in self.columns.items():
-                column.scored(step.segments[name][known].tolist(), row_outcomes)
+                column.scored(step.segments[name][known].tolist(), row_outcomes, weights)
         if self.sets is not None:
             self.sets.add(step, self.learner.classes)
         if self.alarm is not None:
@@ -126,18 +96,20 @@ class DenseReplay(Replay):
             self.alarm.learn_scored(raw_scores, sent_scores, times)
         if (paths := step.path_rows) is not None:
             for scores, path in zip(self.paths.values(), paths, strict=True):
-                scores.add_checked(path if len(path) == len(y) else path[known], y)
+                scores.add_checked(path if len(path) == len(y) else path[known], y, weights)
         corrector = self.corrector
         brier, calibration = _calibration(self.raw, self.corrected)
         squared, gaps = brier - brier_before, calibration - calibration_before
         losses = raw_scores.losses, sent_scores.losses
-        sums = moment_sums(self.rows, step, losses, (was, now))
+        sums = moment_sums(self.rows, step, losses, (was, now), weights)
+        counts = np.bincount(y, weights, m)
         self.moments.append(
             DenseMoment(
                 *sums,
                 squared,
                 gaps,
-                np.bincount(y, minlength=m),
+                counts,
+                counts if weights is None else np.bincount(y, weights**2, m),
                 corrector.prior,
                 np.array(list(corrector.weights.values())),
                 float(corrector.temperature) if "temperature" in self.paths else float("nan"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream_can.change import change
 from stream_can.dense.class_changes import gains
@@ -93,18 +95,18 @@ def _beside_commonest(result: DenseReplay) -> str:
     """What always saying the commonest class would give, and how much is found of the others, where
     what is sent is not right more often than that, and where one class is nearly all not beyond
     chance; empty elsewhere."""
-    rows, n = result.raw_classes.rows, result.raw.n
-    most = int(rows.argmax())
+    rows, weight = result.raw_classes.rows, result.raw_classes.weight
+    most = int(weight.argmax())
     counts = np.array([moment.counts[most] for moment in result.moments], np.float64)
     gain = change(result.labelled, counts, result.sums(1)[0])
-    share = rows[most] / n
+    share = weight[most] / result.raw.weight
     sure = gain is not None and (gain.rose or share < NEARLY_ALL) and gain.value >= POINTS / 100
     if len(rows) < 2 or sure:
         return ""
     first = beside_commonest(result.classes[most], share)
     recalls = []
     recall_before, recall_after = result.raw_classes.recall, result.corrected_classes.recall
-    order = np.argsort(-rows, kind="stable").tolist()
+    order = np.argsort(-weight, kind="stable").tolist()
     other_classes = [k for k in order if k != most and rows[k] >= FEWEST]
     for k in other_classes[:NAMED]:
         recall = f"{100 * recall_before[k]:.0f} % before, {100 * recall_after[k]:.0f} % after"
@@ -228,14 +230,21 @@ def _mix_change(result: DenseReplay) -> tuple[float, float]:
     """Half the distance between the class mixes of the first and last fifth, and its value by
     chance.
 
-    Chance alone makes the mixes of n and N labels differ by sum of sqrt((1/n + 1/N) q / (2 pi)).
+    Chance alone makes the mixes of n and N labels differ by sum of sqrt((1/n + 1/N) q / (2 pi)); of
+    labels with weights n and N are their effective numbers, and q is by the weights' squares.
     """
-    counts = np.cumsum([moment.counts for moment in result.moments], axis=0)
     rows = np.array([moment.row for moment in result.moments])
-    first = counts[np.searchsorted(rows, result.rows / 5)]
-    last = counts[-1] - counts[np.searchsorted(rows, 0.8 * result.rows)]
+    ends = np.searchsorted(rows, [result.rows / 5, 0.8 * result.rows])
+
+    def fifths(attribute: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        counts = np.cumsum([getattr(moment, attribute) for moment in result.moments], axis=0)
+        return counts[ends[0]], counts[-1] - counts[ends[1]]
+
+    (first, last), squares = fifths("counts"), fifths("squared_counts")
     n, N = first.sum(), last.sum()
-    if not n or not N:
+    if not n or not squares[1].sum() > 1e-9:
         return 0.0, 0.0
-    chance = np.sqrt((1 / n + 1 / N) * (first + last) / (n + N) / (2 * math.pi)).sum()
+    error = 1 / (n / (squares[0].sum() / n)) + 1 / (N / (squares[1].sum() / N))
+    total = squares[0] + squares[1]
+    chance = np.sqrt(error * total / total.sum() / (2 * math.pi)).sum()
     return 0.5 * float(np.abs(last / N - first / n).sum()), float(chance)

@@ -28,10 +28,4 @@ def doubts_of_recording(recording: Any) -> list[str]:
             " Is it the right field? --id FIELD names another, and labels stand behind their"
             " predictions."
         )
-    if recording.has_weights:
-        doubts.append(
-            "labels have weights, so they are no fair sample of the rows, and the figures count"
-            " each of them once. What would a fair sample say? Replay a stretch of which every"
-            " label is known, or one without --weight whose labels came by chance."
-        )
     return doubts

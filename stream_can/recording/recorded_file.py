@@ -16,8 +16,6 @@ class RecordedFile:
     """Whether labels so far were integers beside classes with names."""
     has_columns = False
     """Whether each class has a column of its own, which names it."""
-    has_weights = False
-    """Whether some label so far had another weight than 1."""
     _label: str
     _table: Table
 

@@ -149,7 +149,8 @@ class Recording(RecordedFile):
         super().__init__(path, time, label_time)
         self._table = table = open_table(self._source, Names(probs, label, id))
         self._label, self._normalise, self._logits = label, normalise, logits
-        self._weight = weight
+        self.weight = weight
+        """The column of the weights of labels, if any."""
         # The default name also matches `labels`.
         if label == "label" and label not in table.columns and "labels" in table.columns:
             self._label = "labels"
@@ -230,17 +231,16 @@ class Recording(RecordedFile):
         self.times.begin()
         for probs, labels, times, cells, _ in self._table.batches(
             self._columns, self._label, self.times.names, size,
-            [*self.segments, *filter(None, [self._weight])],
+            [*self.segments, *filter(None, [self.weight])],
         ):  # fmt: skip
             P = self._check(probs, first)
             y = self._columns_of(labels, first)
             time, label_time, arrives = self.times.take(times, first, y >= 0)
             weight = None
-            if self._weight is not None:
+            if self.weight is not None:
                 *cells, weights = cells
                 weight, places = np.ones(len(y)), np.flatnonzero(y >= 0)
-                weight[places] = self._read(_weight_of, weights, places, first, self._weight)
-                self.has_weights |= bool((weight != 1).any())
+                weight[places] = self._read(_weight_of, weights, places, first, self.weight)
             segments = self._segments(cells, first)
             yield Chunk(first, P, y, arrives, time, label_time, segments, weight)
             first += len(P)

@@ -104,11 +104,13 @@ class ChunkPlayer:
                 labels.due,
                 labels.time - labels.predicted if self.by_time else None,
                 fair,
+                None if events.weight is None else labels.weight,
             ),
             self._segments(cut),
             self._of_learned(calls),
             ONLY if self.lanes is None else self.lanes[stop - 1 - self.first],
             events.changed if start == self.first else 0,
+            None if events.weight is None else events.weight[cut],
         )
 
     def _segments(self, cut: slice) -> Segments | None:

@@ -20,7 +20,7 @@ MOST_NAMED = 6
 
 class CostScores:
     """Costs of the labelled rows of a replay: each row gets the action that is the cheapest by its
-    probabilities, and costs what that action costs for its label.
+    probabilities, and costs what that action costs for its label, times the label's weight.
 
     Parameters
     ----------
@@ -30,31 +30,40 @@ class CostScores:
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
-        self.sums: list[tuple[int, float, float]] = []
-        """Labelled rows of each step, and their costs before and after."""
-        self.decided = np.zeros((2, len(costs.actions)), np.int64)
-        """Number of rows by action, before and after."""
+        self.rows = 0
+        """Number of labelled rows."""
+        self.sums: list[tuple[float, float, float]] = []
+        """Weight of the labels of each step, and costs before and after."""
+        self.decided = np.zeros((2, len(costs.actions)))
+        """Weight of the rows by action, before and after."""
         self.always = np.zeros(len(costs.actions))
         """Cost of all rows, were each action always taken."""
         self.least = 0.0
         """Cost of all rows, were their labels known."""
 
-    def add_rows(self, raw: Array, sent: Array, y: NDArray[np.int64]) -> None:
-        """Add labelled rows of a step: as they came, as sent, and their labels."""
+    def add_rows(
+        self, raw: Array, sent: Array, y: NDArray[np.int64], weights: Array | None = None
+    ) -> None:
+        """Add labelled rows of a step: as they came, as sent, their labels and the weights of
+        these."""
         of_label = self.costs.matrix[:, y]
+        if weights is not None:
+            of_label = of_label * weights
         totals = [0.0, 0.0]
         for side, rows in enumerate((raw, sent)):
             action = self.costs.cheapest(rows)
-            self.decided[side] += np.bincount(action, minlength=len(self.always))
+            self.decided[side] += np.bincount(action, weights, len(self.always))
             totals[side] = float(of_label[action, np.arange(len(y))].sum())
         self.always += of_label.sum(axis=1)
         self.least += float(of_label.min(axis=0).sum()) if len(y) else 0.0
-        self.sums.append((len(y), totals[0], totals[1]))
+        self.rows += len(y)
+        weight = len(y) if weights is None else float(weights.sum())
+        self.sums.append((weight, totals[0], totals[1]))
 
     @property
-    def rows(self) -> int:
-        """Number of labelled rows."""
-        return sum(rows for rows, _, _ in self.sums)
+    def weight(self) -> float:
+        """Sum of the weights of the labels: without weights their number."""
+        return sum(weight for weight, _, _ in self.sums)
 
     @property
     def change(self) -> Change | None:
@@ -64,16 +73,16 @@ class CostScores:
     def best_always(self) -> tuple[str, float]:
         """The single action that would have cost least, and its mean cost."""
         k = int(self.always.argmin())
-        return self.costs.actions[k], float(self.always[k]) / self.rows
+        return self.costs.actions[k], float(self.always[k]) / self.weight
 
     def to_dict(self, change: Change | None) -> dict[str, Any]:
         """The costs of 1,000 rows, as JSON."""
         if change is None:
             return {"rows": 0}
-        error, n = PER * change.error, self.rows
+        error, n = PER * change.error, self.weight
         shares = (self.decided / n).tolist()
         return {
-            "rows": n,
+            "rows": self.rows,
             "per_rows": PER,
             "before": PER * change.before,
             "after": PER * change.after,
@@ -112,7 +121,7 @@ def costs_facts(scores: CostScores, change: Change | None) -> list[tuple[str, st
     """Names and numbers."""
     if change is None:
         return []
-    n = scores.rows
+    n = scores.weight
     action, constant = scores.best_always()
     facts = [
         (f"cost of {PER:,} rows, before", _cost(PER * change.before)),

@@ -17,13 +17,16 @@ FEWEST_MONTHS = 5
 
 
 class ExpectedMoment(NamedTuple):
-    """The labelled rows of one step."""
+    """The labelled rows of one step, each counted as the weight of its label."""
 
-    rows: int
+    n: int
+    """Number of rows."""
+    rows: float
+    """Sum of the weights: without weights the number of rows."""
     confidence: float
     doubt: float
-    """Sum of p (1 - p) of their confidence p."""
-    hits: int
+    """Sum of p (1 - p) of their confidence p, times the weights' squares."""
+    hits: float
     gap: Gap
     """What the labels said that had arrived by its end."""
 
@@ -57,8 +60,11 @@ class ExpectedScores:
         """First row and gaps of steps whose labels are on their way; nan for unfair ones."""
         self._outstanding: list[int] = []
 
-    def add_step(self, step: Step, sent: RowScores) -> None:
-        """Add a step, with the scores of its rows with a known label."""
+    def add_step(
+        self, step: Step, sent: RowScores, weights: NDArray[np.float64] | None = None
+    ) -> None:
+        """Add a step, with the scores of its rows with a known label and the weights of these
+        labels."""
         known, arrivals = step.truth >= 0, step.arrivals
         gaps = np.full(len(known), np.nan, np.float32)
         gaps[known] = sent.hits - sent.confidence
@@ -67,18 +73,24 @@ class ExpectedScores:
         self._outstanding.append(int(arrivals.fair.sum()))
         self._gap = self._gap.after_rows(len(known))
         if len(arrivals.row):
-            self._gap = self._gap.with_labels(self._arrived(arrivals.row))
-        confidence = sent.confidence
-        self.moments.append(
-            ExpectedMoment(
-                len(confidence), float(confidence.sum()),
-                float((confidence * (1 - confidence)).sum()), int(sent.hits.sum()), self._gap,
-            )
-        )  # fmt: skip
+            arrived = self._arrived(arrivals.row)
+            fair = ~np.isnan(arrived)
+            counts = None if arrivals.weight is None else arrivals.weight[fair]
+            self._gap = self._gap.with_labels(arrived[fair], counts)
+        confidence, n = sent.confidence, len(sent.confidence)
+        doubt = confidence * (1 - confidence)
+        if weights is None:
+            rows, top, variance = float(n), float(confidence.sum()), float(doubt.sum())
+        else:
+            rows, top = float(weights.sum()), float(weights @ confidence)
+            variance = float(weights**2 @ doubt)
+        hits = float((sent.hits if weights is None else weights * sent.hits).sum())
+        self.moments.append(ExpectedMoment(n, rows, top, variance, hits, self._gap))
         self._ends.append((step.first + len(known), None if step.time is None else step.time[-1]))
 
     def _arrived(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The gaps of rows whose labels arrived, in order; steps that wait for none are dropped."""
+        """The gaps of rows whose labels arrived, in order, nan for unfair ones; steps that wait for
+        none are dropped."""
         steps = np.searchsorted([first for first, _ in self._waiting], rows, "right") - 1
         gaps = np.full(len(rows), np.nan)
         for k in np.unique(steps[steps >= 0]).tolist():
@@ -88,7 +100,7 @@ class ExpectedScores:
             self._outstanding[k] -= int((~np.isnan(gaps[places])).sum())
         while self._outstanding and self._outstanding[0] <= 0:
             del self._outstanding[0], self._waiting[0]
-        return np.asarray(gaps[~np.isnan(gaps)])
+        return gaps
 
     def stretches(self, *, dates: bool) -> list[ExpectedStretch]:
         """Up to 30 parts of the stream, or its months where rows have dates in five or more."""
@@ -109,17 +121,16 @@ class ExpectedScores:
         for k in np.unique(part).tolist():
             inside = np.flatnonzero(part == k)
             merged = [self.moments[i] for i in inside.tolist()]
-            n, last = sum(moment.rows for moment in merged), int(inside[-1])
+            n, last = sum(moment.n for moment in merged), int(inside[-1])
             if not n:
                 continue
             moment = ExpectedMoment(
-                n, sum(m.confidence for m in merged), sum(m.doubt for m in merged),
-                sum(m.hits for m in merged), merged[-1].gap,
+                n, sum(m.rows for m in merged), sum(m.confidence for m in merged),
+                sum(m.doubt for m in merged), sum(m.hits for m in merged), merged[-1].gap,
             )  # fmt: skip
+            accuracy = moment.hits / moment.rows
             stretches.append(
-                ExpectedStretch(
-                    self._ends[last][0], months[last], n, moment.expected, moment.hits / n
-                )
+                ExpectedStretch(self._ends[last][0], months[last], n, moment.expected, accuracy)
             )
         return stretches
 

@@ -89,7 +89,7 @@ def try_label_noise(
 
 def _played(
     player: Player, corrector: Corrector, noise: float
-) -> tuple[list[int], NDArray[np.float64]]:
+) -> tuple[list[float], NDArray[np.float64]]:
     """Labelled rows of each step; their hits, their log losses, and the log losses where a share
     ``noise`` of the labels is of any class, shape (3, steps)."""
     expected = list[float]()
@@ -98,7 +98,10 @@ def _played(
         at = np.flatnonzero(step.truth >= 0)
         rows = step.corrected
         u = (1 - noise) * rows[at, step.truth[at]] + noise / rows.shape[1]
-        expected.append(float(log_losses(u).sum()))
+        losses = log_losses(u)
+        if step.weights is not None:
+            losses *= step.weights[at]
+        expected.append(float(losses.sum()))
 
     result = player.play(corrector, each=add)
     return result.labelled, np.concatenate([result.sums(1), [expected]])

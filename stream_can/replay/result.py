@@ -63,6 +63,8 @@ class Replay:
         self.moments: list[Any] = []
         """The stream step by step."""
         self.rows = 0
+        self.has_weights = False
+        """Whether labels have weights; scores count each as its weight, numbers of rows once."""
         self.seconds = 0.0
         self.read_as = ""
         """Which columns of the recording were taken for what."""
@@ -132,6 +134,7 @@ class Replay:
             if reason is not None:
                 self.asked[reason] += 1
         self.rows, self._lane = step.first + len(step.rows), step.lane
+        self.has_weights |= step.weights is not None
         self.dates |= step.time is not None and step.time.dtype.kind == "M"
         for k, (name, column) in enumerate(self.columns.items()):
             if step.segments is not None:
@@ -156,8 +159,8 @@ class Replay:
         return []
 
     @property
-    def labelled(self) -> list[int]:
-        """Number of labelled rows of each step."""
+    def labelled(self) -> list[float]:
+        """Weight of the labelled rows of each step: without weights their number."""
         return [moment.labelled for moment in self.moments]
 
     def sums(self, side: int) -> NDArray[np.float64]:

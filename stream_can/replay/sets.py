@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,10 +30,12 @@ class SetMoment(NamedTuple):
     """Number of rows of the step."""
     size: int
     """Number of classes in their sets."""
-    known: int
-    """Number of rows of the step with a known label."""
-    covered: int
-    """Number of those with the label in their set."""
+    known: float
+    """Sum of the weights of the step's known labels: without weights their number."""
+    covered: float
+    """The same of those that are in the set of their row."""
+    squares: tuple[float, float]
+    """Sums of the squares of these weights, of both, for standard errors."""
 
 
 class Group(NamedTuple):
@@ -44,13 +47,15 @@ class Group(NamedTuple):
     """Number of classes in their sets."""
     known: int
     """Number of rows with a known label,"""
-    covered: int
-    """and of those with the label in their set."""
+    weight: float
+    """sum of the weights of these labels: without weights their number,"""
+    covered: float
+    """and of those that are in the set of their row."""
 
     @property
     def kept(self) -> float:
         """Share of labelled rows covered; nan without rows."""
-        return _share(self.covered, self.known)
+        return _share(self.covered, self.weight)
 
     @property
     def mean_size(self) -> float:
@@ -62,7 +67,8 @@ class SetScores:
     """Coverage of prediction sets in a replay.
 
     Every sent row has a set, and every label teaches the sets as it teaches the corrector; with
-    label requests only randomly drawn labels do.
+    label requests only randomly drawn labels do. Shares count a label as its weight; numbers of
+    rows and the worst window count each once.
 
     Parameters
     ----------
@@ -77,16 +83,17 @@ class SetScores:
         self.promised, self.by = promised, by or "class"
         self._numbers: dict[Any, int] = {}
         """Number of each group, and of None for rows in none;"""
-        self._sums = np.zeros((0, 4), np.int64)
-        """by that, rows, classes in sets, known labels, covered ones."""
+        self._sums = np.zeros((0, 5))
+        """by that, rows, classes in sets, known labels, their weight, that of covered ones."""
         self.moments: list[SetMoment] = []
         """The course, step by step."""
         self.rows = self.size = self.single = 0
         """Rows; classes in all their sets; sets of a single class."""
-        self.known = self.known_kept = 0
-        """Rows with a known label, arriving or not, and those covered."""
-        self.learned = self.learned_kept = 0
-        """Rows whose label taught the sets, and those covered."""
+        self.known = self.learned = 0
+        """Number of rows with a known label, arriving or not, and of those whose label taught the
+        sets."""
+        self._known, self._learned = [0.0, 0.0], [0.0, 0.0]
+        """Weight of these labels, and of covered ones."""
         self._waiting: dict[int, bool] = {}
         """For rows whose teaching label is in flight, whether they are covered."""
         self._tail = np.zeros(0, np.int64)
@@ -105,23 +112,30 @@ class SetScores:
         )
         for i in np.flatnonzero(step.arrivals.fair).tolist():
             self._waiting[step.first + i] = bool(inside[i])
-        for row in step.arrivals.row.tolist():
+        arrivals = step.arrivals
+        arrived = repeat(1.0) if arrivals.weight is None else arrivals.weight.tolist()
+        for row, weight in zip(arrivals.row.tolist(), arrived, strict=False):
             was_covered = self._waiting.pop(row, None)
-            self.learned += was_covered is not None
-            self.learned_kept += bool(was_covered)
+            if was_covered is not None:
+                self.learned += 1
+                self._learned[0] += weight
+                self._learned[1] += weight * was_covered
         sizes = np.array([len(names) for names in step.sets])
         at = np.flatnonzero(step.truth >= 0)
         covered = inside[at].astype(np.int64)
-        self._add_groups(step, np.stack([np.ones_like(sizes), sizes, step.truth >= 0, inside]))
+        weights = (step.truth >= 0) * (1.0 if step.weights is None else step.weights)
+        counts = [np.ones(len(sizes)), sizes, step.truth >= 0, weights, weights * inside]
+        self._add_groups(step, np.stack(counts))
         self.rows += len(sizes)
         self.size += int(sizes.sum())
         self.single += int((sizes == 1).sum())
         self.known += len(at)
-        self.known_kept += int(covered.sum())
-        moment = SetMoment(
-            step.first + len(sizes), len(sizes), int(sizes.sum()), len(at), int(covered.sum())
-        )
-        self.moments.append(moment)
+        known = float(weights.sum()), float(weights @ inside)
+        self._known[0] += known[0]
+        self._known[1] += known[1]
+        squares = float(weights @ weights), float(weights**2 @ inside)
+        row = step.first + len(sizes)
+        self.moments.append(SetMoment(row, len(sizes), int(sizes.sum()), *known, squares))
         run = np.concatenate([self._tail, covered])
         if len(run) >= WINDOW:
             total = np.append(0, np.cumsum(run))
@@ -132,8 +146,8 @@ class SetScores:
                 self._worst = int(sums[least]), step.first + int(last) + 1
         self._tail = run[-(WINDOW - 1) :]
 
-    def _add_groups(self, step: Step, counts: NDArray[np.int64]) -> None:
-        """Add counts of the rows of a step, shape (4, n), to those of their groups."""
+    def _add_groups(self, step: Step, counts: NDArray[np.float64]) -> None:
+        """Add counts of the rows of a step, shape (5, n), to those of their groups."""
         assert step.sets is not None
         if self.by == "class":
             groups = [names[0] if names else None for names in step.sets]
@@ -148,7 +162,7 @@ class SetScores:
     def groups(self) -> list[Group]:
         """Coverage by group, the one with most labels first; rows without a value are in none."""
         groups = [
-            Group(name, *self._sums[k].tolist())
+            Group(name, *self._sums[k, :3].astype(int).tolist(), *self._sums[k, 3:].tolist())
             for name, k in self._numbers.items()
             if name is not None
         ]
@@ -163,12 +177,12 @@ class SetScores:
     @property
     def kept(self) -> float:
         """Share of labelled rows covered; nan without rows."""
-        return _share(self.known_kept, self.known)
+        return _share(self._known[1], self._known[0])
 
     @property
     def kept_learned(self) -> float:
         """Coverage of rows whose label taught the sets, for which the promise is made."""
-        return _share(self.learned_kept, self.learned)
+        return _share(self._learned[1], self._learned[0])
 
     @property
     def mean_size(self) -> float:
@@ -224,7 +238,7 @@ class SetScores:
         }
 
 
-def _share(part: int, whole: int) -> float:
+def _share(part: float, whole: float) -> float:
     return part / whole if whole else float("nan")
 
 

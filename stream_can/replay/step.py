@@ -28,6 +28,8 @@ class Arrivals(NamedTuple):
     """Time between prediction and label, where labels have their own times."""
     fair: NDArray[np.bool_]
     """Rows of the step whose label will arrive, and not because of the row's content."""
+    weight: NDArray[np.float64] | None = None
+    """For each label learned in the step, its weight, where labels have weights."""
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -70,6 +72,8 @@ class Step(NamedTuple):
     """Model and version of the last row."""
     changed: int = 0
     """Number of messages that contradict an earlier one."""
+    weights: NDArray[np.float64] | None = None
+    """Weight of each row's label, shape (n,), where labels have weights."""
 
     @property
     def path_rows(self) -> NDArray[np.float64] | None:

@@ -13,6 +13,8 @@ from stream_can.replay.result import Replay
 FEW = 200
 """Minimum number of labelled rows for a verdict."""
 
+BY_WEIGHT = "scores count each label as its weight, numbers of rows count it once"
+
 
 class Verdict(NamedTuple):
     """Advice on using the corrector on a stream."""

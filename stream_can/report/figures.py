@@ -13,7 +13,7 @@ from stream_can.report.svg import AFTER, BEFORE, INK, MUTED, Key, ShownPoints
 
 def rolling_accuracy(result: Replay, figure: Figure) -> list[Key]:
     course = Course(result)
-    means, errors = course.means("hits", "hits")
+    means, errors = course.means("hits")
     axes = figure.subplots()
     axes.set_ylabel("accuracy, %")
     return before_and_after(axes, course, 100 * means, 100 * errors)
@@ -21,7 +21,7 @@ def rolling_accuracy(result: Replay, figure: Figure) -> list[Key]:
 
 def rolling_log_loss(result: Replay, figure: Figure) -> list[Key]:
     course = Course(result)
-    means, errors = course.means("losses", "squares")
+    means, errors = course.means("losses")
     axes = figure.subplots()
     axes.set_ylabel("log loss, nats")
     return before_and_after(axes, course, means, errors)

@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from stream_can.replay.result import Replay
 from stream_can.replay.set_words import in_group
 from stream_can.replay.sets import WINDOW, SetScores
-from stream_can.report.course import Course
+from stream_can.report.course import Course, share_errors
 from stream_can.report.curves import along, band
 from stream_can.report.svg import AFTER, BEFORE, MUTED, Key
 
@@ -21,12 +21,12 @@ def kept_and_size(result: Replay, figure: Figure) -> list[Key]:
     """Draw two small figures one above the other, over the same rows."""
     assert result.sets is not None
     course, moments = Course(result), result.sets.moments
-    sums = course.sums([(m.covered, m.known, m.size, m.rows) for m in moments])
-    known = np.where(sums[:, 1] > 0.5, sums[:, 1], np.nan)
+    sums = course.sums([(m.covered, m.known, m.size, m.rows, *m.squares) for m in moments])
+    known = np.where(sums[:, 1] > 0.5 * course.unit, sums[:, 1], np.nan)
     coverage = sums[:, 0] / known
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     above.axhline(100 * result.sets.promised, color=MUTED, linewidth=1, linestyle=(0, (2, 3)))
-    error = np.sqrt(np.maximum(coverage * (1 - coverage), 0) / known)
+    error = share_errors(coverage, sums[:, 5], known, sums[:, 4])
     band(above, course, 100 * coverage, 100 * error, AFTER)
     above.plot(course.x, 100 * coverage, color=AFTER, label=" kept")
     above.set_ylabel("kept, %")

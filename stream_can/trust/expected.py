@@ -39,21 +39,32 @@ class Gap(NamedTuple):
     """Sum of the weights."""
     gap: float = 0.0
     """Weighted sum of 1 or 0, whether the label was the likeliest class, less its probability."""
+    excess: float = 0.0
+    """Weighted sum of w - 1, for labels that count as w: 0 where each counts once."""
+
+    @property
+    def effective(self) -> float:
+        """Number of labels that count once and tell as much: (sum w)^2 / sum w^2, decayed."""
+        return self.labels / ((self.labels + self.excess) / self.labels)
 
     def after_rows(self, n: int) -> Gap:
         """The sums n rows later: halved after 2,000."""
         decay = 0.5 ** (n / ROWS)
-        return Gap(decay * self.labels, decay * self.gap)
+        return Gap(decay * self.labels, decay * self.gap, decay * self.excess)
 
-    def with_labels(self, gaps: Array) -> Gap:
-        """The sums with more labels, in order: each label makes those before it lighter, by half in
-        400."""
+    def with_labels(self, gaps: Array, counts: Array | None = None) -> Gap:
+        """The sums with more labels, in order, and how many each counts as (1 by default): each
+        label makes those before it lighter, by half in 400."""
         k = len(gaps)
         weights = 0.5 ** (np.arange(k)[::-1] / LABELS)
-        decay = 0.5 ** (k / LABELS)
+        decay, excess = 0.5 ** (k / LABELS), 0.0
+        if counts is not None:
+            weights *= counts
+            excess = float(weights @ (counts - 1))
         return Gap(
             decay * self.labels + float(weights.sum()),
             decay * self.gap + float(weights @ gaps),
+            decay * self.excess + excess,
         )
 
 
@@ -61,7 +72,8 @@ def expected_accuracy(rows: float, confidence: float, doubt: float, gap: Gap) ->
     r"""Estimate the accuracy of rows from their confidence, and from labels of other rows.
 
     Without labels it is the mean confidence $c = \frac{1}{n} \sum_i \max_k p_{ik}$, as calibrated
-    rows would have it [^1]. Labels tell the gap, with weights $w$ that fade and $N = \sum w$: with
+    rows would have it [^1]. Labels tell the gap, with weights $w$ that fade and $N = \sum w$ (of
+    labels with weights their effective number, $(\sum w)^2 / \sum w^2$): with
     $s^2 = 0.02^2 + 1 / (4 N)$ and the prior $N(0, 0.25^2)$ its posterior has the mean
 
     $$ g = \frac{0.25^2}{0.25^2 + s^2} \frac{\sum w (hit - confidence)}{N} $$
@@ -92,7 +104,7 @@ def expected_accuracy(rows: float, confidence: float, doubt: float, gap: Gap) ->
         return Interval(math.nan, 0.0, 1.0)
     mean, variance, g = confidence / rows, doubt / rows**2, 0.0
     if gap.labels > 0:
-        noise = MOVES**2 + 1 / (4 * gap.labels)
+        noise = MOVES**2 + 1 / (4 * gap.effective)
         g = UNKNOWN**2 / (UNKNOWN**2 + noise) * gap.gap / gap.labels
         variance += 1 / (UNKNOWN**-2 + 1 / noise) + MOVES**2
     else:

@@ -216,10 +216,3 @@ def test_exchanged_classes_are_found():
         found = renaming(pairs(names[best], y, m))
         assert found is not None
         assert (found.of[names] == np.arange(m)).mean() > 0.8
-
-
-@pytest.mark.parametrize("weights", [[0.1, 1], [1, 1.0]])
-def test_labels_with_weights_are_no_fair_sample(tmp_path, weights):
-    rows = [[*p, NAMES[y], weights[int(y == 0)]] for p, y in zip(P, Y, strict=True)]
-    said = judged(csv(tmp_path / "a.csv", [*NAMES, "label", "w"], rows), weight="w")
-    assert said.use.startswith("No verdict: labels have weights") == (weights[0] != 1)

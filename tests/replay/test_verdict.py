@@ -300,7 +300,7 @@ def test_it_names_the_class_that_gains_and_the_one_that_loses():
     result = result_of(moved)
     found = judge(result).gains
     rows = result.raw_classes.rows
-    assert f"Class 1 gains most: {result.made_right[1]:,} of its {rows[1]:,} rows" in found
+    assert f"Class 1 gains most: {result.class_changes.right[1]:,} of its {rows[1]:,} rows" in found
     assert f"Class 2 loses most: 0 of its {rows[2]:,} rows made right" in found
     assert "No class gains or loses" in judge(result_of(cool)).gains
 
