@@ -123,12 +123,15 @@ def show_figures(folder: Path, seeds: int) -> None:
     true, *shown = np.array(rows).transpose(1, 2, 0)
     for how, (before, after, gain, low, high) in zip(("once", "by weight"), shown, strict=True):
         off = [np.abs(a - b) for a, b in zip((before, after, gain), true, strict=False)]
+        inside = (low <= true[2]) & (true[2] <= high)
+        clear = np.abs(true[2]) >= 0.5
         wrong = ((low > 0) & (true[2] < 0)) | ((high < 0) & (true[2] > 0))
         print(f"{how:9} off by {off[0].mean():.2f} / {off[0].max():.2f} before,"
               f" {off[1].mean():.2f} / {off[1].max():.2f} after, {off[2].mean():.2f} /"
               f" {off[2].max():.2f} change; true change in the interval in"
-              f" {((low <= true[2]) & (true[2] <= high)).sum()} of {len(gain)}, the opposite said"
-              f" beyond chance in {wrong.sum()}")  # fmt: skip
+              f" {inside.sum()} of {len(gain)}, of those of 0.5 points or more in"
+              f" {inside[clear].sum()} of {clear.sum()}; the opposite said beyond chance in"
+              f" {wrong.sum()}")  # fmt: skip
 
 
 def cost() -> str:

@@ -49,8 +49,9 @@ KINDS = ("dense", "multilabel", "sparse")
 PARTS = {
     "": "learner", "about": "app", "adapter": "learner", "class_changes": "replay",
     "doubts": "replay", "figures": "report", "kind": "learner", "lanes": "learner",
-    "messages": "messages", "outcomes": "learner", "page": "report", "replay": "replay",
-    "result": "replay", "run": "learner", "spark": "spark", "start": "app", "verdict": "replay",
+    "messages": "messages", "moment": "replay", "outcomes": "learner", "page": "report",
+    "replay": "replay", "result": "replay", "run": "learner", "spark": "spark", "start": "app",
+    "verdict": "replay",
 }  # fmt: skip
 """Parts of a kind of rows by the name of the module, and the room on whose floor they are."""
 

@@ -83,7 +83,7 @@ class DenseReplay(Replay):
         self.beside += max(0, len(y) - 1)
         self.right_there += int((best[1:] == y[1:]).sum())
         self.right_beside += [(best[1:] == y[:-1]).sum(), (best[:-1] == y[1:]).sum()]
-        self.class_changes.add(was, now, y, weights)
+        self.class_changes.add_hits(was, now, y, weights)
         self.worst.add(step.first + np.flatnonzero(known), np.stack([was, now], axis=1))
         if self.columns and step.segments is not None:
             row_outcomes = outcomes(raw_scores, sent_scores)

@@ -71,7 +71,7 @@ class ClassChanges:
         self.squares = np.zeros(m)
         """its variance, were each of them a fair coin: the sum of their squared weights."""
 
-    def add(
+    def add_hits(
         self,
         was: NDArray[np.bool_],
         now: NDArray[np.bool_],
