@@ -245,6 +245,5 @@ def match(subject: str, actual: tuple[Any, ...], expected: tuple[Any, ...]) -> N
     if len(actual) != len(expected):
         raise SnapshotMismatch(f"snapshot: {len(actual)} {subject}, expected {len(expected)}")
     i = next(i for i, (a, b) in enumerate(zip(actual, expected, strict=True)) if a != b)
-    raise SnapshotMismatch(
-        f"snapshot: {subject} differ at {i}: it has {actual[i]!r}, expected {expected[i]!r}"
-    )
+    place = f"{subject} differ at {i}" if len(actual) > 1 else subject
+    raise SnapshotMismatch(f"snapshot: {place}: it has {actual[i]!r}, expected {expected[i]!r}")

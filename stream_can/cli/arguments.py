@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter, Token
 
 from stream_can import snapshot
+from stream_can.app.settings import SettingsError
 from stream_can.errors import StreamCANError
 
 COMMAND_LINE: ContextVar[str] = ContextVar("COMMAND_LINE", default="")
@@ -33,7 +34,7 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 
 @contextmanager
 def argument_errors() -> Iterator[None]:
-    """Turn ValueErrors of calls that check user input into StreamCANError.
+    """Turn ValueErrors of calls that check user input into SettingsError.
 
     Any other ValueError is a bug and keeps its traceback.
     """
@@ -42,11 +43,11 @@ def argument_errors() -> Iterator[None]:
     except StreamCANError:
         raise
     except ValueError as error:
-        raise StreamCANError(str(error)) from error
+        raise SettingsError(str(error)) from error
 
 
 def refuse_to_overwrite(inputs: Sequence[Path | None], outputs: Mapping[str, Path | None]) -> None:
-    """Raise StreamCANError where an output is also an input, or two outputs are the same file.
+    """Raise SettingsError where an output is also an input, or two outputs are the same file.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def refuse_to_overwrite(inputs: Sequence[Path | None], outputs: Mapping[str, Pat
             continue
         for named_file, use in named_files:
             if snapshot.same_file(path, named_file):
-                raise StreamCANError(f"{option} {path}: this file {use}; name another one")
+                raise SettingsError(f"{option} {path}: this file {use}; name another one")
         named_files.append((path, f"is written by {option}"))
 
 

@@ -9,6 +9,7 @@ import msgspec
 from cyclopts import Parameter
 
 from stream_can import snapshot
+from stream_can.app.settings import SettingsError
 from stream_can.cli.terminal import print_json, show_inspection
 from stream_can.corrector import Corrector
 from stream_can.errors import SnapshotMismatch, StreamCANError
@@ -57,7 +58,7 @@ def inspect_command(
         Print JSON.
     """
     if (snapshot is None) == (topic is None and config is None):
-        raise StreamCANError("give one place to read from: a file, or --topic or --config")
+        raise SettingsError("give one place to read from: a file, or --topic or --config")
     correctors: dict[str, Any]
     if snapshot is not None:
         correctors = read_snapshot(snapshot)
@@ -67,11 +68,11 @@ def inspect_command(
         correctors = newest_states(topic, bootstrap_servers, config)
     if key is not None:
         if key not in correctors:
-            raise StreamCANError(f"--key: no corrector {key!r}; there are {', '.join(correctors)}")
+            raise SettingsError(f"--key: no corrector {key!r}; there are {', '.join(correctors)}")
         correctors = {key: correctors[key]}
     if save is not None:
         if len(correctors) > 1:
-            raise StreamCANError(f"--save: choose one with --key: {', '.join(correctors)}")
+            raise SettingsError(f"--save: choose one with --key: {', '.join(correctors)}")
         [(corrector, _)] = correctors.values()
         write(corrector.to_bytes(), save)
     columns = [] if segments is None else listed(segments)
@@ -79,7 +80,7 @@ def inspect_command(
         declared_columns = getattr(corrector, "segments", ())
         if unknown := [name for name in columns if name not in declared_columns]:
             declared_names = ", ".join(declared_columns) or "none"
-            raise StreamCANError(
+            raise SettingsError(
                 f"--segments: {unknown[0]!r} was not declared; declared: {declared_names}"
             )
     descriptions = {

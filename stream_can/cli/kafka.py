@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from stream_can import kafka
 from stream_can.app.logs import set_up_logging
+from stream_can.app.settings import SettingsError
 from stream_can.cli.options import typed_options
 from stream_can.errors import StreamCANError
 from stream_can.kafka.backfill import backfill as replay_topic
@@ -86,12 +87,12 @@ def backfill(
     deployment with --classes-from-file SNAPSHOT, or write its first state with --start-group.
     """
     if snapshot is None and not start_group:
-        raise StreamCANError(
+        raise SettingsError(
             "nothing would keep what was learned: give --snapshot FILE or --start-group"
         )
     settings = kafka.load(config, vars(typed), os.environ)
     if snapshot is not None and settings.has_lanes:
-        raise StreamCANError(
+        raise SettingsError(
             "--snapshot: each model and version has a corrector of its own; --start-group begins"
             " the application with all of them"
         )
@@ -120,7 +121,7 @@ def newest_states(
         text = bootstrap_servers or os.environ.get("STREAM_CAN_BOOTSTRAP_SERVERS", "")
         servers = [server.strip() for server in text.split(",") if server.strip()]
     if topic is None or not servers:
-        raise StreamCANError(
+        raise SettingsError(
             "no topic or no brokers: give --topic TOPIC --bootstrap-servers HOST:PORT, or --config"
         )
     readers = Readers(Options(servers, options))

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from itertools import pairwise
 
+from stream_can.app.settings import SettingsError
 from stream_can.errors import StreamCANError
 
 EXTRAS = {"cyclopts": "cli", "rich": "cli", "kafka": "kafka", "crc32c": "kafka"}
@@ -20,21 +21,21 @@ EXTRAS |= {"onnx": "onnx", "uvicorn": "serve", "httptools": "serve", "nycflights
 
 
 def _require_command(known: Sequence[str], arguments: Sequence[str]) -> None:
-    """StreamCANError where the command does not exist: cyclopts would import all, to say so."""
+    """SettingsError where the command does not exist: cyclopts would import all, to say so."""
     name = arguments[0] if arguments else "--help"
     if name in known or name.startswith("-"):
         return
     commands = [command for command in known if not command.startswith("-")]
     near = difflib.get_close_matches(name, commands, 1, 0.5)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(commands)}"
-    raise StreamCANError(f"no command {name!r}; {hint}")
+    raise SettingsError(f"no command {name!r}; {hint}")
 
 
 def _require_joined(arguments: Sequence[str]) -> None:
-    """StreamCANError where a list that begins with a minus stands alone, as an option would."""
+    """SettingsError where a list that begins with a minus stands alone, as an option would."""
     for option, value in pairwise(arguments):
         if option.startswith("--") and "=" not in option and re.match("-[^-].*,", value):
-            raise StreamCANError(
+            raise SettingsError(
                 f"{option} {value}: a value that begins with - is written {option}={value}"
             )
 
@@ -42,8 +43,8 @@ def _require_joined(arguments: Sequence[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``stream-can``; returns the exit code.
 
-    0 it worked, 1 it did not (the reason is on standard error), 130 interrupted, 141 the reader of
-    standard output went away; ``run`` and ``pipe`` have more.
+    0 it worked, 1 it did not (the reason is on standard error), 2 wrong options, 130 interrupted,
+    141 the reader of standard output went away; ``run`` and ``pipe`` have more.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     if isinstance(sys.stdout, TextIOWrapper):
@@ -94,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and error.filename is not None:
             text = f"{error.filename}: {error.strerror}"
         print(f"stream-can: {text}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, SettingsError) else 1
     finally:
         warnings.formatwarning = python_format
     return code if isinstance(code, int) else 0

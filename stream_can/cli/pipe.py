@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from stream_can.app.settings import SettingsError
 from stream_can.cli.arguments import Whole, argument_errors
 from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
-from stream_can.errors import StreamCANError
 from stream_can.method.costs import costs_of_text
 from stream_can.method.rows import Normalise
 from stream_can.recording.names import WAYS, classes_of
@@ -121,7 +121,7 @@ def pipe_command(
     from stream_can.pipe.run import pipe
 
     if file is not None:
-        raise StreamCANError(f"pipe reads standard input: stream-can pipe ... < {file}")
+        raise SettingsError(f"pipe reads standard input: stream-can pipe ... < {file}")
     with argument_errors():
         kind = row_kind(rows)
         names: Any = classes_of(classes, declared=kind.declares_classes)

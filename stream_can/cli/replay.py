@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from stream_can import snapshot
+from stream_can.app.settings import SettingsError
 from stream_can.cli.arguments import (
     COMMAND_LINE,
     Whole,
@@ -23,7 +24,6 @@ from stream_can.cli.options import NO_OPTIONS, CorrectorOptions
 from stream_can.cli.replayed import show_replay
 from stream_can.cli.terminal import print_json, progress_bar
 from stream_can.corrector import Corrector
-from stream_can.errors import StreamCANError
 from stream_can.method.costs import Costs, costs_of_text
 from stream_can.method.rows import Normalise
 from stream_can.recording.names import listed
@@ -57,7 +57,7 @@ def replay_command(
     label_rate: float = 1.0,
     ask: float | None = None,
     seed: Whole = 0,
-    id: str = "id",
+    id: str | None = None,
     model: str | None = None,
     version: str | None = None,
     weight: str | None = None,
@@ -114,7 +114,7 @@ def replay_command(
     seed
         Seed of the draw of labels that arrive (--label-rate) or are requested (--ask).
     id
-        In JSON lines, field of the id that joins a label on its own line to its prediction.
+        In JSON lines, field of the id that joins a label on its own line to its prediction (id).
     model
         Column that names the model, if there are several; each has its own corrector.
     version
@@ -161,7 +161,8 @@ def replay_command(
     state
         File to save the state in, for a deployment to start from.
     output
-        File to write the corrected rows to, one per row of FILE: .csv, .tsv, .jsonl or .npy.
+        File to write the corrected rows to, one per row of FILE: .csv, .tsv, .jsonl or .npy. With
+        --costs each has its decision too, except in .npy.
     report
         File to write a page of figures to (HTML).
     verbose
@@ -192,19 +193,17 @@ def replay_command(
         for option, option_value in (("--ask", ask), ("--try-segments", tried_columns or None),
                               ("--try-label-noise", noise_shares or None)):  # fmt: skip
             if models and option_value is not None:
-                raise StreamCANError(f"{option} plays one model; leave --model and --version out")
+                raise SettingsError(f"{option} plays one model; leave --model and --version out")
         if tried_columns and (corrector.columns or ask is not None):
             other = "--segments" if corrector.columns else "--ask"
-            raise StreamCANError(
-                f"--try-segments plays with and without columns; leave {other} out"
-            )
+            raise SettingsError(f"--try-segments plays with and without columns; leave {other} out")
         if noise_shares and ask is not None:
-            raise StreamCANError(
+            raise SettingsError(
                 "--try-label-noise compares what the same labels teach, and --ask would ask for"
                 " others each time; leave --ask out"
             )
         if against is not None and ask is not None:
-            raise StreamCANError(
+            raise SettingsError(
                 "--against plays rivals with the labels that arrive, and --ask would ask for those"
                 " that stream_can wants; leave --ask out"
             )
@@ -213,12 +212,15 @@ def replay_command(
                 "--against plays rivals that count each label once; leave it or --weight out"
             )
         if ask is not None and label_rate != 1:
-            raise StreamCANError("--ask and --label-rate both say which labels arrive; give one")
+            raise SettingsError("--ask and --label-rate both say which labels arrive; give one")
         places = {
             name: field
             for name, field in (("probs", probs), ("label", label), ("id", id))
             if field is not None
         }
+        if id is not None and not is_lines(file):
+            said = "--id is for JSON lines; each row of this file has its label"
+            print(f"stream-can: {said}", file=sys.stderr)
         columns = [*(corrector.columns or tried_columns)]
         row_options = {"normalise": normalise, "logits": logits, "segments": columns}
         column_options = {"segments": [*columns, *models], "time": time, "label_time": label_time}
@@ -272,6 +274,8 @@ def replay_command(
         # Imported before the replay, so that a missing extra is reported at once.
         from stream_can.report.page import write_report
     corrected = None if output is None else shown.corrected_file(output, recording, start)
+    if corrected is not None:
+        corrected.costs = action_costs
 
     def write(step: Step) -> None:
         if corrected is not None:
@@ -391,6 +395,6 @@ def _share(text: str, classes: Sequence[Any]) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise StreamCANError(f"--try-label-noise: {text[:80]!r} is no number") from None
+        raise SettingsError(f"--try-label-noise: {text[:80]!r} is no number") from None
     Corrector(classes, label_noise=value)  # raises where out of range
     return value

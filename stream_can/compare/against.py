@@ -12,7 +12,6 @@ from stream_can.change import Changes
 from stream_can.compare.outcome import Outcome, compare
 from stream_can.compare.rivals import Rival, rivals
 from stream_can.compare.stream import load
-from stream_can.errors import StreamCANError
 from stream_can.recording.recording import Recording
 from stream_can.replay.effect import NATS
 from stream_can.replay.player import Player
@@ -59,7 +58,7 @@ def other_rivals(
 
     Raises
     ------
-    ValueError, StreamCANError
+    ValueError
         A name is unknown, or its rival plays fewer classes, or needs validation rows while
         ``fitted`` is false.
     """
@@ -68,7 +67,7 @@ def other_rivals(
         return [rival for rival in chosen if not rival.is_fitted]
     for rival in chosen:
         if rival.is_fitted and not fitted:
-            raise StreamCANError(
+            raise ValueError(
                 f"--against: {rival.key} is fitted to validation rows; name a file of them,"
                 " --validation FILE, or leave it out"
             )

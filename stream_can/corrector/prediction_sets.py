@@ -80,7 +80,10 @@ class PredictionSets(RowCorrection):
         sent, receipts = np.ascontiguousarray(rows, np.float32), np.asarray(receipts, np.float32)
         n, m = sent.shape
         if receipts.shape != (n, receipt_rows.size(m, self.n_sent, sets=True)):
-            raise ValueError(f"receipts of shape {receipts.shape} say nothing of sets")
+            raise ValueError(
+                f"receipts of shape {receipts.shape} say nothing of sets; pass those that this"
+                " corrector returned with the rows, since it has sets"
+            )
         thetas = receipt_rows.thetas_of(receipts)
         if np.isnan(thetas).any():
             raise ValueError(f"receipt of row {int(np.isnan(thetas).argmax())} knows no set")

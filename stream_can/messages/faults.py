@@ -162,7 +162,7 @@ def _shown(value: Any) -> str:
 
 
 def _refused(name: str) -> None:
-    raise ValueError(f"{name} is no JSON: write null")
+    raise ValueError(f"{name} is no JSON: no probability may be missing; write null elsewhere")
 
 
 def _finite(text: str) -> float:

@@ -23,7 +23,8 @@ def weight_of_label(weight: Any) -> float:
         number = float(weight)
     except (TypeError, ValueError):
         number = np.nan
-    if isinstance(weight, (str, bytes)) or not LEAST_WEIGHT <= number <= MOST_WEIGHT:
+    is_number = not isinstance(weight, (str, bytes, bool, np.bool_))
+    if not is_number or not LEAST_WEIGHT <= number <= MOST_WEIGHT:
         raise ValueError(
             f"weight: {weight!r}, expected a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
         )
@@ -33,6 +34,8 @@ def weight_of_label(weight: Any) -> float:
 def weights_of_labels(weights: ArrayLike, n: int) -> NDArray[np.float64]:
     """Return a copy of the weights of n labels; raise ValueError where one is none."""
     array = np.array(weights, np.float64)
+    if np.asarray(weights).dtype == bool:
+        raise ValueError("weights: true or false, expected numbers")
     if array.shape != (n,):
         raise ValueError(f"weights have shape {array.shape}, expected ({n},): one per label")
     for i in np.flatnonzero(~((array >= LEAST_WEIGHT) & (array <= MOST_WEIGHT))):

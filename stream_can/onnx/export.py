@@ -31,8 +31,9 @@ RIVAL_ROWS, RIVAL_ROWS_OF_CLASS = 200.0, 30.0
 def to_onnx(corrector: Corrector, *, single: bool = False) -> bytes:
     """Write the correction of ``correct_many`` as an ONNX model, with the state of now.
 
-    Its input ``probs`` and its output ``corrected`` are rows of shape (n, m), n being any number.
-    It does not learn: neither labels nor rows move it. Rows are not checked.
+    Its input ``probs`` and output ``corrected`` have shape (n, m). It learns from nothing. A row
+    with a negative, NaN or infinite number, or of zeros, is NaN after it; others are divided by
+    their sum.
 
     Parameters
     ----------
@@ -51,10 +52,8 @@ def to_onnx(corrector: Corrector, *, single: bool = False) -> bytes:
         The corrector is of another kind of rows, or has segments or prediction sets.
     """
     if not isinstance(corrector, Corrector):
-        raise ValueError(
-            f"ONNX: a {type(corrector).__name__} cannot be exported; expected a Corrector,"
-            " of dense rows"
-        )
+        name = type(corrector).__name__
+        raise ValueError(f"ONNX: a {name} cannot be exported; expected a Corrector, of dense rows")
     if corrector.segments:
         raise ValueError("ONNX: segments are no numbers; a corrector with them is not exported")
     if corrector.sets is not None:
@@ -62,8 +61,8 @@ def to_onnx(corrector: Corrector, *, single: bool = False) -> bytes:
     if len(corrector.classes) < 2:
         raise ValueError("ONNX: one class alone has no correction")
     graph = Graph()
-    p = graph.divided(graph("Cast", "probs", to=DOUBLE))
-    result = _Correction(corrector, graph, p).sent()
+    p, is_row = graph.rows(graph("Cast", "probs", to=DOUBLE), len(corrector.classes))
+    result = graph("Where", is_row, _Correction(corrector, graph, p).sent(), math.nan)
     model = graph.model("stream_can", "probs", result, len(corrector.classes), single)
     model.producer_version = __version__
     for key, value in (("classes", corrector.classes), ("labels", corrector.n_labels)):

@@ -54,6 +54,16 @@ class Graph:
         """Rows divided by their sum."""
         return self("Div", x, self.sum(x))
 
+    def rows(self, x: str, m: int) -> tuple[str, str]:
+        """Rows of m numbers divided by their sum, and whether each can be; those that cannot are
+        even."""
+        total = self.sum(x)
+        is_finite = self("And", self("Greater", total, 0.0), self("Less", total, 1e300))
+        is_positive = self("GreaterOrEqual", self("ReduceMin", x, axes=[-1], keepdims=1), 0.0)
+        is_row = self("And", is_finite, is_positive)
+        shares = self("Div", x, self("Where", is_row, total, 1.0))
+        return self("Where", is_row, shares, 1 / m), is_row
+
     def mixed(self, weights: ArrayLike, rows: list[str]) -> str:
         """Rows, weighed and summed up."""
         parts = [

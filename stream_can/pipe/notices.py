@@ -91,7 +91,9 @@ class Notices:
         if not sent.n:
             return ""
         name = hit_rate(sent)
-        labels = "labels" if self.learner.ask is None else "labels asked for at random"
+        labels = "label" if sent.n == 1 else "labels"
+        if self.learner.ask is not None:
+            labels += " asked for at random"
         return (
             f"; over {sent.n} {labels}: {name.replace('_', ' ')} {getattr(raw, name):.4f} -> "
             f"{getattr(sent, name):.4f}, log loss {raw.log_loss:.4f} -> {sent.log_loss:.4f}"

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream_can.errors import StreamCANError
+from stream_can.messages.codecs.codec import DECISION
+from stream_can.method.costs import Costs
 
 SUFFIXES = ".csv", ".tsv", ".jsonl", ".npy"
 
@@ -51,6 +53,8 @@ class CorrectedFile:
         if path.suffix not in suffixes:
             raise StreamCANError(f"{path}: expected one of {', '.join(suffixes)}")
         self._path, self._classes, self._field, self._sets = path, classes, field, sets
+        self.costs: Costs | None = None
+        """Costs by which each row gets a ``decision``, if any; .npy does not have it."""
         self._chunks: list[NDArray[np.float64]] = []
         self._file: IO[str] | None = None
         self._unfinished = path.with_name(path.name + ".unfinished")
@@ -60,7 +64,8 @@ class CorrectedFile:
             self._file = open(self._unfinished, "w", encoding="utf-8", newline="")
             if self._path.suffix != ".jsonl":
                 head = [f"{self._field}_{name}" for name in self._classes or ()]
-                self._table().writerow([*head, *filter(None, [self._sets])])
+                decision = None if self.costs is None else DECISION
+                self._table().writerow([*head, *filter(None, [self._sets, decision])])
         return self
 
     def _table(self) -> Any:
@@ -73,20 +78,23 @@ class CorrectedFile:
             self._chunks.append(P.copy())
             return
         rows = P.tolist() if isinstance(P, np.ndarray) else [row.probabilities for row in P]
-        sets = [None] * len(rows) if names is None or self._sets is None else names
+        besides: dict[str, Sequence[Any]] = {}
+        if names is not None and self._sets is not None:
+            besides[self._sets] = names
+        if self.costs is not None:
+            besides[DECISION] = self.costs.named(P)
         if self._path.suffix == ".jsonl":
-            for row, names_of_row in zip(rows, sets, strict=True):
-                record = {self._field: row} | (
-                    {} if names_of_row is None else {self._sets: names_of_row}
-                )
+            for row, *values in zip(rows, *besides.values(), strict=True):
+                record = {self._field: row} | dict(zip(besides, values, strict=True))
                 self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
         else:
             self._table().writerows(
-                row
-                if names_of_row is None
-                else [*row, json.dumps(names_of_row, ensure_ascii=False)]
-                for row, names_of_row in zip(rows, sets, strict=True)
-            )
+                row + [
+                    value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                    for value in values
+                ]
+                for row, *values in zip(rows, *besides.values(), strict=True)
+            )  # fmt: skip
 
     def __exit__(
         self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None

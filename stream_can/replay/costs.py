@@ -123,10 +123,11 @@ def costs_facts(scores: CostScores, change: Change | None) -> list[tuple[str, st
         return []
     n = scores.weight
     action, constant = scores.best_always()
+    error = "" if change.error != change.error else f" ± {_cost(PER * change.error)}"
     facts = [
         (f"cost of {PER:,} rows, before", _cost(PER * change.before)),
         (f"cost of {PER:,} rows, after", _cost(PER * change.after)),
-        ("change", f"{_cost(PER * change.value, '+')} ± {_cost(PER * change.error)}"),
+        ("change", _cost(PER * change.value, "+") + error),
         (f"always {readable(action, 40)}", _cost(PER * constant)),
         ("if the labels were known", _cost(PER * scores.least / n)),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -88,7 +89,8 @@ def changes_by_rate(result: Replay) -> Iterator[str]:
         for rate, scores in rates.items():
             points = f"{100 * (scores.accuracy - result.raw.accuracy):+.2f} points"
             nats = f"{scores.log_loss - result.raw.log_loss:+.4f} nats"
-            if (changes := result.rate_changes.get((rate, bool(how)))) is not None:
+            changes = result.rate_changes.get((rate, bool(how)))
+            if changes is not None and not math.isnan(changes.log_loss.error):
                 points += f" ± {100 * changes.accuracy.error:.2f}"
                 nats += f" ± {changes.log_loss.error:.4f}"
             yield f"{100 * rate:g} % of the labels{how}: {points}, {nats}"

@@ -139,8 +139,8 @@ class ExpectedAccuracy:
     """
 
     def __init__(self, classes: int) -> None:
-        if not isinstance(classes, int) or classes < 1:
-            raise ValueError(f"classes: {classes!r}, expected their number")
+        if not isinstance(classes, int) or classes < 2:
+            raise ValueError(f"classes: {classes!r}, expected their number, 2 or more")
         self._classes = classes
         self._sums = np.zeros(3)
         self._gap = Gap()

@@ -78,6 +78,17 @@ def test_replay_prints_a_table_and_a_verdict(file):
     assert "Use it" in out
 
 
+def test_a_short_replay_prints_no_nan_and_says_that_an_id_is_not_read(tmp_path):
+    path = tmp_path / "four.csv"
+    path.write_text("probs_a,probs_b,label\n0.9,0.1,a\n0.6,0.4,b\n0.3,0.7,b\n0.55,0.45,b\n")
+    costs = [word for action in ("x:a=0,b=1", "y=0.3") for word in ("--costs", action)]
+    options = ["--label-delay", 1, "--sets", 0.9, *costs, "--report", tmp_path / "r.html"]
+    out, err = stream_can("replay", path, *options, "--id", "nope")
+    assert err == "stream-can: --id is for JSON lines; each row of this file has its label\n"
+    for text in (out, (tmp_path / "r.html").read_text()):
+        assert not re.search(r"\bnan\b", text)
+
+
 def test_replay_with_labels_that_are_asked_for(file, tmp_path):
     page = tmp_path / "report.html"
     out, _ = stream_can(
@@ -174,31 +185,50 @@ def test_a_pipe_goes_on_from_the_state_of_a_replay(file, tmp_path, rows):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "words", "code"),
     [
-        (["replay", "none.csv", "--label-delay", "1"], "none.csv: No such file or directory"),
-        (["replay", "{file}"], "say when labels arrive: --label-delay ROWS, or --time"),
-        (["replay", "{file}", "--time", "at"], "(--time and --label-time)"),
-        (["replay", "{file}", "--label-delay", "1", "--label", "truth"], "no column 'truth'"),
-        (["replay", "{file}", "--label-delay", "1", "--paths", "can,con"], "'con' is not one of"),
-        (["replay", "{file}", "--label-delay", "1", "--classes", "a,b"], "3 probabilities a row"),
-        (["replay", "{file}", "--label-delay", "-1"], "label_delay: expected 0 or more"),
-        (["replay", "{file}", "--label-delay", "1", "--label-rate", "2"], "label_rate: expected"),
-        (["replay", "{file}", "--label-delay", "1", "--ask", "5"], "budget: 5"),
+        (["replay", "none.csv", "--label-delay", "1"], "none.csv: No such file or directory", 1),
+        (["replay", "{file}"], "say when labels arrive: --label-delay ROWS, or --time", 2),
+        (["replay", "{file}", "--time", "at"], "(--time and --label-time)", 2),
+        (["replay", "{file}", "--label-delay", "1", "--label", "truth"], "no column 'truth'", 1),
+        (
+            ["replay", "{file}", "--label-delay", "1", "--paths", "can,con"],
+            "'con' is not one of",
+            2,
+        ),
+        (
+            ["replay", "{file}", "--label-delay", "1", "--classes", "a,b"],
+            "3 probabilities a row",
+            1,
+        ),
+        (["replay", "{file}", "--label-delay", "-1"], "label_delay: expected 0 or more", 2),
+        (
+            ["replay", "{file}", "--label-delay", "1", "--label-rate", "2"],
+            "label_rate: expected",
+            2,
+        ),
+        (["replay", "{file}", "--label-delay", "1", "--ask", "5"], "budget: 5", 2),
         (
             ["replay", "{file}", "--label-delay", "1", "--ask", "0.1", "--label-rate", "0.5"],
             "--ask and --label-rate both say",
+            2,
         ),
-        (["replay", "{file}", "--label-delay", "1", "--train-counts", "1,x,2"], "float: 'x'"),
-        (["pipe", "--classes", "a,b", "--train-counts", "1,x"], "float: 'x'"),
-        (["pipe", "{file}", "--classes", "a,b"], "pipe reads standard input: stream-can pipe"),
-        (["inspect", "{file}"], "no stream_can snapshot"),
-        (["replay", "{file}", "--label-delay", "1", "--report", "{file}/a/r.html"], "a/r.html: "),
+        (["replay", "{file}", "--label-delay", "1", "--train-counts", "1,x,2"], "float: 'x'", 2),
+        (["pipe", "--classes", "a,b", "--train-counts", "1,x"], "float: 'x'", 2),
+        (["pipe", "{file}", "--classes", "a,b"], "pipe reads standard input: stream-can pipe", 2),
+        (["replay", "{file}", "--label-delay", "1", "--costs", "a"], "costs: 'a', expected", 2),
+        (["pipe", "--classes", "a,b", "--costs", "a"], "costs: 'a', expected ACTION", 2),
+        (["inspect", "{file}"], "no stream_can snapshot", 1),
+        (
+            ["replay", "{file}", "--label-delay", "1", "--report", "{file}/a/r.html"],
+            "a/r.html: ",
+            1,
+        ),
     ],
 )
-def test_what_is_wrong_is_said_in_a_line(file, arguments, words):
+def test_what_is_wrong_is_said_in_a_line(file, arguments, words, code):
     arguments = [text.format(file=file) for text in arguments]
-    out, err = stream_can(*arguments, code=1)
+    out, err = stream_can(*arguments, code=code)
     assert out == ""
     assert words in err
     assert err.startswith("stream-can: ")
@@ -244,7 +274,7 @@ def test_a_damaged_snapshot_is_named(tmp_path):
 
 def test_no_output_overwrites_an_input(file, tmp_path, rows, capsys, monkeypatch):
     def refused(*options):
-        assert main(["replay", str(file), "--label-delay", "5", *map(str, options)]) == 1
+        assert main(["replay", str(file), "--label-delay", "5", *map(str, options)]) == 2
         out, err = capsys.readouterr()
         assert out == ""
         return err
@@ -382,7 +412,7 @@ def test_a_reader_that_goes_away(file):
 )
 def test_an_unknown_command_is_named(name, says):
     """Before, one was asked to install scikit-learn, and then kafka-python."""
-    _, err = stream_can(name, code=1)
+    _, err = stream_can(name, code=2)
     assert f"no command {name!r}; {says}" in err
 
 
@@ -458,5 +488,5 @@ def test_a_state_that_is_no_file_is_refused_before_the_replay(file):
 
 
 def test_a_list_that_begins_with_a_minus_is_joined_to_its_option(capsys):
-    assert main(["replay", "a.csv", "--classes", "-1,1"]) == 1
+    assert main(["replay", "a.csv", "--classes", "-1,1"]) == 2
     assert "a value that begins with - is written --classes=-1,1" in capsys.readouterr().err

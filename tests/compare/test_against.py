@@ -19,7 +19,6 @@ from stream_can.compare.against import (
     play_against,
 )
 from stream_can.compare.outcome import against
-from stream_can.errors import StreamCANError
 from stream_can.recording import Recording
 from stream_can.replay import Player, judge
 from tests.cli.command import stream_can
@@ -131,10 +130,10 @@ def test_the_table_as_json(files):
     ],
 )
 def test_what_cannot_be_played_is_refused(files, options, said):
-    out, err = stream_can("replay", files[0], "--label-delay", 20, *options, code=1)
+    out, err = stream_can("replay", files[0], "--label-delay", 20, *options, code=2)
     assert out == ""
     assert said in err
-    with pytest.raises(StreamCANError, match="isotonic is fitted"):
+    with pytest.raises(ValueError, match="isotonic is fitted"):
         other_rivals("isotonic", fitted=False)
 
 

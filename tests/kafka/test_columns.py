@@ -57,7 +57,7 @@ def test_values_are_inspected(broker: Broker, tmp_path: Path) -> None:
     odds = worker.segment_values("carrier")
     assert f"{len(odds)} values; above 0" in out
     assert [value for value in odds if f"{odds[value]:+.2f}" not in out] == []
-    _, error = command("inspect", *where, "--segments", "origin", code=1)
+    _, error = command("inspect", *where, "--segments", "origin", code=2)
     said = " ".join(error.split())
     assert "'origin' was not declared; declared: carrier, customer.country" in said
 

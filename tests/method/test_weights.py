@@ -54,6 +54,11 @@ def test_a_weight_that_is_none_teaches_nothing(weight):
     if isinstance(weight, float | int):
         with pytest.raises(ValueError, match="label 1: weight: "):
             corrector.learn_many(P[:2], Y[:2], weights=[1, weight])
+    for is_weight in (True, np.True_):
+        with pytest.raises(ValueError, match=r"weight: .*True.*expected a number"):
+            corrector.learn_one(P[0], 1, weight=is_weight)
+        with pytest.raises(ValueError, match="weights: true or false, expected numbers"):
+            corrector.learn_many(P[:2], Y[:2], weights=[is_weight, is_weight])
     with pytest.raises(ValueError, match=r"weights have shape \(1,\), expected \(2,\)"):
         corrector.learn_many(P[:2], Y[:2], weights=[1])
     assert corrector.to_bytes() == before

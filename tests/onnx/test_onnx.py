@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
@@ -134,6 +135,19 @@ def test_float32_in_and_out():
     np.testing.assert_allclose(out, corrector.correct_many(P), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("single", [False, True])
+def test_a_row_that_is_none_comes_out_as_nan_and_harms_no_other(single):
+    corrector, P = lived_in(), rows(3)[:9]
+    bad = P.copy()
+    bad[1:9] = [
+        [math.nan, 0.5, 0.5], [math.inf, 0, 0], [math.inf, -math.inf, 1], [-0.1, 0.6, 0.5],
+        [0, 0, 0], [math.nan] * 3, [0.5, 0.5, -math.inf], P[8],
+    ]  # fmt: skip
+    out = run(to_onnx(corrector, single=single), bad.astype(np.float32 if single else float))
+    assert np.isnan(out).all(axis=1).tolist() == [False, *[True] * 7, False]
+    np.testing.assert_allclose(out[[0, 8]], corrector.correct_many(P[[0, 8]]), atol=1e-6)
+
+
 def test_the_model_is_valid_and_takes_any_number_of_rows():
     model = onnx.load_from_string(to_onnx(lived_in()))
     onnx.checker.check_model(model, full_check=True)
@@ -165,11 +179,11 @@ def test_the_command(tmp_path):
     np.testing.assert_allclose(
         run(path.read_bytes(), rows(3)), corrector.correct_many(rows(3)), atol=1e-6
     )
-    _, err = stream_can("export", tmp_path / "c", "--output", path, "--key", "x", code=1)
+    _, err = stream_can("export", tmp_path / "c", "--output", path, "--key", "x", code=2)
     assert "--key: no corrector 'x'" in err
     learner = Learner(Corrector(3, sets=0.9))
     (tmp_path / "l").write_bytes(learner.to_bytes())
-    _, err = stream_can("export", tmp_path / "l", "--output", path, code=1)
+    _, err = stream_can("export", tmp_path / "l", "--output", path, code=2)
     assert "ONNX: prediction sets are not exported" in err
 
 

@@ -53,7 +53,10 @@ def test_a_line_that_is_unlike_the_others(line, row, tmp_path):
         (b'{"probs":[0.5,1e400],"label":"a"}', "1e400 is more than a float holds"),
         (b'{"probs":[0.5,0.5],"label":1e400}', "1e400 is more than a float holds"),
         (b'{"probs":[01,0],"label":"a"}', "no JSON from character 12 on"),
-        (b'{"probs":[0.5,NaN],"label":"a"}', "NaN is no JSON: write null (byte 14)"),
+        (
+            b'{"probs":[0.5,NaN],"label":"a"}',
+            "NaN is no JSON: no probability may be missing; write null elsewhere (byte 14)",
+        ),
         (b'{"probs":[0.5,0.5],"label":"a"', "it ends too early"),
         (b'{"probs":[0.5,0.5],"label":"\xff"}', "no UTF-8: byte 0xff at 28"),
         (b"[1]", "it is a list"),

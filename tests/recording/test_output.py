@@ -77,5 +77,5 @@ def test_a_replay_writes_what_a_stream_would_have_sent(tmp_path):
         expected.append(better)
     assert np.load(out).tobytes() == np.array(expected).tobytes()
     _, err = stream_can("replay", tmp_path / "a.npz", "--label-delay", "0", "--output",
-                        tmp_path / "a.npz", code=1)  # fmt: skip
+                        tmp_path / "a.npz", code=2)  # fmt: skip
     assert "this file is read" in err

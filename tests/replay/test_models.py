@@ -91,7 +91,7 @@ def test_what_plays_one_model_is_refused(tmp_path, option):
     file = tmp_path / "s.jsonl"
     file.write_text('{"probs": [0.4, 0.6], "label": "b", "model": "x"}\n')
     arguments = ["replay", file, "--classes", "a,b", "--label-delay", 1, "--model", "model", option]
-    _, err = stream_can(*arguments, code=1)
+    _, err = stream_can(*arguments, code=2)
     assert "plays one model; leave --model and --version out" in err
 
 

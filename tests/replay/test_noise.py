@@ -117,7 +117,7 @@ def test_the_command_shows_them_side_by_side(tmp_path):
         (["--try-label-noise", "0.1,x"], "--try-label-noise: 'x' is no number"),
         (["--try-label-noise", "0.1", "--ask", "0.1"], "leave --ask out"),
     ):
-        _, error = stream_can(*given, *more, code=1)
+        _, error = stream_can(*given, *more, code=2)
         assert said in " ".join(error.split())
 
 

@@ -193,7 +193,7 @@ def test_the_command_says_what_the_library_says(tmp_path):
     assert "Prediction sets promise 80 % and keep" in " ".join(out.split())
     plain = json.loads(stream_can("replay", file, "--label-delay", 100, "--json")[0])
     assert "sets" not in plain
-    _, err = stream_can("replay", file, "--label-delay", 1, "--sets", 1, code=1)
+    _, err = stream_can("replay", file, "--label-delay", 1, "--sets", 1, code=2)
     assert err == (
         "stream-can: sets: 1.0, expected a number > 0 and < 1: share of the labelled rows whose"
         " prediction set should contain the label, such as 0.9; rows then get sets\n"

@@ -114,6 +114,8 @@ def test_bad_input_is_refused_and_changes_nothing():
         expected.add_rows([[0.5, 0.5]])
     with pytest.raises(ValueError, match=r"classes: \['a'\], expected their number"):
         ExpectedAccuracy(["a"])
+    with pytest.raises(ValueError, match="classes: 1, expected their number, 2 or more"):
+        ExpectedAccuracy(1)
     with pytest.raises(UnknownClass, match="row 0: label 3"):
         expected.add_labels(P, y + 3)
     assert expected.accuracy == before
