@@ -208,7 +208,7 @@ def replay_command(
                 " that stream_can wants; leave --ask out"
             )
         if against is not None and weight is not None:
-            raise StreamCANError(
+            raise SettingsError(
                 "--against plays rivals that count each label once; leave it or --weight out"
             )
         if ask is not None and label_rate != 1:
