@@ -76,6 +76,7 @@ REFERENCE = {
         "stream_can.recording",
         "stream_can.replay",
         "stream_can.dense.result",
+        "stream_can.dense.moment",
         "stream_can.multilabel.result",
         "stream_can.sparse.result",
         "stream_can.report",
