@@ -56,14 +56,14 @@ class Scores:
     (3, 0.6667, 0.4987)
     >>> both = scores + scores
     >>> both.n, both.hits, round(both.accuracy, 4)
-    (6, 4, 0.6667)
+    (6, 4.0, 0.6667)
     """
 
     def __init__(self, bins: int = BINS) -> None:
         if bins < 1:
             raise ValueError(f"bins: expected at least 1, got {bins}")
         self.n = 0
-        self.hits: float = 0
+        self.hits = 0.0
         self.log_loss_sum = 0.0
         self.brier_sum = 0.0
         self._bins = np.zeros((3, bins))
@@ -105,7 +105,7 @@ class Scores:
         row_scores, of_label = score_with_labels(P, y)
         self.n += n
         if weights is None:
-            self.hits += int(np.count_nonzero(row_scores.hits))
+            self.hits += float(np.count_nonzero(row_scores.hits))
             self.log_loss_sum += float(row_scores.losses.sum())
             self.brier_sum += float(np.einsum("ij,ij->", P, P) - 2 * of_label.sum() + n)
         else:
