@@ -239,8 +239,9 @@ def main(argv: list[str] | None = None) -> tuple[Scores, ...]:
     gain = 100 * (result.corrected.accuracy - result.raw.accuracy)
     harm = 100 * (result.paths["can"].accuracy - result.raw.accuracy)
     console.print(
-        f"[bold]On {result.rows:,} flights the mixture gets {gain:+.1f} points more right than the "
-        f"model alone, where CAN by itself would have changed it by {harm:+.1f}.[/bold]"
+        f"[bold]On {result.rows:,} flights the corrected rows are right {gain:+.1f} points more"
+        " often than the model alone; CAN, the published method that is one of the paths, by"
+        f" itself {harm:+.1f}.[/bold]"
     )
     return total
 
@@ -263,7 +264,7 @@ def until(flights: Stream, month: int) -> Stream:
 
 def table(months: dict[int, list[Scores]], total: tuple[Scores, ...]) -> Table:
     """Scores of raw, CAN alone, the mixture, and that with columns, month by month."""
-    title = ", ".join(["each: raw", "CAN alone", "mixture", "with columns"][: len(total)])
+    title = ", ".join(["each: predicted", "CAN alone", "corrected", "with columns"][: len(total)])
     shown = Table(title=title, box=None, padding=(0, 1, 0, 0))
     for name in ("2013", "flights", "accuracy %", "log loss", "ECE %"):
         shown.add_column(name, justify="right")

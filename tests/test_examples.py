@@ -101,7 +101,7 @@ def test_flights(tmp_path, last):
     for month in ("Mar", "Jun", "Sep", "Dec"):
         line = next(line for line in text.splitlines() if line.strip().startswith(month)).split()
         assert float(line[4]) > float(line[2]), "every month gains"
-    assert "On 284,821 flights the mixture gets +3." in text
+    assert "On 284,821 flights the corrected rows are right +3." in text
     assert "CAN alone would have cost" in page
     assert int(re.search(r"With one label in 20 it would keep (\d+) %", page)[1]) >= 48
 

@@ -16,6 +16,7 @@ Normalise = Literal["rounded", "always"]
 
 TOLERANCE = 1e-3
 """Tolerance of a row's sum."""
+DIVIDE = "Divide them by their sum: P / P.sum(axis=-1, keepdims=True), or --normalise always"
 SCORES = "scores? Divide rows by their sum (--normalise always)"
 SEVERAL = "several classes true at once? See MultiLabelCorrector (--rows multilabel)"
 
@@ -178,9 +179,9 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
         text = repr(float(total))
     way_out = ""
     if names is None and explained(row[None], total).all():
-        way_out = "; rounded numbers? Divide them by their sum: P / P.sum(axis=-1, keepdims=True)"
+        way_out = f"; rounded numbers? {DIVIDE}"
     elif names is None and abs(total - 100) <= min(len(row) / 2, 50):
-        way_out = "; percentages? Divide them by their sum: P / P.sum(axis=-1, keepdims=True)"
+        way_out = f"; percentages? {DIVIDE}"
     elif total > 0 and row.max() <= 1:
         way_out = f"; {SCORES}" + (f". {SEVERAL}" if total > 1 + 10 * TOLERANCE else "")
     return f"probabilities sum to {text}, expected 1 (within {TOLERANCE:g}){way_out}"

@@ -36,8 +36,8 @@ class LabelScores:
     --------
     >>> scores = LabelScores(2)
     >>> scores.add([[0.8, 0.3], [0.6, 0.1]], [[1, 0], [0, -1]])
-    >>> scores.n, round(scores.log_loss, 4), round(scores.micro_f1, 4)
-    (2, 0.7481, 0.6667)
+    >>> scores
+    LabelScores(2 rows, log loss 0.7481, micro F1 0.6667)
     """
 
     def __init__(self, m: int) -> None:
@@ -170,6 +170,12 @@ class LabelScores:
         """All scores by name."""
         names = ("n", "log_loss", "micro_f1", "macro_f1", "ece")
         return {name: getattr(self, name) for name in names}
+
+    def __repr__(self) -> str:
+        return (
+            f"LabelScores({self.n} rows, log loss {self.log_loss:.4f},"
+            f" micro F1 {self.micro_f1:.4f})"
+        )
 
 
 class BestThreshold:

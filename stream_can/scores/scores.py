@@ -54,9 +54,8 @@ class Scores:
     >>> scores.add([[0.6, 0.4], [0.3, 0.7]], [1, 1])
     >>> scores.n, round(scores.accuracy, 4), round(scores.log_loss, 4)
     (3, 0.6667, 0.4987)
-    >>> both = scores + scores
-    >>> both.n, both.hits, round(both.accuracy, 4)
-    (6, 4.0, 0.6667)
+    >>> scores + scores
+    Scores(6 rows, accuracy 0.6667, log loss 0.4987)
     """
 
     def __init__(self, bins: int = BINS) -> None:
@@ -203,6 +202,9 @@ class Scores:
         """All scores by name."""
         names = ("accuracy", "log_loss", "brier", "ece", "mce")
         return {name: float(getattr(self, name)) for name in names}
+
+    def __repr__(self) -> str:
+        return f"Scores({self.n} rows, accuracy {self.accuracy:.4f}, log loss {self.log_loss:.4f})"
 
 
 def scores_of(P: ArrayLike, y: ArrayLike, bins: int = BINS) -> Scores:
