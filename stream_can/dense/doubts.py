@@ -117,10 +117,38 @@ def _exchanges(pairs: NDArray[np.int64]) -> Renaming | None:
 
 def doubts(result: Any, recording: Any) -> list[str]:
     """Questions about the classes of a recording that was played; empty without any."""
+    exchanged, right = _exchanged(result, recording)
     return [
-        *_one_of_several(result, recording), *_exchanged(result, recording), *_sorted(result),
-        *_shifted(result),
+        *_one_of_several(result, recording), *exchanged, *_sorted(result),
+        *_shifted(result, right), *_chosen(result),
     ]  # fmt: skip
+
+
+def _chosen(result: Any) -> list[str]:
+    """Rows with a label whose predictions differ from those of the rows around them."""
+    n, chosen = result.raw.n, result.chosen
+    if n < FEWEST_ROWS or result.has_weights:
+        return []
+    if chosen.by_class.is_large(n):
+        excess = chosen.by_class
+        k = int(np.abs(excess.over).argmax())
+        rows, over = excess.rows[k], excess.over[k]
+        kind = f"are predicted as {readable(result.classes[k], 40)}"
+    elif chosen.by_confidence.is_large(n):
+        excess = chosen.by_confidence
+        k = int(np.abs(excess.over.cumsum()).argmax())
+        rows, over = excess.rows[: k + 1].sum(), excess.over[: k + 1].sum()
+        kind = f"have a largest probability below {(k + 1) / len(excess.rows):g}"
+    else:
+        return []
+    among = excess.rows.sum()
+    return [
+        f"{100 * rows / among:.0f} % of the rows with a label {kind}, and of as many rows drawn at"
+        f" random {100 * (rows - over) / among:.0f} % would. Were labels chosen? The figures are of"
+        " labelled rows alone, which are no fair sample then. Where you know how likely each label"
+        " was, give --weight COLUMN (docs/label-weights.md); or replay a stretch in which every row"
+        " has its label."
+    ]
 
 
 def _one_of_several(result: Any, recording: Any) -> list[str]:
@@ -139,10 +167,13 @@ def _one_of_several(result: Any, recording: Any) -> list[str]:
     ]
 
 
-def _shifted(result: Any) -> list[str]:
-    """Labels that agree with the prediction before or after their own."""
+def _shifted(result: Any, right_renamed: float) -> list[str]:
+    """Labels that agree with the prediction before or after their own, and more of them than with
+    their own under other names of the classes."""
     for side, right in zip(("after", "before"), result.right_beside.tolist(), strict=True):
         n, in_row = result.beside, result.right_there
+        if right <= right_renamed * n:
+            continue
         if right - in_row > max(LEAST_GAIN * n, SHIFTED_SIGMAS * np.sqrt(max(right + in_row, 1))):
             return [
                 f"{100 * right / n:.1f} % of the labels agree with the prediction of the row"
@@ -152,11 +183,12 @@ def _shifted(result: Any) -> list[str]:
     return []
 
 
-def _exchanged(result: Any, recording: Any) -> list[str]:
+def _exchanged(result: Any, recording: Any) -> tuple[list[str], float]:
+    """Classes with other names, and the share of labels that agree under these."""
     if result.pairs is None:
-        return []
+        return [], 0.0
     if (names_found := renaming(result.pairs, as_text(result.classes))) is None:
-        return []
+        return [], 0.0
     names, classes = result.classes, np.arange(len(result.classes))
     moved = np.flatnonzero(names_found.of != classes)
     order = moved[np.argsort(-result.pairs[moved, names_found.of[moved]], kind="stable")]
@@ -185,7 +217,7 @@ def _exchanged(result: Any, recording: Any) -> list[str]:
         f" renamed so, {100 * names_found.right / n:.1f} % of the labels would agree, not"
         f" {100 * result.pairs.trace() / n:.1f} %. Do the probabilities or the labels have the"
         f" classes in another order?{options}"
-    ]
+    ], names_found.right / n
 
 
 def _sorted(result: Any) -> list[str]:

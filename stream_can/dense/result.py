@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from stream_can.change import Change, calibration_change, change
 from stream_can.column_scores import outcomes
+from stream_can.dense.chosen_labels import ChosenLabels
 from stream_can.dense.doubts import doubts
 from stream_can.dense.moment import DenseMoment
 from stream_can.learner import Learner
@@ -42,6 +43,8 @@ class DenseReplay(Replay):
         """Whether the probabilities of every row so far are in descending order."""
         self.all_ascend = True
         """Whether they are in ascending order."""
+        self.chosen = ChosenLabels(m)
+        """Predictions of the labelled rows beside those of all rows."""
         self.beside, self.right_there = 0, 0
         """Labelled rows with one before them in their step, and those right among them."""
         self.right_beside = np.zeros(2, np.int64)
@@ -61,6 +64,8 @@ class DenseReplay(Replay):
         known = step.truth >= 0
         P, y, corrected, weights = step.rows, step.truth, step.corrected, step.weights
         if not known.all():
+            if weights is None:
+                self.chosen.add(P, known)
             P, y, corrected = P[known], y[known], corrected[known]
             weights = None if weights is None else weights[known]
         brier_before, calibration_before = _calibration(self.raw, self.corrected)

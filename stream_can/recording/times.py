@@ -40,8 +40,8 @@ class RowTimes:
         self._last: Any = None
         self.labels = self.early = 0
         """Number of labels with a time, and of those that were known before their prediction."""
-        self.first_early = ""
-        """The first of these in words."""
+        self.first_early = self.first_label = ""
+        """The first of these, and the first label with a time, in words."""
 
     def take(
         self, times: Sequence[Times], first: int, arrives: Bools
@@ -65,12 +65,9 @@ class RowTimes:
         self.dates = time.unit == DATES
         arrives = arrives & ~label_time.missing
         early = arrives & (label_time.values < time.values)
-        if early.any() and not self.early:
-            i = int(early.argmax())
-            values = [self._shown(times.values[i]) for times in (label_time, time)]
-            self.first_early = (
-                f"row {first + i + 1}: {self.names[1]} {values[0]}, {self.names[0]} {values[1]}"
-            )
+        for name, rows in (("first_early", early), ("first_label", arrives)):
+            if not getattr(self, name) and rows.any():
+                setattr(self, name, self._in_words(time, label_time, first, int(rows.argmax())))
         self.labels += int(arrives.sum())
         self.early += int(early.sum())
         self._last = time.values[-1]
@@ -94,6 +91,13 @@ class RowTimes:
                 f"{source}: row {row}: {names[0]} is earlier than in the row before; "
                 "sort the rows by it"
             )
+
+    def _in_words(self, time: Times, label_time: Times, first: int, i: int) -> str:
+        """Both times of a row; empty where they are numbers of lines."""
+        if not self.names:
+            return ""
+        values = [self._shown(times.values[i]) for times in (label_time, time)]
+        return f"row {first + i + 1}: {self.names[1]} {values[0]}, {self.names[0]} {values[1]}"
 
     def _shown(self, value: Any) -> str:
         if self.dates:

@@ -106,8 +106,16 @@ class Player:
                 raise InvalidRecording(f"{recording.name}: {error}") from None
             raise
         result.dates |= recording.dates
-        result.delay = "at their own time" if late is None else f"{late:,} rows late"
+        result.delay = (
+            "at their own time"
+            if late is None
+            else f"{late:,} {'row' if late == 1 else 'rows'} late"
+        )
         result.read_as = recording.read_as
-        result.doubts = [*doubts_of_recording(recording), *result.questions(recording)]
+        by_time = recording.times.names and late is None
+        arrivals = (result.learned, result.coming if by_time else 0)
+        result.doubts = [
+            *doubts_of_recording(recording, *arrivals), *result.questions(recording)
+        ]  # fmt: skip
         result.seconds = clock.perf_counter() - started
         return result

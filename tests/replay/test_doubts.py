@@ -216,3 +216,29 @@ def test_exchanged_classes_are_found():
         found = renaming(pairs(names[best], y, m))
         assert found is not None
         assert (found.of[names] == np.arange(m)).mean() > 0.8
+
+
+def test_chosen_labels_are_questioned_and_random_or_ending_ones_are_not(tmp_path):
+    rng = np.random.default_rng(3)
+    u, best, sureness = rng.random(600), P.argmax(1), P.max(1)
+    unsure = sureness < np.quantile(sureness, 0.3)
+    arrivals = {
+        "are predicted as": (best == 1) | (u < 0.1),
+        "have a largest probability below": unsure | (u < 0.1),
+        "random": u < 0.5,
+        "ends": np.arange(600) < 400,
+    }
+    for kind, known in arrivals.items():
+        labels = [NAMES[y] if k else "" for y, k in zip(Y, known, strict=True)]
+        said = judged(csv(tmp_path / "a.csv", *labelled(labels))).use
+        assert ("Were labels chosen?" in said) is (kind not in ("random", "ends")), (kind, said)
+        assert (kind in said) is ("Were labels chosen?" in said), said
+
+
+def test_labels_that_arrive_after_the_end_are_questioned(tmp_path):
+    header, rows = labelled([NAMES[y] for y in Y])
+    rows = [[*row, 1767225600 + i, 1000 * (1767225600 + i)] for i, row in enumerate(rows)]
+    path = csv(tmp_path / "a.csv", [*header, "ts", "known"], rows)
+    said = judged(path, delay=None, time="ts", label_time="known").use
+    assert "no label arrived before the recording ended (row 1: known 1767225600000" in said
+    assert "seconds and milliseconds?" in said
