@@ -108,7 +108,7 @@ def test_one_class_is_refused_before_a_row_is_read(classes, command, tmp_path, m
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"probs": [0.2, 0.8]}\n')))
     Path("recorded.csv").write_text("p_a,p_b,label\n.2,.8,0\n")
-    assert main([*command.split(), f"--classes={classes}"]) == 1
+    assert main([*command.split(), f"--classes={classes}"]) == 2
     said = capsys.readouterr()
     assert not said.out
     assert "stream-can: classes: " in said.err
