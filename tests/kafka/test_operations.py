@@ -74,10 +74,10 @@ def test_of_several_states_one_is_chosen_by_its_key(broker: Broker, tmp_path: Pa
     run_once(app)
     config, saved = write_config(app, tmp_path), tmp_path / "saved.bin"
     several = command("inspect", "--config", config, "--save", str(saved))
-    assert several.returncode == 1
+    assert several.returncode == 2
     assert "--save: choose one with --key: " in several.stderr
     unknown = command("inspect", "--config", config, "--key", "d")
-    assert unknown.returncode == 1
+    assert unknown.returncode == 2
     assert "--key: no corrector 'd'; there are " in unknown.stderr
     assert not saved.exists()
     one = command("inspect", "--config", config, "--key", "b c", "--save", str(saved))
@@ -88,16 +88,17 @@ def test_of_several_states_one_is_chosen_by_its_key(broker: Broker, tmp_path: Pa
 def test_mistakes_are_named(broker: Broker, tmp_path: Path) -> None:
     app = App(broker.bootstrap_servers)
     config = write_config(app, tmp_path)
-    for arguments, message in {
-        ("backfill", config): "--snapshot FILE or --start-group",
-        ("inspect",): "a file, or --topic or --config",
-        ("inspect", "x.bin", "--topic", "t"): "a file, or --topic or --config",
-        ("inspect", "--topic", "t"): "--bootstrap-servers HOST:PORT",
-        ("inspect", "--config", config): f"{app.id}-state: no state has been written yet",
-        ("inspect", "--topic", "nowhere-x", "--bootstrap-servers", app.servers): "does not exist",
-    }.items():
+    nowhere = ("inspect", "--topic", "nowhere-x", "--bootstrap-servers", app.servers)
+    for arguments, code, message in [
+        (("backfill", config), 2, "--snapshot FILE or --start-group"),
+        (("inspect",), 2, "a file, or --topic or --config"),
+        (("inspect", "x.bin", "--topic", "t"), 2, "a file, or --topic or --config"),
+        (("inspect", "--topic", "t"), 2, "--bootstrap-servers HOST:PORT"),
+        (("inspect", "--config", config), 1, f"{app.id}-state: no state has been written yet"),
+        (nowhere, 1, "does not exist"),
+    ]:
         done = command(*arguments)
-        assert done.returncode == 1
+        assert done.returncode == code, arguments
         assert message in done.stderr, arguments
         assert "Traceback" not in done.stderr
 

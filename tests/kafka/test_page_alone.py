@@ -247,10 +247,10 @@ def follow(before: State, to: dict[str, Any], sent: Any, labels: Any, begin: byt
         else:
             corrector.learn_one(other, name)
         if row.flags & 4:
-            lane.pending.append([row.p + row.sent, row.known, row.counts])
+            lane.pending.append([row.p + row.sent, row.known, row.counts, None])
         if len(lane.pending) == TOGETHER:
-            both = np.array([np.frombuffer(data).reshape(2, -1) for data, _, _ in lane.pending])
-            y, times = (np.array(of) for of in list(zip(*lane.pending, strict=True))[1:])
+            both = np.array([np.frombuffer(data).reshape(2, -1) for data, *_ in lane.pending])
+            y, times = (np.array(of) for of in list(zip(*lane.pending, strict=True))[1:3])
             lane.raw, lane.sent = scored(lane.raw, both[:, 0], y), scored(lane.sent, both[:, 1], y)
             lane.alarm.learn_many(both[:, 0], both[:, 1], y, 1000 * times)
             lane.pending = []
