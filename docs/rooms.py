@@ -47,7 +47,8 @@ own room and from floors below. On the last floor ``errors`` and ``version`` ser
 
 KINDS = ("dense", "multilabel", "sparse")
 PARTS = {
-    "": "learner", "about": "app", "adapter": "learner", "class_changes": "replay",
+    "": "learner", "about": "app", "adapter": "learner", "chosen_labels": "replay",
+    "class_changes": "replay",
     "doubts": "replay", "figures": "report", "kind": "learner", "lanes": "learner",
     "messages": "messages", "moment": "replay", "outcomes": "learner", "page": "report",
     "replay": "replay", "result": "replay", "run": "learner", "spark": "spark", "start": "app",

@@ -24,7 +24,7 @@ class Excess:
         self.rows, self.over, self.variance = np.zeros((3, kinds))
         """By kind: labelled rows, their excess, and the variance of that by chance."""
 
-    def add(self, kind: NDArray[np.intp], known: NDArray[np.bool_]) -> None:
+    def count_kinds(self, kind: NDArray[np.intp], known: NDArray[np.bool_]) -> None:
         """Add the rows of a step, by the number of their kind."""
         n, labelled, kinds = len(known), int(known.sum()), len(self.rows)
         rows = np.bincount(kind[known], minlength=kinds)
@@ -46,8 +46,8 @@ class ChosenLabels:
     def __init__(self, classes: int) -> None:
         self.by_class, self.by_confidence = Excess(classes), Excess(TENTHS)
 
-    def add(self, P: NDArray[np.float64], known: NDArray[np.bool_]) -> None:
+    def add_predictions(self, P: NDArray[np.float64], known: NDArray[np.bool_]) -> None:
         """Add the rows of a step, shape (n, m), of which some have no label."""
-        self.by_class.add(P.argmax(axis=1), known)
+        self.by_class.count_kinds(P.argmax(axis=1), known)
         tenths = np.minimum(P.max(axis=1) * TENTHS, TENTHS - 1).astype(np.intp)
-        self.by_confidence.add(tenths, known)
+        self.by_confidence.count_kinds(tenths, known)

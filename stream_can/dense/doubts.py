@@ -119,8 +119,8 @@ def doubts(result: Any, recording: Any) -> list[str]:
     """Questions about the classes of a recording that was played; empty without any."""
     exchanged, right = _exchanged(result, recording)
     return [
-        *_one_of_several(result, recording), *exchanged, *_sorted(result),
-        *_shifted(result, right), *_chosen(result),
+        *recording.single_logits.doubts(), *_one_of_several(result, recording), *exchanged,
+        *_sorted(result), *_shifted(result, right), *_chosen(result),
     ]  # fmt: skip
 
 
@@ -206,7 +206,7 @@ def _exchanged(result: Any, recording: Any) -> tuple[list[str], float]:
         if len(names) <= 50 and "'" not in command
         else ""
     )
-    if recording.has_columns and not by_position:  # --classes would choose among these
+    if recording.columns_name_classes and not by_position:  # --classes would choose among these
         options = " Name the columns as they should be."
     if len(names_found.guessed):
         unsure = ", ".join(readable(names[i], 40) for i in names_found.guessed[:NAMED].tolist())

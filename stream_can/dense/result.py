@@ -65,7 +65,7 @@ class DenseReplay(Replay):
         P, y, corrected, weights = step.rows, step.truth, step.corrected, step.weights
         if not known.all():
             if weights is None:
-                self.chosen.add(P, known)
+                self.chosen.add_predictions(P, known)
             P, y, corrected = P[known], y[known], corrected[known]
             weights = None if weights is None else weights[known]
         brier_before, calibration_before = _calibration(self.raw, self.corrected)

@@ -235,8 +235,9 @@ class PipeRun:
         self.notices.unknown_ids(self.outcomes)
         counts = self.state.counts
         text = (
-            f"{counts.predictions} predictions, {counts.learned} labels learned with theirs, "
-            f"{counts.unknown} without, {counts.dead_letters} bad {self.unit}s"
+            f"{counts.predictions} prediction{'s' * (counts.predictions != 1)}, {counts.learned}"
+            f" label{'s' * (counts.learned != 1)} learned with theirs, {counts.unknown} without,"
+            f" {counts.dead_letters} bad {self.unit}{'s' * (counts.dead_letters != 1)}"
         )
         if self.covered:
             text += " since the state began"

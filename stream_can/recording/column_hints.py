@@ -57,6 +57,11 @@ def probs_hint(name: str, table: Table, free: Sequence[str], label: str) -> str:
         return f"Columns {first} sum to 100: percentages? Add{named} --normalise always"
     if near_total(total, 1.0, len(numbers)) and named:
         return f"Columns {first} sum to 1: add{named}"
+    scores = [c for c in numbers if all(_is_probability(row.get(c)) for row in table.head)]
+    outcomes = {str(row[label]) for row in table.head if row.get(label) is not None}
+    if len(scores) == 1 and len(outcomes) == 2:
+        score = scores[0]
+        return f"Is {score} the probability of the second of two classes? Add --probs {score!r}"
     return f"Which of {first} are probabilities? --classes NAME,NAME,... or --probs 'before*behind'"
 
 
@@ -77,6 +82,10 @@ def no_column(name: str, table: Table, purpose: str, column: str) -> InvalidReco
     elif purpose == "label" and len(table.columns) == 1:
         text += ", and labels are needed beside them"
     return InvalidRecording(text)
+
+
+def _is_probability(cell: Any) -> bool:
+    return cell is None or (is_number(cell) and 0 <= cell <= 1)
 
 
 def _holds(cell: Any, name: str) -> bool:

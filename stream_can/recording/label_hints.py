@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stream_can.recording.column_hints import LABELS
+from stream_can.recording.evidence import around
 from stream_can.recording.table import Table
 
 UNKNOWN = (
@@ -20,7 +21,13 @@ MOST_LISTED = 20
 
 
 def label_hint(
-    label: Any, column: str, table: Table, classes: Sequence[Any], path: str, suffix: str
+    label: Any,
+    column: str,
+    table: Table,
+    classes: Sequence[Any],
+    path: str,
+    suffix: str,
+    columns: Sequence[str] = (),
 ) -> str:
     """Advice about a label that is none of the classes; empty without any.
 
@@ -30,6 +37,8 @@ def label_hint(
         The column or field of the labels.
     path, suffix
         Name of the file, and its ending.
+    columns
+        Columns of the probabilities.
     """
     text, m = str(label).strip(), len(classes)
     if isinstance(label, list) and label and all(isinstance(name, str) for name in label):
@@ -50,12 +59,21 @@ def label_hint(
         names = ",".join(str(k + 1) for k in range(m))
         return f". Counted from 1? Add --classes {names if m <= MOST_LISTED else _sequence(m)}"
     texts = sorted({cell.strip() for cell in _texts(table, column) if cell.strip()})
-    if not isinstance(label, str) or list(classes) != [*range(m)]:
+    if not isinstance(label, str) or not _are_numbered([str(name) for name in classes]):
         return ""
     order = "NAME,NAME,..."
     if len(texts) == m:
         order = f"{shlex.quote(','.join(texts))}, if that is their order (scikit-learn sorts)"
-    return f". Which number is which? Add --classes {order}"
+    pattern = shlex.quote("*".join(around(columns)))
+    probs = f"--probs {pattern} " if len(columns) > 1 and pattern != "'*'" else ""
+    return f". Which number is which? Add {probs}--classes {order}"
+
+
+def _are_numbered(classes: Sequence[str]) -> bool:
+    """Whether the names of classes are numbers from 0 or 1 on, perhaps behind the same word."""
+    prefix = around(classes)[0].rstrip("0123456789")
+    ends = {name.removeprefix(prefix) for name in classes}
+    return any(ends == {str(first + k) for k in range(len(classes))} for first in (0, 1))
 
 
 def _texts(table: Table, column: str) -> list[str]:

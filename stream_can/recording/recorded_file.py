@@ -14,7 +14,7 @@ class RecordedFile:
 
     labels_are_positions = False
     """Whether labels so far were integers beside classes with names."""
-    has_columns = False
+    columns_name_classes = False
     """Whether each class has a column of its own, which names it."""
     _label: str
     _table: Table

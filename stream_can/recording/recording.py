@@ -33,6 +33,7 @@ from stream_can.recording.layout import (
     may_hold,
     with_names_beside,
 )
+from stream_can.recording.number_hints import SingleLogits, missing_hint, number_hint
 from stream_can.recording.recorded_file import RecordedFile
 from stream_can.recording.table import InvalidRecording, Names, Table
 
@@ -193,7 +194,11 @@ class Recording(RecordedFile):
         self._columns, self._cells, names = find_layout(
             self.name, table, probs, classes, other_columns, normalise
         )
-        self.has_columns = len(self._columns) > 1
+        self.single_logits = SingleLogits(self.probs)
+        self.columns_name_classes = len(self._columns) > 1 and all(
+            str(name) in column for name, column in zip(names, self._columns, strict=True)
+        )
+        """Whether another order of the classes would be one of the columns, too."""
         for name in self.segments:
             if name in (self._label, *self.times.names, *self._columns):
                 raise InvalidRecording(
@@ -296,13 +301,18 @@ class Recording(RecordedFile):
             if n and not self.normalised and self._normalise == "rounded":
                 row = first + min(bad) + 1
                 warnings.warn(
-                    f"{self.name}: row {row}: {bad[row - first - 1]}; such rows are divided by "
-                    "their sum where rounding explains it",
+                    f"{self.name}: rows whose sum is off by rounding are divided by it (row {row}:"
+                    f" {bad[row - first - 1].partition(';')[0]})",
                     stacklevel=3,
                 )
             self.normalised += n
             for i, why in bad_rows(P, self.classes).items():
-                raise InvalidPrediction(f"{self.name}: row {first + i + 1}: {why}{_way_out(P[i])}")
+                hint = number_hint(P[i], cells, self.probs)
+                if np.isnan(P[i]).any() and len(self._columns) > 1:
+                    hint = missing_hint(
+                        self._table.batches(self._columns, self._label, [], CHUNK, [])
+                    )
+                raise InvalidPrediction(f"{self.name}: row {first + i + 1}: {why}{hint}")
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
     def _of_logits(self, Z: Array, first: int) -> Array:
@@ -312,6 +322,8 @@ class Recording(RecordedFile):
                 f"{self.name}: the rows sum to 1: probabilities, not logits? Leave --logits out",
                 stacklevel=4,
             )
+        if Z.shape[1] == 2 and not self.several and self._cells:
+            self.single_logits.add_rows(Z)
         P, bad = of_logits(Z, several=self.several)
         for i, why in bad.items():
             raise InvalidPrediction(f"{self.name}: row {first + i + 1}: {why}")
@@ -345,7 +357,7 @@ class Recording(RecordedFile):
                 except UnknownClass as error:
                     hint = label_hint(
                         label, self._label, self._table, self.classes, str(self.path),
-                        self._source.suffix,
+                        self._source.suffix, self._columns,
                     )  # fmt: skip
                     raise UnknownClass(
                         f"{self.name}: row {first + i + 1}: label {error}{hint}"
@@ -358,14 +370,3 @@ def _weight_of(cell: Any) -> float:
     with suppress(TypeError, ValueError):
         cell = float(cell)
     return weight_of_label(cell)
-
-
-def _way_out(row: Array) -> str:
-    """Suggest what numbers that are no probabilities may be."""
-    if np.isnan(row).any():
-        return ""
-    if row.min() < 0:
-        return "; logits? Add --logits"
-    if abs(row.sum() - 100) <= min(len(row) / 2, 50):
-        return "; percentages? Add --normalise always"
-    return ""

@@ -146,8 +146,8 @@ def expected_in_words(stretches: list[ExpectedStretch]) -> list[str]:
         return []
     off = float(np.mean([abs(s.expected.value - s.accuracy) for s in stretches]))
     inside = sum(s.expected.low <= s.accuracy <= s.expected.high for s in stretches)
-    parts = "months" if stretches[0].month is not None else "parts of the stream"
+    part = "month" if stretches[0].month is not None else "part of the stream"
     return [
-        f"Before their labels came, accuracy was expected within {100 * off:.1f} points on average;"
-        f" it lay within the interval in {inside} of {len(stretches)} {parts}."
+        f"The accuracy of each {part} was foretold before its labels came, on average"
+        f" {100 * off:.1f} points off; it lay in the 95 % interval in {inside} of {len(stretches)}."
     ]

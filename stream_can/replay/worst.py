@@ -57,8 +57,8 @@ class WorstStretch:
         return (
             f"At its worst, in {WINDOW} labelled rows in a row ({where}), it is right in"
             f" {100 * self.after:.1f} % where the predictions as they came are in"
-            f" {100 * self.before:.1f} % ({change:+.1f} points); {self._share()} of all such"
-            " stretches are below them."
+            f" {100 * self.before:.1f} % ({change:+.1f} points). In {self._share()} of all such"
+            " stretches it is right less often than they are."
         )
 
     def _share(self) -> str:

@@ -9,7 +9,9 @@ import pytest
 from stream_can import Corrector
 from stream_can.cli.main import main
 from stream_can.dense.doubts import renaming
+from stream_can.errors import InvalidPrediction, UnknownClass
 from stream_can.pipe.run import pipe
+from stream_can.recording.table import InvalidRecording
 from stream_can.replay import Recording, judge, replay
 from tests.replay.streams import stream
 
@@ -242,3 +244,38 @@ def test_labels_that_arrive_after_the_end_are_questioned(tmp_path):
     said = judged(path, delay=None, time="ts", label_time="known").use
     assert "no label arrived before the recording ended (row 1: known 1767225600000" in said
     assert "seconds and milliseconds?" in said
+
+
+def test_percentages_of_one_class_are_named_with_and_without_logits(tmp_path):
+    rows = [[round(100 * p[0], 2), int(y == 0)] for p, y in zip(P, Y, strict=True)]
+    path = csv(tmp_path / "a.csv", ["fraud_score", "label"], rows)
+    with pytest.raises(
+        InvalidPrediction, match=r"fraud_score: .* to .*: percentages\? Divide by 100"
+    ):
+        judged(path, probs="fraud_score")
+    assert "never negative as logits are" in judged(path, probs="fraud_score", logits=True).use
+    scores = [[np.log(p[0] / (1 - p[0])), int(y == 0)] for p, y in zip(P, Y, strict=True)]
+    path = csv(tmp_path / "a.csv", ["fraud_score", "label"], scores)
+    assert "logits" not in judged(path, probs="fraud_score", logits=True).use
+
+
+def test_a_score_of_two_classes_is_named(tmp_path):
+    rows = [[i, round(p[0], 4), int(y == 0)] for i, (p, y) in enumerate(zip(P, Y, strict=True))]
+    with pytest.raises(InvalidRecording, match="Add --probs 'fraud_score'"):
+        Recording(csv(tmp_path / "a.csv", ["when", "fraud_score", "label"], rows))
+
+
+def test_numbered_columns_beside_names_of_labels_name_the_options(tmp_path):
+    path = csv(tmp_path / "a.csv", *labelled([NAMES[y] for y in Y], ["p0", "p1", "p2", "p3"]))
+    with pytest.raises(UnknownClass, match=r"Add --probs 'p\*' --classes ant,bee,cow,dog"):
+        judged(path)
+    said = judged(path, probs="p*", classes=sorted(NAMES)).use
+    assert json.loads(said.split("--classes '")[1].split("'")[0]) == NAMES
+
+
+def test_rows_that_lack_a_probability_are_counted(tmp_path):
+    header, rows = labelled([NAMES[y] for y in Y])
+    for i in (3, 9):
+        rows[i][1] = ""
+    with pytest.raises(InvalidPrediction, match=r"row 4: .* is missing; 2 rows lack one"):
+        judged(csv(tmp_path / "a.csv", header, rows))

@@ -156,7 +156,7 @@ def test_a_replay_expects_by_the_labels_that_had_arrived(tmp_path, monkeypatch):
         top = R[known].max(axis=1)
         expected = expected_accuracy(len(known), top.sum(), (top * (1 - top)).sum(), gap)
         assert [*part["expected"].values()] == pytest.approx(expected, abs=2e-3)
-    assert "accuracy was expected within" in verdict(result)
+    assert "was foretold before its labels came" in verdict(result)
 
 
 def test_labels_asked_for_at_the_margin_say_nothing_of_others(tmp_path):
