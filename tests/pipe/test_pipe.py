@@ -223,7 +223,7 @@ def test_at_the_end_it_says_what_became_of_the_lines():
     done = forks.run(forks.pipe, json.dumps({"classes": CLASSES}), input=data)
     err = done.err.decode()
     assert err.endswith(
-        "1 prediction, 1 label learned with theirs, 1 without, 2 bad lines; over 1 labels:"
+        "1 prediction, 1 label learned with theirs, 1 without, 2 bad lines; over 1 label:"
         " accuracy 1.0000 -> 1.0000, log loss 0.9163 -> 0.9164\n"
     )
     assert "label: null, expected the name of a class" in err

@@ -339,7 +339,7 @@ def test_what_is_written_is_never_the_recording(option, tmp_path, capsys):
     before = file.read_bytes()
     case = Case("", "a.csv", csv(columns()), f"{option} {file}")
     code, _, err = replayed(case, tmp_path, capsys)
-    assert code == 1
+    assert code == 2
     assert f"{option} {file}: this file is read; name another one" in " ".join(err.split())
     assert file.read_bytes() == before
 
