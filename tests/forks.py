@@ -34,7 +34,7 @@ class Done(NamedTuple):
 
 def without_counts(said: str) -> str:
     """What a pipe said, without the counts at its end."""
-    return re.sub(r"(?m)^stream-can pipe: \d+ predictions, .*\n", "", said)
+    return re.sub(r"(?m)^stream-can pipe: \d+ predictions?, .*\n", "", said)
 
 
 def command(arguments: Sequence[str], *, strict: bool) -> int:

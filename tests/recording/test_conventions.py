@@ -274,7 +274,7 @@ def test_the_first_row_need_not_have_a_label_inside(kept, tmp_path):
 def test_rounded_rows_are_told_once_and_counted(tmp_path):
     csv(columns().round(2))(tmp_path / "a.csv")
     recording = Recording(tmp_path / "a.csv")
-    with pytest.warns(UserWarning, match=r"row \d+: probabilities sum to .*divided by their sum"):
+    with pytest.warns(UserWarning, match=r"divided by their sum \(row \d+: probabilities sum to "):
         rows = sum(len(chunk.P) for chunk in recording.chunks(7))
     assert rows == N
     off = np.abs(P.round(2).sum(axis=1) - 1) > 1e-3
