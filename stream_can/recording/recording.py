@@ -301,8 +301,8 @@ class Recording(RecordedFile):
             if n and not self.normalised and self._normalise == "rounded":
                 row = first + min(bad) + 1
                 warnings.warn(
-                    f"{self.name}: rows that are off by rounding are divided by their sum (row {row}:"
-                    f" {bad[row - first - 1].partition(';')[0]})",
+                    f"{self.name}: rows that are off by rounding are divided by their sum"
+                    f" (row {row}: {bad[row - first - 1].partition(';')[0]})",
                     stacklevel=3,
                 )
             self.normalised += n
