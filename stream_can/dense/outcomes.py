@@ -31,11 +31,12 @@ class ExpectedSums:
         """Add n sent rows; none where they differ in length."""
         if not isinstance(sent, np.ndarray) or sent.ndim != 2 or not sent.size:
             return
-        top, m = sent.max(axis=1), sent.shape[1]
+        at = np.arange(n), sent.argmax(axis=1)
+        top = sent[at]
         self.sums[:3] += n, top.sum(), (top * (1 - top)).sum()
-        if m <= MOST_CLASSES:
+        if sent.shape[1] <= MOST_CLASSES:
             predicted = np.zeros(sent.shape)
-            predicted[np.arange(n), sent.argmax(axis=1)] = 1
+            predicted[at] = 1
             self._confuse(0, predicted.T @ sent)
 
     def add_labels(self, sent: Array, y: NDArray[np.int64], weights: Array) -> None:

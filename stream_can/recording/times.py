@@ -65,9 +65,10 @@ class RowTimes:
         self.dates = time.unit == DATES
         arrives = arrives & ~label_time.missing
         early = arrives & (label_time.values < time.values)
-        for name, rows in (("first_early", early), ("first_label", arrives)):
-            if not getattr(self, name) and rows.any():
-                setattr(self, name, self._in_words(time, label_time, first, int(rows.argmax())))
+        if early.any() and not self.early:
+            self.first_early = self._in_words(time, label_time, first, int(early.argmax()))
+        if arrives.any() and not self.labels:
+            self.first_label = self._in_words(time, label_time, first, int(arrives.argmax()))
         self.labels += int(arrives.sum())
         self.early += int(early.sum())
         self._last = time.values[-1]
