@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from stream_can.app.status import Backlog, Problem, Status
 
 BEHIND, FEW_WAITING = 10_000, 1_000
-STALE_SECONDS = 120.0
 HOUR = 3600.0
 MOST_WORSE = 3
 """Maximum number of models or partitions that are named."""
@@ -37,6 +36,8 @@ def doubts(s: Status) -> Iterator[Problem]:
             "The data may have changed, as with a season or other traffic. If not, check the"
             " classifier's inputs, its last deployment, and the labels: wrong labels look the same."
             if worse.episode.side == 0
+            else "Correction is switched off, which may be all there is to it."
+            if s.passes
             else "The classifier itself is unchanged: check the labels, and who gives them. Where"
             " wrong labels were learned and have stopped, docs/operations.md says how to undo"
             " that.",
@@ -53,13 +54,6 @@ def doubts(s: Status) -> Iterator[Problem]:
         yield doubt(
             f"The worker falls behind: {s.lag:,} records wait, more than ten minutes ago.",
             "Add workers, up to one per partition.",
-        )
-    oldest = max((learned.age or 0.0 for learned in s.learned), default=0.0)
-    if s.has_labels and oldest > STALE_SECONDS and any(s.hour_course.records[-5:]):
-        yield doubt(
-            f"The state in use was learned {_span(oldest)} ago: no process learns now.",
-            "Check the log of the process that learned, and whether another one may learn."
-            " Correction continues meanwhile.",
         )
     if s.has_labels and runs > HOUR and hour.records and not hour.labels:
         yield doubt(
@@ -111,8 +105,8 @@ def doubts(s: Status) -> Iterator[Problem]:
             )
     if s.ready and not s.corrects and not s.learns:
         yield doubt(
-            "Another process learns.",
-            "Nothing to do: this one takes over when that one ends.",
+            "This process does not learn now: another one does, or it is taking over from that.",
+            "Nothing to do: it takes over when the other ends, and its log says so.",
         )
     if s.ready and s.corrects and not s.partitions:
         yield doubt(
@@ -136,12 +130,13 @@ def _of_backlog(backlog: Backlog) -> tuple[str, str]:
         )
     seconds_left = backlog.waiting / (backlog.corrected - backlog.came)
     return (
-        f"{sentence}: about {_span(seconds_left)} are left.",
+        f"{sentence}: about {span(seconds_left)} are left.",
         "Nothing to do: new records follow after them.",
     )
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """A number of seconds in words, in the unit that leaves at least 2."""
     for size, name in ((86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {name}"

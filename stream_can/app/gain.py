@@ -41,6 +41,12 @@ def gain(s: Status) -> Problem:
             " process began.",
             WAIT,
         )
+    if s.corrects and not s.learns and not s.over_http:
+        return Problem(
+            "good",
+            "Nothing is wrong; labels are scored by the process that learns.",
+            "Nothing to do: its page shows whether the correction helps.",
+        )
     return Problem(
         "good",
         f"Nothing is wrong; {count} {labels} come since this process started"

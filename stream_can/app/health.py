@@ -23,6 +23,8 @@ class Health:
         """Why this process can no longer be the application's learner."""
         self.refuses_labels: str | None = None
         """Why a server accepts no labels now, although it corrects."""
+        self.unlearned = 0.0
+        """Seconds for which nobody has learned what this process sends; 0 where somebody may."""
         self._beat = time.monotonic()
         self._missed = self._first_missed = -ROW_SECONDS
         """When no broker answered, at the last time, and at the first of that row."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stream_can.app.doubts import MOST_WORSE, doubts
+from stream_can.app.doubts import MOST_WORSE, doubts, span
 from stream_can.app.gain import FEWEST_LABELS, gain
 from stream_can.app.status import Problem, Status
 
@@ -55,6 +55,12 @@ def _bad(s: Status) -> Iterator[Problem]:
             "Check the brokers and the network. Nothing is lost: the process continues where it was"
             " once they answer, and ends after connect_seconds.",
         )
+    if s.unlearned:
+        yield bad(
+            f"Nobody learns: what was sent {span(s.unlearned)} ago is in no state yet.",
+            "Look at the log of the process that learned; restart it, or start stream-can learn."
+            " Correction continues by the newest state meanwhile.",
+        )
     if s.waits_for and s.over_http:
         yield bad(
             f"Nothing can be written, and labels are refused: {s.waits_for}.",
@@ -95,9 +101,11 @@ def _bad(s: Status) -> Iterator[Problem]:
         )
     if hour.dead_letters > 0.01 * (hour.records + hour.labels):
         total = hour.records + hour.labels
+        is_named = s.dead_letters and not s.over_http
+        last_in = f", the last in topic “{s.dead_letters[0].topic}”" if is_named else ""
         yield bad(
             f"{hour.dead_letters:,} of {total:,} {'messages' if s.over_http else 'records'} of the"
-            " last hour could not be read.",
+            f" last hour could not be read{last_in}.",
             f"See the last {letters} below: has the message changed?",
         )
     if s.refused:

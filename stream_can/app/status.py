@@ -317,6 +317,9 @@ class Status(Struct):
     process started; 0 where the last was over an hour ago."""
     away: float = 0.0
     """Seconds for which no broker has answered; 0 where they may be there."""
+    unlearned: float = 0.0
+    """Seconds for which nobody has learned what this worker sends, from 30 on; 0 where somebody
+    may."""
     waits_for: str | None = None
     """Why records wait for a schema registry; for a server, why its state file cannot be
     written."""

@@ -120,6 +120,7 @@ class StatusReport:
             )[:MOST_LANES],
             waits_for=self._health.waits_for,
             away=self._health.away,
+            unlearned=self._health.unlearned,
             backlog=metrics.backlog,
             over_http=self._over_http,
             cannot_learn=self._health.cannot_learn,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -133,7 +134,7 @@ def newest_states(
         raise StreamCANError(f"{topic}: no state has been written yet")
     details = {
         "state": stored_state.number,
-        "written": stored_state.index.time,
+        "written": datetime.fromtimestamp(stored_state.index.time, UTC).isoformat(" ", "seconds"),
         "inputs": stored_state.index.inputs,
         "sent": stored_state.memory.sent,
         "labels": stored_state.memory.labels,

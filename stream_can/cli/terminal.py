@@ -75,7 +75,7 @@ def show_inspection(description: dict[str, Any]) -> None:
             facts.append(("", f"{fitted:.4f} by `fit` alone{worse}"))
     sent = ", ".join(f"{name} {100 * w:.0f} %" for name, w in description["final_weights"].items())
     if "last_temperature" in description:
-        sent += f"; last temperature {description['last_temperature']:.3f}"
+        sent += f", mixed and tempered by {description['last_temperature']:.3f}"
     facts.append(("what goes out", sent))
     if "threshold" in description:
         facts.append(("said to have a label", f"from {description['threshold']:.3f} on"))

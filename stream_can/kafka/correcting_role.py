@@ -161,7 +161,7 @@ class CorrectingRole:
         self.handing.look(state.index.answered)
         self.metrics.handed_over(self.handing.backlog)
         self._require_answers()
-        self._watch.look(self.follower.written)
+        self.health.unlearned = self._watch.look(self.follower.written)
         member, handler = self.client.member, self.handler
         if handler.open.partitions:
             wait_ms = min(wait_ms, max(1, int(1000 * handler.open.seconds_left)))

@@ -1,4 +1,4 @@
-"""LearnerWatch: a worker says in its log that nobody learns."""
+"""LearnerWatch: a worker notices that nobody learns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["QUIET_SECONDS", "LearnerWatch"]
 log = logging.getLogger(__name__)
 
 LOST_SECONDS = 30.0
-"""After so many seconds without a state, though it sends, the log says that nobody learns."""
+"""Where no state follows what was sent for so many seconds, nobody learns."""
 QUIET_SECONDS = 10.0
 """After so many seconds without a state for which it waits a worker looks for missing topics."""
 
@@ -27,8 +27,9 @@ class LearnerWatch:
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
-        self._began = self._sent_at = time.monotonic()
-        """When it began, and when the worker last committed something."""
+        self._unlearned_since: float | None = None
+        """When the worker first committed something after the newest state; None where it has
+        not."""
         self._lost = False
         """Whether the log has said that nobody learns."""
         self._tell_stateless_at = 0.0
@@ -36,21 +37,34 @@ class LearnerWatch:
 
     def sent(self) -> None:
         """Note that something was sent."""
-        self._sent_at = time.monotonic()
+        if self._unlearned_since is None:
+            self._unlearned_since = time.monotonic()
 
-    def look(self, written: float) -> None:
-        """Say in the log when no state has come for a while though something was sent to be
-        learned, and when one comes again; ``written`` is when the newest one came."""
-        written = max(written, self._began)
-        lost = self._sent_at > written and time.monotonic() - written > LOST_SECONDS
+    def look(self, written: float) -> float:
+        """Say in the log when nobody learns, and when somebody does again.
+
+        Parameters
+        ----------
+        written
+            When the newest state came.
+
+        Returns
+        -------
+        Seconds for which no state has followed what was sent, if more than `LOST_SECONDS`; else 0.
+        """
+        if self._unlearned_since is not None and self._unlearned_since < written:
+            self._unlearned_since = None
+        now, since = time.monotonic(), self._unlearned_since
+        lost = 0.0 if since is None or now - since <= LOST_SECONDS else now - since
         if lost and not self._lost:
             log.warning(
-                "no state for %.0f s: nobody learns; correcting goes on by the newest one",
-                time.monotonic() - written,
-            )
+                "what was sent %.0f s ago is in no state yet: nobody learns; correcting goes on by"
+                " the newest one", lost,
+            )  # fmt: skip
         elif self._lost and not lost:
             log.info("states are written again: somebody learns")
-        self._lost = lost
+        self._lost = bool(lost)
+        return lost
 
     def look_stateless(self) -> None:
         """Say once in the log that nobody has learned yet."""

@@ -51,7 +51,10 @@ class Small:
         zero = {"before": 0, "after": 0}
         counts = Tally((), len, named=False, sets=False, rows="dense").counts
         one = Committed(counts, 0, zero, {**zero}, None)
-        self.metrics.partitions = {0 if corrects else LEARNER: one}
+        self.metrics.partitions = {LEARNER: one}
+        if corrects:
+            nothing = Committed(dict.fromkeys(counts, 0), 0, zero, {**zero}, None)
+            self.metrics.partitions = {0: one, LEARNER: nothing}
         self.known = CorrectorsInUse(Corrector(classes), 3, None, None)
         self.status_report = StatusReport(
             "app", "0", has_labels=has_labels, health=self.health,

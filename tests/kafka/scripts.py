@@ -10,12 +10,15 @@ from tests.kafka.broker.broker import CACHE, LOG4J, alone, libraries
 VERSION = "3.9.1"
 """The newest whose tools are at Maven Central."""
 CLASSES = {
+    "kafka-acls.sh": "kafka.admin.AclCommand",
     "kafka-broker-api-versions.sh": "kafka.admin.BrokerApiVersionsCommand",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer.sh": "kafka.tools.ConsoleProducer",
+    "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-server-start.sh": "kafka.Kafka",
     "kafka-storage.sh": "kafka.tools.StorageTool",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,14 @@ def test_from_nothing_to_the_first_corrected_record(tmp_path: Path) -> None:
     printed: dict[str, str] = {}
     said: list[str] = []
     left = dict(SAYS_READY)
+
+    def status() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(text_at(f"http://127.0.0.1:{page}/status.json") or "{}")
+        return found
+
+    def letters(n: int) -> None:
+        wait(f"{n} dead letters", lambda: status().get("n_dead_letters") == n)
+
     with contextlib.ExitStack() as stack:
         for number, (language, code) in enumerate(blocks(ROOT / "docs" / "kafka.md")):
             if language == "toml":
@@ -64,7 +73,14 @@ def test_from_nothing_to_the_first_corrected_record(tmp_path: Path) -> None:
                 wait(code, lambda log=log, ready=ready: ready in log.read_text())
             else:
                 assert language == "sh"
+                if again := "-dead-letters" in code:
+                    (send,) = (text for text in printed if "0.3, 0.4]" in text)
+                    broken = send.partition("kafka/bin/kafka-console-consumer")[0]
+                    run_sh(here(broken.replace("0.3, 0.4]", "0.7]")), tmp_path)
+                    letters(1)
                 printed[code] = run_sh(here(code), tmp_path)
+                if again:
+                    letters(2)  # it was sent again, and is as broken as it was
         assert not left
         (corrected,) = (text for code, text in printed.items() if "--topic corrected" in code)
         found, (shown,) = json.loads(corrected), (text for text in said if "probs_raw" in text)
@@ -75,8 +91,4 @@ def test_from_nothing_to_the_first_corrected_record(tmp_path: Path) -> None:
             assert f"`{says}" in (ROOT / "docs" / "kafka.md").read_text()
         assert "fraud-corrector" in printed["curl -s http://localhost:9400/status.json\n"]
 
-        def scored() -> bool:
-            found = json.loads(text_at(f"http://127.0.0.1:{page}/status.json") or "{}")
-            return bool(found) and found["hour"]["scored"] == 1
-
-        wait("the label is joined to its prediction", scored)
+        wait("the label is joined to its prediction", lambda: status()["hour"]["scored"] == 1)

@@ -46,6 +46,22 @@ def test_a_start_and_the_first_of_each_kind_are_named(
     assert text("stream_can_predictions_without_id_total") == 3
 
 
+def test_nobody_is_missed_after_a_quiet_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time counts from what was sent first after the newest state, not from that state."""
+    now = 1000.0
+    monkeypatch.setattr(learner_watch.time, "monotonic", lambda: now)
+    watch = learner_watch.LearnerWatch("states")
+    watch.sent()
+    assert watch.look(now + 1) == 0
+    now += 3600
+    for _ in range(2):  # further records are no news
+        watch.sent()
+        assert watch.look(1001.0) == 0
+        now += learner_watch.LOST_SECONDS
+    assert watch.look(1001.0) == 2 * learner_watch.LOST_SECONDS
+    assert watch.look(now) == 0
+
+
 def test_who_is_away_is_said(
     broker: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,6 +85,8 @@ def test_who_is_away_is_said(
         return "nobody learns; correcting goes on by the newest one" in caplog.text
 
     wait("the loss is said", one_more)
+    problems = worker.worker.status_report.status().problems
+    assert any(problem.what.startswith("Nobody learns: ") for problem in problems)
     learner = app.learner()
     wait("and that one is back", lambda: "states are written again" in caplog.text)
     worker.stop()
