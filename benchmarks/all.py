@@ -22,10 +22,9 @@ ROOT = Path(__file__).parent.parent
 OUT = ROOT / "out" / "results"
 TIMED = [
     "calls", "kernel", "pipe", "replay", "sparse", "serve", "kafka_worker", "latency",
-    "kafka_learner", "spark_by_key", "multilabel", "prediction_sets", "uses", "monotone",
-    "label_weights",
+    "kafka_learner", "spark_by_key", "multilabel",
 ]  # fmt: skip
-"""Programs that measure time, wholly or in part."""
+"""Programs that measure time."""
 
 
 def commands() -> list[list[str]]:

@@ -18,17 +18,23 @@ from statistics import median
 PART = r"""
 import gc, json, sys, time
 import numpy as np
-from stream_can import Corrector, Learner
+from stream_can import Corrector, Costs, Learner
 
 found = {}
-if hasattr(Learner, "correct"):  # as it was called
-    Learner.process, Learner.process_many = Learner.correct, Learner.correct_many
 
 def per_call(name, count, call):
     start = time.process_time()
     for i in range(count):
         call(i)
     found[name] = (time.process_time() - start) / count * 1e6
+
+KINDS = (
+    ("", {}, {}),
+    (" with sets", {"sets": 0.9}, {}),
+    (" with sets by class", {"sets": 0.9, "sets_by": "class"}, {}),
+    (" with monotone", {"monotone": True}, {}),
+    (" with weights", {}, {"weights": np.full(500, 2.0)}),
+)
 
 def rows(m, n):
     rng = np.random.default_rng(m)
@@ -44,17 +50,21 @@ for m, n in ((10, 20_000), (100, 5_000)):
     per_call(f"Corrector.process_one with a receipt, m = {m}", n, process_one)
     per_call(f"Corrector.learn_one with a receipt, m = {m}", n,
              lambda i: corrector.learn_one(P[i], labels[i], receipt=receipts[i]))
-    corrector = Corrector(m)
     parts = range(0, n, 500)
-    made = []
+    for kind, settings, weights in (KINDS[0], *KINDS):  # the first one warms up
+        corrector, made = Corrector(m, **settings), []
+        start = time.process_time()
+        for at in parts:
+            made.append(corrector.process_many(P[at:at + 500], receipt=True)[1])
+        found[f"process_many{kind}, a row, m = {m}"] = (time.process_time() - start) / n * 1e6
+        start = time.process_time()
+        for at, receipt in zip(parts, made):
+            corrector.learn_many(P[at:at + 500], ys[at:at + 500], receipts=receipt, **weights)
+        found[f"learn_many{kind}, a label, m = {m}"] = (time.process_time() - start) / n * 1e6
+    costs = Costs(m, {k: {str(k): 0, "*": 1} for k in map(str, range(m))} | {"ask": 0.2})
     start = time.process_time()
-    for at in parts:
-        made.append(corrector.process_many(P[at:at + 500], receipt=True)[1])
-    found[f"process_many, a row, m = {m}"] = (time.process_time() - start) / n * 1e6
-    start = time.process_time()
-    for at, receipt in zip(parts, made):
-        corrector.learn_many(P[at:at + 500], ys[at:at + 500], receipts=receipt)
-    found[f"learn_many, a label, m = {m}"] = (time.process_time() - start) / n * 1e6
+    costs.named(P)
+    found[f"Costs.named, a row among {m + 1} actions"] = (time.process_time() - start) / n * 1e6
     learner = Learner(Corrector(m))
     per_call(f"Learner.process, m = {m}", n, lambda i: learner.process(i, P[i]))
     per_call(f"Learner.label, m = {m}", n, lambda i: learner.label(i, labels[i]))
@@ -142,7 +152,7 @@ def main() -> None:
     for name in rounds[0][-1]:
         measured = [[side[name] for side in sides] for sides in rounds if name in sides[-1]]
         shown = [
-            " / ".join(f"{f(side):.3g}" for f in (min, median, max))
+            " / ".join(f"{float(f'{f(side):.3g}'):,g}" for f in (min, median, max))
             for side in zip(*measured, strict=True)
         ]
         if options.before:

@@ -17,7 +17,6 @@ labels of all rows: where scores count each label once, and by its weight.
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 from typing import Any
 
@@ -134,21 +133,6 @@ def show_figures(folder: Path, seeds: int) -> None:
               f" {wrong.sum()}")  # fmt: skip
 
 
-def cost() -> str:
-    """Of a label with its receipt, with and without a weight, in microseconds."""
-    P = np.random.default_rng(0).dirichlet(np.full(10, 0.3), 2000)
-    corrector, best = Corrector(10), {}
-    _, receipts = corrector.process_many(P, receipt=True)
-    for _ in range(7):
-        for name, more in (("without", {}), ("with", {"weight": 2.0})):
-            begin = time.process_time()
-            for i in range(2000):
-                corrector.learn_one(P[i], i % 10, receipt=receipts[i], **more)
-            taken = (time.process_time() - begin) / 2000 * 1e6
-            best[name] = min(taken, best.get(name, taken))
-    return ", ".join(f"{name} a weight {taken:.2f} us" for name, taken in best.items())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -170,7 +154,6 @@ def main() -> None:
         points, nats = np.array(rows).T
         print(f"{play.__name__:9} {how:16} {points.mean():+.2f} / {points.min():+.2f} points,"
               f" {nats.mean():+.3f} / {nats.max():+.3f} nats")  # fmt: skip
-    print(cost())
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ loss in nats, the worst of a stream, and the mean calibration error of the top, 
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -47,24 +46,7 @@ def main(folder: str) -> None:
         print(f"| {way} | {np.mean(before):.2f} | " + " | ".join(cells) + " |", flush=True)
 
 
-def times() -> None:
-    rng = np.random.default_rng(0)
-    for m in (10, 100):
-        P, y = rng.dirichlet(np.full(m, 0.2), 20_000), rng.integers(0, m, 20_000)
-        for monotone in (False, True):
-            corrector, best = Corrector(m, monotone=monotone), [np.inf, np.inf]
-            for _ in range(5):
-                start = time.perf_counter()
-                corrector.process_many(P)
-                middle = time.perf_counter()
-                corrector.learn_many(P[:4000], y[:4000])
-                end = time.perf_counter()
-                best = [min(best[0], (middle - start) / 0.02), min(best[1], (end - middle) / 0.004)]
-            print(f"m = {m}, monotone {monotone}: {best[0]:.2f} us a row, {best[1]:.2f} a label")
-
-
 if __name__ == "__main__":
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    times()
     main(sys.argv[1])

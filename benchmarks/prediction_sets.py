@@ -5,16 +5,15 @@
 FOLDER holds .npz files with probs (n, m), labels (n,) and train_counts (m,); of rows that occur
 more than once the first is taken. Rows are corrected and their labels come 100 or 1,000 rows later,
 all of them or one in 20. Coverage is that of sets as they are sent, the likeliest class always in
-them. "window" is how far the worst 500 rows in a row are from what was promised, in points; "cost"
-what rows with receipts and sets take in times of those with receipts. "judged when the label comes"
-is how scikit-learn, river and Spark teach sets where they keep no receipts.
+them. "window" is how far the worst 500 rows in a row are from what was promised, in points.
+"judged when the label comes" is how scikit-learn, river and Spark teach sets where they keep no
+receipts.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import time
 from pathlib import Path
 from typing import Any
 
@@ -86,21 +85,6 @@ def play(
     return covered.mean(), np.abs(windows - kept).max(), size.mean()
 
 
-def cost(m: int) -> float:
-    """Of rows with receipts and sets, in times of those with receipts: processor time of 5,000."""
-    P = np.random.default_rng(m).dirichlet(np.full(m, 0.3), 5000)
-    spent = []
-    for sets in (None, 0.9):
-        corrector = Corrector(m, sets=sets)
-        corrector.process_many(P, receipt=True)
-        begin = time.process_time()
-        made = corrector.process_many(P, receipt=True)
-        if sets is not None:
-            corrector.sets_of(*made)
-        spent.append(time.process_time() - begin)
-    return spent[1] / spent[0]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -126,9 +110,6 @@ def main() -> None:
                 f" | {np.abs(share - 100 * kept).mean():.2f}"
                 f" | {window.mean():.1f} / {window.max():.1f} | {size.mean():.2f} |"
             )
-    for m in (10, 100, 1000):
-        costs = sorted(cost(m) for _ in range(5))
-        print(f"cost at m = {m}: {costs[0]:.2f} / {costs[2]:.2f} / {costs[4]:.2f}")
 
 
 if __name__ == "__main__":

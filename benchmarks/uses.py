@@ -11,7 +11,6 @@ of sets are the predicted classes; those with 100 labelled rows are compared, we
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -68,21 +67,6 @@ def sets_by_group(paths: list[Path]) -> None:
                 f" {100 * np.mean(worst):.1f} on average, {100 * min(worst):.1f} at the least;"
                 f" groups lack {100 * np.mean(lacking):.2f} points; {np.mean(sizes):.2f} classes"
             )
-    for m in (10, 100):
-        P = np.random.default_rng(0).dirichlet(np.full(m, 0.2), 20_000)
-        y = np.random.default_rng(1).integers(m, size=len(P))
-        for by in (None, "class"):
-            corrector = Corrector(m, sets=0.9, sets_by=by)
-            _, receipts = corrector.process_many(P, receipt=True)
-            corrector.learn_many(P, y, receipts=receipts)
-            spent = []
-            for _ in range(7):
-                began = time.process_time()
-                corrector.process_many(P, receipt=True)
-                spent.append(time.process_time() - began)
-            print(
-                f"m = {m}, sets by {by}: a row with its receipt {1e6 * min(spent) / len(P):.2f} us"
-            )
 
 
 def main(folder: Path) -> None:
@@ -104,12 +88,6 @@ def main(folder: Path) -> None:
             f" expected accuracy off by {100 * np.mean(off):.1f} points, interval"
             f" {100 * np.mean(reach):.1f} either way, holds {100 * np.mean(inside):.1f} %"
         )
-    for m in (10, 100):
-        P = np.random.default_rng(0).dirichlet(np.full(m, 0.2), 10_000)
-        costs = costs_of(m)
-        began = time.perf_counter()
-        costs.named(P)
-        print(f"deciding among {m + 1} actions: {100 * (time.perf_counter() - began):.1f} us a row")
 
 
 if __name__ == "__main__":
