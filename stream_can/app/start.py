@@ -14,7 +14,6 @@ from stream_can.app.model_settings import Counts
 from stream_can.app.settings import SettingsError
 from stream_can.app.train_counts import match_counts
 from stream_can.corrector import Corrector
-from stream_can.corrector.without_sets import without_sets
 from stream_can.errors import SnapshotMismatch
 from stream_can.learner.changed_settings import changed_settings
 from stream_can.learner.model_name import Name
@@ -55,7 +54,7 @@ class Start:
             corrector = Corrector(names or NO_CLASSES, train_counts=counts, **options)
         else:
             corrector = Corrector.from_bytes(snapshot, train_counts=counts, **options)
-        self.snapshot = without_sets(corrector).to_bytes()
+        self.snapshot = Corrector.from_bytes(corrector.to_bytes(), sets=None).to_bytes()
         """Snapshot of the initial corrector, without prediction sets."""
         self.classes = corrector.classes
         self.settings: dict[str, Any] = corrector.settings | promise_of(settings)
@@ -159,8 +158,7 @@ class Start:
 
     def with_settings(self, snapshot: bytes, model: str = "") -> Corrector:
         """Restore a snapshot under the settings of a model, with its prediction sets."""
-        corrector = Corrector.from_bytes(snapshot, None, **self.settings_of(model))
-        return without_sets(corrector) if self._given.sets is None else corrector
+        return Corrector.from_bytes(snapshot, None, **self.settings_of(model))
 
     # -- existing state --------------------------------------------------------------------------
 

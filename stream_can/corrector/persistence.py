@@ -25,6 +25,7 @@ from stream_can.method.promise import groups_of
 from stream_can.method.segments import column_names, text_of
 from stream_can.method.settings import LOOP, PROMISE, check_settings
 from stream_can.method.state import (
+    SETS,
     State,
     check_state,
     check_values,
@@ -81,8 +82,8 @@ class CorrectorPersistence(Fitting):
             If given, the snapshot must have these classes.
         **settings
             Replace the snapshot's; ``paths``, ``monotone``, ``segments`` and ``train_counts`` must
-            equal them. With ``prior=None`` no class mix is known any more; without ``prior`` that
-            of the snapshot is.
+            equal them. With ``prior=None`` no class mix is known any more, with ``sets=None``
+            there are no prediction sets; without ``prior`` or ``sets`` they are as in the snapshot.
 
         Raises
         ------
@@ -97,7 +98,7 @@ class CorrectorPersistence(Fitting):
             snapshot.match("classes", content.classes, class_names(classes))
         counts = settings.pop("train_counts", None)
         options = check_settings({
-            k: v for k, v in settings.items() if v is not None or k in (*LOOP, "prior")
+            k: v for k, v in settings.items() if v is not None or k in (*LOOP, *PROMISE, "prior")
         })  # fmt: skip
         if "paths" in options:
             own_paths = path_names.own(content.paths)
@@ -120,9 +121,11 @@ class CorrectorPersistence(Fitting):
             promise.setdefault("sets_by", None)
         after = content._replace(**promise)
         groups_of(after.sets, after.sets_by, after.columns)
-        if (after.sets, after.sets_by) != (content.sets, content.sets_by):  # they start over
+        if (after.sets, after.sets_by) != (content.sets, content.sets_by):  # they begin anew
             content = after
-            state |= new_sets(len(content.classes))
+            state = {name: array for name, array in state.items() if name not in SETS}
+            if after.sets is not None:
+                state |= new_sets(len(content.classes))
             if values is not None:
                 values.forget_sets()
         self._settings |= {name: options[name] for name in LOOP if name in options}

@@ -65,21 +65,25 @@ def moment_sums(
     raw, sent = losses
     raw_hits, sent_hits = (np.zeros(len(raw), np.bool_),) * 2 if hits is None else hits
     time = None if step.time is None else step.time[-1]
-    n, gains = len(raw), sent - raw
-    if weights is None:
-        of_hits = float(raw_hits.sum()), float(sent_hits.sum())
-        of_losses = float(raw.sum()), float(sent.sum())
-        by_square = SquareSums(
-            n, of_hits, of_losses, (float(raw @ raw), float(sent @ sent)),
-            (of_hits[1] - of_hits[0], of_losses[1] - of_losses[0]),
-            (float(np.count_nonzero(raw_hits != sent_hits)), float(gains @ gains)),
-        )  # fmt: skip
-        return row, time, n, n, of_hits, of_losses, by_square
-    first: Array = np.stack([np.ones(n), raw_hits, sent_hits, raw, sent])
-    labelled, *sums = (first @ weights).tolist()
-    squares = weights**2
-    total, a, b, c, d = (first @ squares).tolist()
-    second: Array = np.stack([raw * raw, sent * sent, raw_hits != sent_hits, gains * gains])
-    e, f, g, h = (second @ squares).tolist()
-    by_square = SquareSums(total, (a, b), (c, d), (e, f), (b - a, d - c), (g, h))
-    return row, time, n, labelled, (sums[0], sums[1]), (sums[2], sums[3]), by_square
+    n, gains, squares = len(raw), sent - raw, None if weights is None else weights**2
+
+    def total(values: Array | NDArray[np.bool_], by: Array | None) -> float:
+        return float(values.sum() if by is None else values @ by)
+
+    def total_square(values: Array) -> float:
+        return float(values @ values if squares is None else (values * values) @ squares)
+
+    hit_squares = total(raw_hits, squares), total(sent_hits, squares)
+    loss_squares = total(raw, squares), total(sent, squares)
+    by_square = SquareSums(
+        n if squares is None else float(squares.sum()),
+        hit_squares,
+        loss_squares,
+        (total_square(raw), total_square(sent)),
+        (hit_squares[1] - hit_squares[0], loss_squares[1] - loss_squares[0]),
+        (total(raw_hits != sent_hits, squares), total_square(gains)),
+    )
+    labelled = n if weights is None else float(weights.sum())
+    of_hits = total(raw_hits, weights), total(sent_hits, weights)
+    of_losses = total(raw, weights), total(sent, weights)
+    return row, time, n, labelled, of_hits, of_losses, by_square

@@ -144,6 +144,9 @@ def test_another_promise_starts_over_and_so_does_a_successor(by):
     _, arrays = snapshot.decode(data)
     groups = {"class": arrays["sets.groups"], "tenant": arrays["values"][:, -2:]}[by]
     assert groups[:, 1].sum() == 60
+    never = Corrector(3, segments=["tenant"], half_life=100.0)
+    never.learn_many(P, [0, 1, 2] * 20, segments=given)
+    assert Corrector.from_bytes(data, sets=None).to_bytes() == never.to_bytes()
 
 
 def test_fit_teaches_groups_and_a_new_class_is_one_more():
