@@ -151,21 +151,27 @@ class TestLostBatch:
 
     @pytest.mark.release
     def test_without_it_the_commit_is_a_lie(self, each_own_broker: Broker) -> None:
-        p = Pass(each_own_broker.bootstrap_servers, **self.options)
-        token = p.open().token
-        p.send(1)
-        p.client.transaction.deliver()
-        each_own_broker.kill()
-        p.send(5)
-        self.expired(p)
-        each_own_broker.start()
-        p.client.transaction._sent = []  # the guard taken out
-        try:
-            p.commit(token)
-        except RebuildError as error:
-            pytest.fail(f"kafka-python tells now: {error}; is the guard still needed?")
-        finally:
+        for _ in range(5):  # on a busy machine the broker that is back may answer too late
+            p = Pass(each_own_broker.bootstrap_servers, **self.options)
+            token = p.open().token
+            p.send(1)
+            p.client.transaction.deliver()
+            each_own_broker.kill()
+            p.send(5)
+            self.expired(p)
+            each_own_broker.start()
+            p.client.transaction._sent = []  # the guard taken out
+            try:
+                p.commit(token)
+            except RebuildError as error:
+                told = str(error)
+                p.rebuild()
+            else:
+                told = ""
             p.client.close()
+            if "timed out after 9" not in told:
+                break
+        assert not told, f"kafka-python tells now: {told}; is the guard still needed?"
         assert p.stored() == [b"0"]
 
 
