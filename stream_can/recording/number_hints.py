@@ -14,20 +14,23 @@ FEWEST_LOGITS = 50
 """Rows from which on single logits that are never negative are doubted."""
 
 
-def number_hint(row: NDArray[np.float64], cells: Any, column: str) -> str:
-    """Suggest what the numbers of a row may be, judging by the cells of the rows around it; empty
-    where that is not known."""
+def said_of(why: str, row: NDArray[np.float64], cells: Any, column: str) -> str:
+    """What is wrong with a row, and what its numbers may be, judging by the cells of the rows
+    around it."""
     if np.isnan(row).any():
-        return ""
+        return why
     scores = _numbers_alone(cells)
     if scores and min(scores) >= 0:
-        span = f"; {column}: {min(scores):.4g} to {max(scores):.4g}"
-        return span + (": percentages? Divide by 100" if 10 < max(scores) <= 100 else "")
+        said = (
+            f"{column}: {row[-1]:.6g} is no probability of the second class; there are"
+            f" {min(scores):.4g} to {max(scores):.4g}"
+        )
+        return said + (": percentages? Divide by 100" if 10 < max(scores) <= 100 else "")
     if row.min() < 0:
-        return "; logits? Add --logits"
+        return f"{why}; logits? Add --logits"
     if abs(row.sum() - 100) <= min(len(row) / 2, 50):
-        return "; percentages? Add --normalise always"
-    return ""
+        return f"{why}; percentages? Add --normalise always"
+    return why
 
 
 def missing_hint(batches: Iterable[Batch]) -> str:

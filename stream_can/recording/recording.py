@@ -33,7 +33,7 @@ from stream_can.recording.layout import (
     may_hold,
     with_names_beside,
 )
-from stream_can.recording.number_hints import SingleLogits, missing_hint, number_hint
+from stream_can.recording.number_hints import SingleLogits, missing_hint, said_of
 from stream_can.recording.recorded_file import RecordedFile
 from stream_can.recording.table import InvalidRecording, Names, Table
 
@@ -307,12 +307,12 @@ class Recording(RecordedFile):
                 )
             self.normalised += n
             for i, why in bad_rows(P, self.classes).items():
-                hint = number_hint(P[i], cells, self.probs)
+                said = said_of(why, P[i], cells, self.probs)
                 if np.isnan(P[i]).any() and len(self._columns) > 1:
-                    hint = missing_hint(
+                    said = why + missing_hint(
                         self._table.batches(self._columns, self._label, [], CHUNK, [])
                     )
-                raise InvalidPrediction(f"{self.name}: row {first + i + 1}: {why}{hint}")
+                raise InvalidPrediction(f"{self.name}: row {first + i + 1}: {said}")
         return np.asarray(P / P.sum(axis=1, keepdims=True))
 
     def _of_logits(self, Z: Array, first: int) -> Array:
