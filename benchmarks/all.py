@@ -48,9 +48,9 @@ def commands() -> list[list[str]]:
     return sorted(found.values(), key=order)
 
 
-def numbers(line: str) -> set[str]:
-    """The numbers of a line, without signs and separators of thousands."""
-    return {*re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d{3})", "", line))}
+def numbers(line: str) -> set[float]:
+    """The numbers of a line, without their signs."""
+    return {*map(float, re.findall(r"\d*\.?\d+", re.sub(r"(?<=\d),(?=\d{3})", "", line)))}
 
 
 def order(command: list[str]) -> int:
