@@ -53,8 +53,8 @@ class Start:
         if snapshot is None:
             corrector = Corrector(names or NO_CLASSES, train_counts=counts, **options)
         else:
-            corrector = Corrector.from_bytes(snapshot, train_counts=counts, **options)
-        self.snapshot = Corrector.from_bytes(corrector.to_bytes(), sets=None).to_bytes()
+            corrector = Corrector.from_bytes(snapshot, train_counts=counts, sets=None, **options)
+        self.snapshot = corrector.to_bytes()
         """Snapshot of the initial corrector, without prediction sets."""
         self.classes = corrector.classes
         self.settings: dict[str, Any] = corrector.settings | promise_of(settings)
