@@ -44,7 +44,7 @@ class Learning:
     ----------
     start
         The initial corrector and its settings. Once ``folder`` has states, these continue, and of
-        ``start`` only the classes are compared.
+        ``start`` only the classes are compared, and its prediction sets are made.
     folder
         Folder of the states, ``<n>.state``: it must be visible to the driver under this path, also
         after the driver has moved. One for each checkpoint.

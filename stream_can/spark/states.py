@@ -25,8 +25,8 @@ class StateFolder:
     folder
         One for each checkpoint; created if missing.
     start
-        The state before the first batch, number -1. Later only its classes are compared; and if it
-        makes sets with another coverage, these start over.
+        The state before the first batch, number -1. Later only its classes are compared, and its
+        prediction sets are made: with another coverage they start over.
     """
 
     def __init__(self, folder: Path, start: Corrector) -> None:

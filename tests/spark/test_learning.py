@@ -182,10 +182,13 @@ def test_a_batch_that_comes_again_gives_the_same_and_teaches_nothing(spark, fold
         assert learning.corrector.to_bytes() == state
     kept = {f"{n}.{kind}" for n in (2, 3, 4) for kind in ("state", "alarm")}
     assert {path.name for path in folder.iterdir()} == {"checkpoint", *kept}
-    # A new process goes on, whatever it is given to begin with but for the classes.
-    other = Learning(Corrector(CLASSES, half_life=7), folder)
+    # A new process goes on, whatever it is given to begin with but for classes and sets.
+    other = Learning(Corrector(CLASSES, half_life=7, sets=0.8), folder)
     assert other.corrector.to_bytes() == state
     assert corrected(other, frames[4], 4) == first
+    without = Learning(Corrector(CLASSES), folder)
+    assert without.corrector.to_bytes() == Corrector.from_bytes(state, sets=None).to_bytes()
+    assert "set" not in next(iter(corrected(without, frames[4], 4).values()))
     with pytest.raises(SnapshotMismatch, match="classes"):
         corrected(Learning(Corrector(["x", "y"]), folder), frames[4], 5)
 
