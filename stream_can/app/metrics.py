@@ -80,7 +80,7 @@ class Metrics:
         self._episodes = episodes
         self._named_kinds: set[str] = set()
         """What the log has named the first of."""
-        self._opened: dict[int, OpenTransaction] = {}
+        self._opened: defaultdict[int, OpenTransaction] = defaultdict(OpenTransaction)
         """Open transactions: 0 for the partitions, and the learner's."""
 
     def restored(
@@ -114,7 +114,7 @@ class Metrics:
 
     def handled(self, batch: Handled, of: int = 0) -> None:
         """Add a batch to the open transaction of the partitions or of the learner."""
-        self._opened.setdefault(min(of, 0), OpenTransaction()).include(batch)
+        self._opened[min(of, 0)].include(batch)
 
     def committed(
         self, sources: Mapping[int, MetricsSource], seconds: float, snapshot_bytes: int

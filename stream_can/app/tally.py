@@ -229,7 +229,7 @@ class Tally:
             dict(zip(STAGES, losses.tolist(), strict=True)),
             self.requests,
             self._sets.tolist(),
-            [0.0] * 5 if self._expected is None else self._expected.sums.tolist(),
+            [0.0] * 5 if self._expected is None else self._expected.sums(),
         )
 
     def take_values(self) -> Mapping[str, ColumnScores]:

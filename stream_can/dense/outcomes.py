@@ -18,22 +18,39 @@ Array = NDArray[np.float64]
 MOST_CLASSES = 32
 """Classes up to which confusion is kept."""
 
+ADDED_AT_ONCE = 1024
+"""Number of sent rows that are added up at the latest."""
+
 
 class ExpectedSums:
     """What sent rows say of labels that have not come, and what those that came said of others."""
 
     def __init__(self) -> None:
-        self.sums = np.zeros(5)
-        """See `stream_can.app.counts.Committed.expected`."""
+        self._sums = np.zeros(5)
         self._confusion: Array | None = None
+        self._sent: list[Array] = []
+        self._n_sent = 0
+        """Rows not yet added up: a request has one, whose sums cost as much as a thousand's."""
 
     def add_rows(self, sent: Any, n: int) -> None:
         """Add n sent rows; none where they differ in length."""
         if not isinstance(sent, np.ndarray) or sent.ndim != 2 or not sent.size:
             return
-        at = np.arange(n), sent.argmax(axis=1)
+        if self._sent and self._sent[0].shape[1] != sent.shape[1]:
+            self._add_up()
+        self._sent.append(sent)
+        self._n_sent += n
+        if self._n_sent >= ADDED_AT_ONCE:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        if not self._sent:
+            return
+        sent = np.concatenate(self._sent)
+        self._sent, self._n_sent = [], 0
+        at = np.arange(len(sent)), sent.argmax(axis=1)
         top = sent[at]
-        self.sums[:3] += n, top.sum(), (top * (1 - top)).sum()
+        self._sums[:3] += len(sent), top.sum(), (top * (1 - top)).sum()
         if sent.shape[1] <= MOST_CLASSES:
             predicted = np.zeros(sent.shape)
             predicted[at] = 1
@@ -43,7 +60,7 @@ class ExpectedSums:
         """Add labels of sent rows, shape (n, m), with their weights."""
         best, m = sent.argmax(axis=1), sent.shape[1]
         gaps = (best == y) - sent[np.arange(len(y)), best]
-        self.sums[3:] += weights.sum(), weights @ gaps
+        self._sums[3:] += weights.sum(), weights @ gaps
         if m <= MOST_CLASSES:
             pairs: Array = np.bincount(best * m + y, weights, m * m)  # type: ignore[assignment]
             self._confuse(1, pairs.reshape(m, m))
@@ -53,9 +70,15 @@ class ExpectedSums:
             self._confusion = np.zeros((2, *sums.shape))
         self._confusion[kind] += sums
 
+    def sums(self) -> list[float]:
+        """See `stream_can.app.counts.Committed.expected`."""
+        self._add_up()
+        return self._sums.tolist()
+
     def take_confusion(self) -> Array | None:
         """Sums by predicted class since last taken, shape (2, m, m): of the probabilities of each
         class in sent rows, and of labels; None without any, or with more than 32 classes."""
+        self._add_up()
         confusion, self._confusion = self._confusion, None
         return confusion
 

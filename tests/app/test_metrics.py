@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from stream_can import Corrector
 from stream_can.app.correctors_in_use import CorrectorsInUse
 from stream_can.app.metrics import Metrics
 from stream_can.app.tally import Tally
+from stream_can.dense.outcomes import ExpectedSums
 
 
 def test_one_sided_labels_are_shown() -> None:
@@ -39,3 +41,17 @@ def test_one_sided_labels_are_shown() -> None:
     metrics.given_up("aborted")
     for name in ("silent_classes", "coverage", "last_temperature"):
         assert shown(name) is None
+
+
+def test_rows_that_come_alone_are_counted_as_those_that_come_at_once() -> None:
+    sent = np.random.default_rng(0).dirichlet(np.ones(3), 2500)
+    alone, at_once = ExpectedSums(), ExpectedSums()
+    for row in sent:
+        alone.add_rows(row[None], 1)
+    at_once.add_rows(sent, len(sent))
+    assert alone.sums() == pytest.approx(at_once.sums())
+    assert alone.take_confusion() == pytest.approx(at_once.take_confusion())
+    wider = np.full((1, 4), 0.25)
+    alone.add_rows(wider, 1)  # beside rows of another model that wait
+    alone.add_rows(sent[:1], 1)
+    assert alone.sums()[0] == 2502
