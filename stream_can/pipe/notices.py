@@ -59,12 +59,18 @@ class Notices:
 
     def unknown_ids(self, outcomes: Counter[str]) -> None:
         """Tell that most labels of this run find no prediction."""
-        unknown = outcomes["unknown"]
+        unknown, learner = outcomes["unknown"], self.learner
         if unknown > outcomes["learned"] and self.is_due("unknown ids"):
-            complain(
+            text = (
                 f"{unknown} of {outcomes.total()} labels so far name no prediction before them: is"
                 f" {self.fields.id!r} the field of the id in both?"
             )
+            if learner.bytes_kept > 0.9 * 2**20 * learner.recent_mb:
+                text += (
+                    f" Or do they come too late? Only the last {learner.waiting:,} predictions"
+                    f" are kept; recent_mb, {learner.recent_mb:g}, is full"
+                )
+            complain(text)
 
     def faults(
         self, opened: Sequence[Opened], numbered: Sequence[tuple[int, bytes]], first: int

@@ -229,6 +229,16 @@ def test_at_the_end_it_says_what_became_of_the_lines():
     assert "label: null, expected the name of a class" in err
 
 
+@pytest.mark.fast
+@pytest.mark.parametrize(("recent_mb", "late"), [(0.1, True), (64, False)])
+def test_labels_that_find_nothing_may_be_late_where_the_memory_is_full(recent_mb, late):
+    predictions = [b'{"id": %d, "probs": [0.4, 0.3, 0.2, 0.1]}\n' % i for i in range(1000)]
+    labels = [b'{"id": %d, "label": "a"}\n' % (i if late else -i - 1) for i in range(200)]
+    _, _, err = run(b"".join(predictions + labels), recent_mb=recent_mb)
+    assert "labels so far name no prediction before them: is 'id' the field of the id" in err
+    assert ("recent_mb, 0.1, is full" in err) == late
+
+
 def test_on_a_terminal_it_ends_where_no_line_came():
     piped = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     with OnTerminal(command(), **piped) as running:
