@@ -143,3 +143,30 @@ def test_the_clock_goes_no_further_than_until(names):
     assert (learner.clock, learner.held) == (25.0, 1)
     play(4, [], [102.0, 103.0], 31.0)
     assert (learner.clock, learner.held) == (31.0, 0)
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.9, None), (None, 0.9), (0.9, 0.8)])
+@pytest.mark.parametrize("m", [3, 5])
+def test_predictions_outlive_sets_that_come_or_go(m, before, after):
+    """What workers sent until they have the learner's next state."""
+    rng, classes = np.random.default_rng(m), [*map(str, range(m))]
+    P, labels = rng.dirichlet(np.ones(m), 40), [classes[y] for y in rng.integers(m, size=40)]
+    sender = Learner(Corrector(classes, sets=before))
+    sender.keep_events()
+    learner, plain = Learner(Corrector(classes, sets=after)), Corrector(classes, sets=after)
+    for part in (range(20), range(20, 40)):  # the second when labels have come, so thetas differ
+        rows, theirs = P[part.start : part.stop], labels[part.start : part.stop]
+        sender.process_many([*part], rows)
+        sent = read_sent(sender.take_events().sent.to_bytes())
+        sender.label_many([*part], theirs)
+        sender.take_events()
+        receipts = sent.versions[0].receipts
+        assert before is None or part.start == 0 or receipts[:, -5].max() > 1.1
+        learner.require_sent(sent)
+        assert (learner.classes_in_sets(sent) > 0) == (before is not None)
+        told = [LateLabel(id, y, due=20) for id, y in zip(part, theirs, strict=True)]
+        assert learner.play_sent(Events(sent, told)).outcomes == ["learned"] * 20
+        plain.observe_many(rows)
+        plain.learn_many(rows, theirs, receipts=receipts)
+    ((_, live),) = learner.live.items()
+    assert live.corrector.to_bytes() == plain.to_bytes()

@@ -49,7 +49,7 @@ def doubts(s: Status) -> Iterator[Problem]:
         )
     if s.backlog is not None and s.backlog.waiting > FEW_WAITING:
         yield doubt(*_of_backlog(s.backlog))
-    lag, key = s.hour_course.lag, "id" if s.over_http else "key or partitioner"
+    lag = s.hour_course.lag
     if s.backlog is None and s.lag is not None and s.lag > BEHIND and lag[-1] > lag[-10] > 0:
         yield doubt(
             f"The worker falls behind: {s.lag:,} records wait, more than ten minutes ago.",
@@ -65,7 +65,7 @@ def doubts(s: Status) -> Iterator[Problem]:
     if hour.unmatched > max(10, 0.1 * hour.labels):
         yield doubt(
             f"{hour.unmatched:,} of {hour.labels:,} labels of the last hour found no prediction.",
-            f"Labels arrive later than recent_mb can hold predictions, or with another {key}.",
+            "Labels arrive later than recent_mb can hold predictions, or with another id.",
         )
     if s.has_labels and hour.without_id > max(10, 0.01 * hour.records):
         yield doubt(

@@ -15,9 +15,19 @@ from stream_can.learner.declared_classes import DeclaredClasses, DeclaredRows
 from stream_can.learner.kinds import Given, JoinedLabel, Judged, RunOutput, Unscored
 from stream_can.learner.sent import SentVersion
 from stream_can.method.checks import bad_rows
+from stream_can.method.kernel import inside
 from stream_can.method.promise import names_in_sets, promise_of
 from stream_can.method.receipt_checks import require_probabilities, require_size
-from stream_can.method.receipts import ANY_ROWS, NOT_FAIR, OF_ROW, TAIL, gave_all, none_known, size
+from stream_can.method.receipts import (
+    NOT_FAIR,
+    OF_ROW,
+    TAIL,
+    gave_all,
+    none_known,
+    size,
+    thetas_of,
+    width_has_sets,
+)
 from stream_can.method.rows import as_float64
 from stream_can.method.segments import Texts
 from stream_can.method.state import bytes_kept
@@ -162,11 +172,16 @@ class Dense(DeclaredClasses, ClassLabels):
         return RunOutput(self._sent_of(data), (data,), None)
 
     def _of_this_width(self, blobs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What another corrector made; receipts of another size become unknown ones."""
-        if 4 * blobs.shape[1] == self.width:
+        """What another corrector made: with sets that this one does not make, or without; receipts
+        of other rows become unknown ones."""
+        n, words = len(blobs), blobs.shape[1]
+        if 4 * words == self.width:
             return np.ascontiguousarray(blobs)
-        data = np.full((len(blobs), self.width // 4), np.nan, np.float32)
-        data[:, : self.rows_width // 4] = blobs[:, : self.rows_width // 4]
+        m, n_sent, known = len(self.classes), self.corrector.n_sent, self.rows_width // 4
+        if words - known == size(m, n_sent, sets=self.sets is None):
+            known += size(m, n_sent)
+        data = np.full((n, self.width // 4), np.nan, np.float32)
+        data[:, :known] = blobs[:, :known]
         return data
 
     def _learn_one(self, joined: JoinedLabel) -> None:
@@ -261,17 +276,23 @@ class Dense(DeclaredClasses, ClassLabels):
         n, m, receipts = len(lane.rows), len(lane.classes), lane.receipts
         if m < 1:
             raise ValueError("rows of no classes")
-        layouts = {
-            sets for r in ANY_ROWS for sets in (False, True)
-            if receipts.shape[1] == size(m, r, sets=sets)
-        }  # fmt: skip
-        if not layouts:
-            sets = self.sets is not None
-            require_size(receipts, (n, size(m, self.corrector.n_sent, sets=sets)))
+        n_sent = self.corrector.n_sent
+        has_sets = width_has_sets(receipts.shape[1], m, n_sent)
+        if has_sets is None:
+            require_size(receipts, (n, size(m, n_sent, sets=self.sets is not None)))
         rows = np.ascontiguousarray(lane.rows[:, : 4 * m]).view(np.float64)
         require_rows(rows.reshape(2 * n, m))
-        has_sets = self.sets is not None and True in layouts
         require_probabilities(receipts, tail=TAIL if has_sets else 0)
+
+    def classes_in_sets(self, version: SentVersion) -> int:
+        """Total number of classes in the prediction sets of rows that another process sent."""
+        m = len(version.classes)
+        if not width_has_sets(version.receipts.shape[1], m, self.corrector.n_sent):
+            return 0
+        thetas = thetas_of(version.receipts)
+        known = ~np.isnan(thetas)
+        sent = np.ascontiguousarray(version.sent[known], np.float32)
+        return int(inside(sent, thetas[known]).sum())
 
     def load_blobs(self, data: NDArray[Any], of: Dense) -> list[bytes]:
         """Restore rows, sent rows and receipts, float32 of shape (n, width / 4) of the adapter

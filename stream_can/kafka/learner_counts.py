@@ -15,10 +15,7 @@ from stream_can.app.tally import Tally
 from stream_can.kafka.played_records import PlayedRecords
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.topic_learner import TopicLearner
-from stream_can.learner.sent import SentVersion
 from stream_can.messages.records import Output, dead_letter_of
-from stream_can.method.kernel import inside
-from stream_can.method.receipts import TAIL
 
 __all__ = ["LearnerCounts"]
 
@@ -54,7 +51,7 @@ class LearnerCounts:
         learner, names = self._learning.learner, None
         if self._settings.has_lanes:
             names = [batch.versions[k].name for k in batch.of.tolist()]
-        in_sets = 0 if self._settings.sets is None else sum(map(_in_sets, batch.versions))
+        in_sets = 0 if self._settings.sets is None else learner.classes_in_sets(batch)
         tally.observed(len(batch), names, batch.segments or None, in_sets, corrected.rows)
         tally.labelled(corrected.outcomes, corrected.taught, learner.held)
         tally.not_learned(*played.not_learned)
@@ -99,11 +96,3 @@ class LearnerCounts:
     def committed(self, seconds: float, size: int) -> None:
         """Publish the counts, with how long a commit took and the bytes that it wrote."""
         self._metrics.committed({LEARNER: self._tally}, seconds, size)
-
-
-def _in_sets(lane: SentVersion) -> int:
-    """Total number of classes in the prediction sets of rows."""
-    thetas = np.ascontiguousarray(lane.rows[:, -TAIL])
-    known = ~np.isnan(thetas)
-    sent = np.ascontiguousarray(lane.sent[known], np.float32)
-    return int(inside(sent, thetas[known]).sum())

@@ -12,6 +12,7 @@ from stream_can.learner.joining import LabelJoining
 from stream_can.learner.kinds import Id, Reason
 from stream_can.learner.memory import LearnerMemory
 from stream_can.learner.model_name import ONLY, Name
+from stream_can.learner.sent import SentBatch
 from stream_can.trust.alarm import Alarm
 from stream_can.trust.episode import Episode
 from stream_can.trust.locking import Locked, one_at_a_time
@@ -67,6 +68,11 @@ class Inspection(Locked):
     def sets(self) -> float | None:
         """Coverage that prediction sets promise; None without sets."""
         return self._memory.versions.default.sets
+
+    def classes_in_sets(self, batch: SentBatch) -> int:
+        """Total number of classes in the sets of dense rows that another process sent."""
+        default = self._memory.versions.default
+        return sum(default.classes_in_sets(version) for version in batch.versions)
 
     @property
     def sets_by(self) -> str | None:

@@ -54,6 +54,16 @@ def size(m: int, rows: int = ROWS, *, sets: bool = False) -> int:
     return rows * m + 1 + (m + TAIL if sets else 0)
 
 
+def width_has_sets(width: int, m: int, rows: int = ROWS) -> bool | None:
+    """Whether receipts of so many numbers for m classes have sets; None where none are so long.
+    Those of so many rows are looked for first: for 5 classes others are as long."""
+    for n_rows in (rows, *ANY_ROWS):
+        for sets in (False, True):
+            if width == size(m, n_rows, sets=sets):
+                return sets
+    return None
+
+
 def blank(n: int, m: int, rows: int = ROWS) -> Receipts:
     """n unknown receipts."""
     return np.full((n, size(m, rows)), np.nan, np.float32)

@@ -63,6 +63,10 @@ class Group(NamedTuple):
         return _share(self.size, self.rows)
 
 
+def _group(name: Any, sums: NDArray[np.float64]) -> Group:
+    return Group(name, *sums[:3].astype(int).tolist(), *sums[3:].tolist())
+
+
 class SetScores:
     """Coverage of prediction sets in a replay.
 
@@ -87,12 +91,11 @@ class SetScores:
         """by that, rows, classes in sets, known labels, their weight, that of covered ones."""
         self.moments: list[SetMoment] = []
         """The course, step by step."""
-        self.rows = self.size = self.single = 0
-        """Rows; classes in all their sets; sets of a single class."""
-        self.known = self.learned = 0
-        """Number of rows with a known label, arriving or not, and of those whose label taught the
-        sets."""
-        self._known, self._learned = [0.0, 0.0], [0.0, 0.0]
+        self._single = 0
+        """Number of sets of a single class."""
+        self.learned = 0
+        """Number of rows whose label taught the sets."""
+        self._learned = [0.0, 0.0]
         """Weight of these labels, and of covered ones."""
         self._waiting: dict[int, bool] = {}
         """For rows whose teaching label is in flight, whether they are covered."""
@@ -126,13 +129,8 @@ class SetScores:
         weights = (step.truth >= 0) * (1.0 if step.weights is None else step.weights)
         counts = [np.ones(len(sizes)), sizes, step.truth >= 0, weights, weights * inside]
         self._add_groups(step, np.stack(counts))
-        self.rows += len(sizes)
-        self.size += int(sizes.sum())
-        self.single += int((sizes == 1).sum())
-        self.known += len(at)
+        self._single += int((sizes == 1).sum())
         known = float(weights.sum()), float(weights @ inside)
-        self._known[0] += known[0]
-        self._known[1] += known[1]
         squares = float(weights @ weights), float(weights**2 @ inside)
         row = step.first + len(sizes)
         self.moments.append(SetMoment(row, len(sizes), int(sizes.sum()), *known, squares))
@@ -162,11 +160,14 @@ class SetScores:
     def groups(self) -> list[Group]:
         """Coverage by group, the one with most labels first; rows without a value are in none."""
         groups = [
-            Group(name, *self._sums[k, :3].astype(int).tolist(), *self._sums[k, 3:].tolist())
-            for name, k in self._numbers.items()
-            if name is not None
+            _group(name, self._sums[k]) for name, k in self._numbers.items() if name is not None
         ]
         return sorted(groups, key=lambda group: -group.known)
+
+    @property
+    def all_rows(self) -> Group:
+        """Coverage of all rows, those in no group too; their name is None."""
+        return _group(None, self._sums.sum(axis=0))
 
     @property
     def worst_group(self) -> Group | None:
@@ -175,9 +176,14 @@ class SetScores:
         return min(enough, key=lambda group: group.kept, default=None)
 
     @property
+    def known(self) -> int:
+        """Number of rows with a known label, arriving or not."""
+        return self.all_rows.known
+
+    @property
     def kept(self) -> float:
         """Share of labelled rows covered; nan without rows."""
-        return _share(self._known[1], self._known[0])
+        return self.all_rows.kept
 
     @property
     def kept_learned(self) -> float:
@@ -187,12 +193,12 @@ class SetScores:
     @property
     def mean_size(self) -> float:
         """Mean number of classes in a set."""
-        return _share(self.size, self.rows)
+        return self.all_rows.mean_size
 
     @property
     def singletons(self) -> float:
         """Share of sets with a single class."""
-        return _share(self.single, self.rows)
+        return _share(self._single, self.all_rows.rows)
 
     @property
     def worst(self) -> tuple[float, int] | None:

@@ -66,6 +66,8 @@ def test_from_nothing_to_the_first_corrected_record(tmp_path: Path) -> None:
                 (tmp_path / "app.toml").write_text(here(code))
             elif language == "text":
                 said.append(code)
+            elif language == "python":
+                (tmp_path / "again.py").write_text(here(code))
             elif code in left:
                 log = tmp_path / f"{number}.log"
                 stack.enter_context(staying(here(code), tmp_path, log))
@@ -73,7 +75,7 @@ def test_from_nothing_to_the_first_corrected_record(tmp_path: Path) -> None:
                 wait(code, lambda log=log, ready=ready: ready in log.read_text())
             else:
                 assert language == "sh"
-                if again := "-dead-letters" in code:
+                if again := code == "python again.py\n":
                     (send,) = (text for text in printed if "0.3, 0.4]" in text)
                     broken = send.partition("kafka/bin/kafka-console-consumer")[0]
                     run_sh(here(broken.replace("0.3, 0.4]", "0.7]")), tmp_path)

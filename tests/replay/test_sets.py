@@ -70,7 +70,7 @@ def check(result, inside, learned, y):
     scores, n = result.sets, len(y)
     known = np.flatnonzero(y >= 0)
     kept = inside[known, y[known]]
-    assert (scores.rows, scores.known, scores.learned) == (n, len(known), len(learned))
+    assert (scores.all_rows.rows, scores.known, scores.learned) == (n, len(known), len(learned))
     assert scores.kept == pytest.approx(kept.mean())
     assert scores.mean_size == pytest.approx(inside.sum(axis=1).mean())
     assert scores.singletons == pytest.approx((inside.sum(axis=1) == 1).mean())
