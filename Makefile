@@ -34,7 +34,7 @@ setup: .venv/ready  ## the virtual environment with the package, compiled
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "stream_can needs Python 3.11 or newer; make PYTHON=python3.x")'
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(INSTALL) pip setuptools cython
-	@echo "compiling, and installing what the tests need: about a minute"
+	@echo "compiling, and installing what the tests need: some minutes"
 	@CFLAGS="$$CFLAGS -Werror=incompatible-pointer-types" $(PY) setup.py -q build_ext --inplace & compiling=$$!; \
 	    $(INSTALL) --group dev && wait $$compiling
 	PYTHONWARNINGS=ignore:Editable $(INSTALL) --no-build-isolation -e '.[all]'

@@ -48,7 +48,7 @@ def test_one_row(row):
     [
         (P[:, 1], "scores of the second class, rows are np.column_stack([1 - p, p])"),
         (100 * P, "percentages? Divide them by their sum: P / P.sum(axis=-1, keepdims=True)"),
-        (np.log(P), "logits? Softmax them first: stream_can.softmax(logits)"),
+        (np.log(P), "logits? Softmax them first: stream_can.softmax(logits), or set logits"),
         (pd.Series([[0.25, 0.75], [1.0]]), "row 1: 1 probabilities, and row 0 has 2"),
         ([{"a": 0.5, "b": 0.5}, {"a": 1.0}], "the rows do not all name the same classes"),
         ([scored(P[0], (1,))], "predictions are of 'b', expected the 2 classes"),

@@ -71,7 +71,8 @@ def doubts(s: Status) -> Iterator[Problem]:
         yield doubt(
             f"{hour.without_id:,} of {hour.records:,} predictions of the last hour have no id: no"
             " label can find them.",
-            "Check the setting id; the log names the first of these predictions.",
+            "Check the setting id, and what the program that sends predictions gives as one"
+            + ("." if s.over_http else "; the log names the first of these predictions."),
         )
     if hour.early > max(10, 0.01 * hour.labels):
         yield doubt(

@@ -44,7 +44,7 @@ def gain(s: Status) -> Problem:
     if s.corrects and not s.learns and not s.over_http:
         return Problem(
             "good",
-            "Nothing is wrong; labels are scored by the process that learns.",
+            "Nothing is wrong here; labels are scored by the process that learns.",
             "Nothing to do: its page shows whether the correction helps.",
         )
     return Problem(

@@ -91,11 +91,12 @@ class Tally:
     # -- events ----------------------------------------------------------------------------------
 
     def predicted(
-        self, n: int, names: Sequence[Name] | None, columns: Table | None,
+        self, ids: Sequence[object], names: Sequence[Name] | None, columns: Table | None,
         sets: Sequence[Sequence[object]] | None, sent: Any = None,
     ) -> None:  # fmt: skip
-        """Count n answered predictions."""
-        self.answered(n, n)
+        """Count answered predictions, by their ids."""
+        n = len(ids)
+        self.answered(n, n, without_id=ids.count(None))
         self.observed(n, names, columns, 0 if sets is None else sum(map(len, sets)), sent)
 
     def answered(self, n: int, corrected: int, dead_letters: int = 0, without_id: int = 0) -> None:

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from stream_can.app.settings import SettingsError
 from stream_can.cli.arguments import argument_errors, refuse_to_overwrite
-from stream_can.cli.inspection import read_snapshot
+from stream_can.cli.inspection import read_snapshot, require_key
 from stream_can.onnx.export import to_onnx
 from stream_can.snapshot import save
 
@@ -42,8 +42,8 @@ def export_command(
     names = ", ".join(correctors)
     if key is None and len(correctors) > 1:
         raise SettingsError(f"{snapshot}: several correctors; choose one with --key: {names}")
-    if key is not None and key not in correctors:
-        raise SettingsError(f"--key: no corrector {key!r}; there are {names}")
+    if key is not None:
+        require_key(key, correctors)
     corrector, _ = correctors[key or next(iter(correctors))]
     with argument_errors():
         model = to_onnx(corrector, single=float32)

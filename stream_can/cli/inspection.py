@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,8 +68,7 @@ def inspect_command(
 
         correctors = newest_states(topic, bootstrap_servers, config)
     if key is not None:
-        if key not in correctors:
-            raise SettingsError(f"--key: no corrector {key!r}; there are {', '.join(correctors)}")
+        require_key(key, correctors)
         correctors = {key: correctors[key]}
     if save is not None:
         if len(correctors) > 1:
@@ -156,6 +156,13 @@ def _served(path: str | Path) -> Learner:
             return stored.learner()
     finally:
         store.close()
+
+
+def require_key(key: str, correctors: Mapping[str, Any]) -> None:
+    """SettingsError where no corrector has this key."""
+    if key not in correctors:
+        names = "one, without a key" if [*correctors] == [""] else ", ".join(correctors)
+        raise SettingsError(f"--key: no corrector {key!r}; there is {names}")
 
 
 def describe(corrector: Any) -> dict[str, Any]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import time
 
-import numpy as np
-
 from stream_can.app.counts import Handled
 from stream_can.app.letters import KEPT, letter
 from stream_can.app.metrics import LEARNER, Metrics

@@ -71,7 +71,7 @@ class Inspection(Locked):
 
     def classes_in_sets(self, batch: SentBatch) -> int:
         """Total number of classes in the sets of dense rows that another process sent."""
-        default = self._memory.versions.default
+        default: Any = self._memory.versions.default  # others have no sets
         return sum(default.classes_in_sets(version) for version in batch.versions)
 
     @property

@@ -16,7 +16,7 @@ Normalise = Literal["rounded", "always"]
 
 TOLERANCE = 1e-3
 """Tolerance of a row's sum."""
-DIVIDE = "Divide them by their sum: P / P.sum(axis=-1, keepdims=True), or --normalise always"
+DIVIDE = "Divide them by their sum: P / P.sum(axis=-1, keepdims=True), or set normalise to always"
 SCORES = "scores? Divide rows by their sum (--normalise always)"
 SEVERAL = "several classes true at once? See MultiLabelCorrector (--rows multilabel)"
 
@@ -165,7 +165,7 @@ def reason(row: Array, names: Sequence[Any] | None = None) -> str:
         if not value >= 0 or value == np.inf:
             if names is None:
                 logits = -np.inf < value < 0 and np.isfinite(row).all()
-                way_out = "; logits? Softmax them first: stream_can.softmax(logits)"
+                way_out = "; logits? Softmax them first: stream_can.softmax(logits), or set logits"
                 return (
                     f"entry {i} is {value}, expected a finite number >= 0{way_out * bool(logits)}"
                 )

@@ -242,7 +242,7 @@ class PipeRun:
         if self.covered:
             text += " since the state began"
         if counts.repeated:
-            text += f", {counts.repeated} labels of predictions that had theirs"
+            text += f", {counts.repeated} more for predictions that had theirs"
         if self.normalised:
             text += f", {self.normalised} rows divided by their sum"
         if changed := self.learner.changed_labels:

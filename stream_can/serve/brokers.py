@@ -151,7 +151,7 @@ class BrokerService(Service):
         output = self._correcting.correct_read(records, groups, bad, state)
         if output.sent is not None:
             appender.rows(output.sent, state)
-        self.tally.answered(len(messages), output.corrected)
+        self.tally.answered(len(messages), output.corrected, without_id=len(output.without_id))
         self.metrics.handled(Handled(len(output.outputs), output.normalised, len(output.faults)))
         out = [record.value or b"" for record in output.outputs]
         return Answers(out, (b"stream-can-state", b"%d" % state.number))

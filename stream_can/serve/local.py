@@ -156,7 +156,7 @@ class LocalService(Service):
         sent = group.messages.finished(corrected.rows)
         out = group.write(sent, corrected.asked, corrected.sets)
         self.commits.came(n, group.names or (ONLY,))
-        self.tally.predicted(n, group.names, columns, corrected.sets, sent)
+        self.tally.predicted(group.ids, group.names, columns, corrected.sets, sent)
         requests = [(i, reason) for i, reason in enumerate(corrected.asked) if reason is not None]
         for i, reason in requests:
             raw, row, classes = group.messages.as_lists(group.rows[i], sent[i])

@@ -14,6 +14,7 @@ import pytest
 from stream_can import Corrector
 from stream_can.cli.main import main
 from stream_can.serve.settings import load
+from tests.programs import wait
 from tests.serve.serving import CLASSES, Server, commits_in, learner_in, played
 
 PROBS = [0.5, 0.3, 0.2]
@@ -317,3 +318,13 @@ def test_a_client_that_offers_http_2_is_answered(tmp_path):
             while b"Upgrade: x" not in said and (more := raw.recv(1 << 16)):
                 said += more
         assert said.startswith(b"HTTP/1.1 200"), said
+
+
+def test_predictions_that_no_label_can_find_are_counted(tmp_path):
+    with Server(tmp_path) as server:
+        row = {"probs": [0.5, 0.25, 0.25]}
+        server.correct(row, row, row | {"id": 1})
+        server.correct(row)
+        hour = lambda: server.client.get("/status.json").json()["hour"]  # noqa: E731
+        wait("they are counted", lambda: hour()["records"] == 4)
+        assert hour()["without_id"] == 3
