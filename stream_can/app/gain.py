@@ -28,8 +28,8 @@ def gain(s: Status) -> Problem:
         return Problem(
             "doubt" if worse else "good",
             f"{verb}: over the last {name} the accuracy goes from {100 * accuracy.before:.1f} % to"
-            f" {100 * accuracy.after:.1f} %{_points(accuracy)},"
-            f" the log loss from {loss.before:.3f} to {loss.after:.3f}.",
+            f" {100 * accuracy.after:.1f} %{_interval(accuracy, 100, '.1f', ' points')},"
+            f" the log loss from {loss.before:.3f} to {loss.after:.3f}{_interval(loss, 1, '.3f')}.",
             WAIT if worse else "Nothing to do.",
         )
     count = f"{s.day.scored:,}" if s.day.scored else "no"
@@ -63,8 +63,8 @@ def _worse(window: Window) -> str:
     return "The accuracy" if accuracy is not None and accuracy.after < accuracy.before else ""
 
 
-def _points(score: Score) -> str:
-    """Describe the interval of a change."""
+def _interval(score: Score, times: float, digits: str, unit: str = "") -> str:
+    """The interval of a change, in parentheses; empty where it is not known."""
     if score.low is None or score.high is None:
         return ""
-    return f" ({100 * score.low:+.1f} to {100 * score.high:+.1f} points)"
+    return f" ({times * score.low:+{digits}} to {times * score.high:+{digits}}{unit})"

@@ -27,8 +27,9 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     assert young.first() == begun.format("1 scored label has") + few
     fine = Small()
     fine.labelled(0.9)
-    assert fine.first().startswith(
-        "good: The correction helps: over the last hour the accuracy goes from 50.0 %"
+    assert fine.first() == (
+        "good: The correction helps: over the last hour the accuracy goes from 50.0 % to 52.0 %"
+        " (+2.0 to +2.0 points), the log loss from 1.000 to 0.910 (-0.091 to -0.089)."
     )
     assert len(fine.status_report.status(BEGIN).problems) == 1
     worse = Small()
