@@ -161,8 +161,8 @@ def _served(path: str | Path) -> Learner:
 def require_key(key: str, correctors: Mapping[str, Any]) -> None:
     """SettingsError where no corrector has this key."""
     if key not in correctors:
-        names = "one, without a key" if [*correctors] == [""] else ", ".join(correctors)
-        raise SettingsError(f"--key: no corrector {key!r}; there is {names}")
+        names = "is one, without a key" if [*correctors] == [""] else f"are {', '.join(correctors)}"
+        raise SettingsError(f"--key: no corrector {key!r}; there {names}")
 
 
 def describe(corrector: Any) -> dict[str, Any]:

@@ -87,8 +87,9 @@ class PipeRun:
         while start < len(lines):
             batch = lines[start : start + min(self.saver.lines_left, self.most)]
             start += len(batch)
+            covered = max(self.line, self.covered)
             self.handle(batch)
-            self.saver.count_lines(len(batch))
+            self.saver.count_lines(max(self.line, self.covered) - covered)  # skipped ones: none
         self.saver.save_if_due()
 
     def handle(self, lines: Sequence[bytes]) -> None:
