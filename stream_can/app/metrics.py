@@ -159,11 +159,8 @@ class Metrics:
         if faults:
             self._tell_first("fault", f"{place(faults[0][0])}: {faults[0][1]}")
         if without_id:
-            self._tell_first(
-                "id",
-                f"{place(without_id[0])}: no id, so no label finds it. The id is the key, or what"
-                " the setting id names",
-            )
+            where = place(without_id[0])
+            self._tell_first("id", f"{where}: no id (the key, or as id says), so no label finds it")
         if letters:
             letter = letters[0]
             where = f"{letter.topic}-{letter.partition} offset {letter.offset}"

@@ -95,8 +95,7 @@ class Tally:
         sets: Sequence[Sequence[object]] | None, sent: Any = None,
     ) -> None:  # fmt: skip
         """Count answered predictions, by their ids."""
-        n = len(ids)
-        self.answered(n, n, without_id=ids.count(None))
+        self.answered(n := len(ids), n, without_id=ids.count(None))
         self.observed(n, names, columns, 0 if sets is None else sum(map(len, sets)), sent)
 
     def answered(self, n: int, corrected: int, dead_letters: int = 0, without_id: int = 0) -> None:

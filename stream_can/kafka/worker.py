@@ -109,7 +109,7 @@ class Worker:
         DeniedError, RetryError
             The message says what to change.
         """
-        for loop in reversed(self._loops):  # who learns needs all topics, and names all that miss
+        for loop in self._loops:
             loop.role.check()
             loop.role.client.look()
         if self.learns is not None:

@@ -79,17 +79,14 @@ class PipeRun:
         self.is_ordinary = lines and self.parser.naming is None
 
     def take(self, lines: Sequence[bytes]) -> None:
-        """Process lines, write their output, save when due.
-
-        Called with no lines after a time without input: a save may be due.
-        """
+        """Process lines, write their output, save when due; no lines after a time without input."""
         start = 0
         while start < len(lines):
             batch = lines[start : start + min(self.saver.lines_left, self.most)]
             start += len(batch)
-            covered = max(self.line, self.covered)
+            begin = max(self.line, self.covered)  # what is skipped needs no saving
             self.handle(batch)
-            self.saver.count_lines(max(self.line, self.covered) - covered)  # skipped ones: none
+            self.saver.count_lines(self.state.lines - begin)
         self.saver.save_if_due()
 
     def handle(self, lines: Sequence[bytes]) -> None:

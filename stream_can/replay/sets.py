@@ -91,10 +91,8 @@ class SetScores:
         """by that, rows, classes in sets, known labels, their weight, that of covered ones."""
         self.moments: list[SetMoment] = []
         """The course, step by step."""
-        self._single = 0
-        """Number of sets of a single class."""
-        self.learned = 0
-        """Number of rows whose label taught the sets."""
+        self._single = self.learned = 0
+        """Number of sets of a single class, and of rows whose label taught the sets."""
         self._learned = [0.0, 0.0]
         """Weight of these labels, and of covered ones."""
         self._waiting: dict[int, bool] = {}
@@ -159,9 +157,8 @@ class SetScores:
     @property
     def groups(self) -> list[Group]:
         """Coverage by group, the one with most labels first; rows without a value are in none."""
-        groups = [
-            _group(name, self._sums[k]) for name, k in self._numbers.items() if name is not None
-        ]
+        named = {name: k for name, k in self._numbers.items() if name is not None}
+        groups = [_group(name, self._sums[k]) for name, k in named.items()]
         return sorted(groups, key=lambda group: -group.known)
 
     @property
