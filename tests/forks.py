@@ -6,6 +6,7 @@ is not tested so: see `tests/cli/test_cli.py` for the command as a whole.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import multiprocessing
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 from tests.programs import PATIENCE
 
+ROOT = Path(__file__).parent.parent
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload([__name__, "stream_can.cli.commands", "stream_can.pipe.run"])
 
@@ -64,7 +66,8 @@ def run(
         (files / "in").write_bytes(input)
         where = str(cwd or Path.cwd()), dict(os.environ) | env, folder
         process = FORKS.Process(target=_child, args=(where, target, arguments, options))
-        process.start()
+        with contextlib.chdir(ROOT):  # where the first run lets the server find this module
+            process.start()
         process.join(PATIENCE)
         if process.exitcode is None:
             process.kill()

@@ -490,3 +490,16 @@ def test_a_state_that_is_no_file_is_refused_before_the_replay(file):
 def test_a_list_that_begins_with_a_minus_is_joined_to_its_option(capsys):
     assert main(["replay", "a.csv", "--classes", "-1,1"]) == 2
     assert "a value that begins with - is written --classes=-1,1" in capsys.readouterr().err
+
+
+def test_a_run_in_a_fork_is_found_from_any_folder(tmp_path):
+    """The first of a process, too: else all of its later ones fail."""
+    code = (
+        "import os, sys; sys.path.insert(0, os.getcwd()); from tests import forks; "
+        f"os.chdir({str(tmp_path)!r}); "
+        "print(forks.run(forks.command, ['--version'], strict=True).code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
