@@ -113,7 +113,7 @@ class Tally:
         """Count the column values and models of n predictions, the classes in their sets, and the
         confidence of the rows that were sent."""
         if self._expected is not None:
-            self._expected.add_rows(sent, n)
+            self._expected.add_rows(sent)
         for name, texts in (columns or {}).items():
             self._values[name].came(texts)
         if self._has_sets:

@@ -174,15 +174,13 @@ class Dense(DeclaredClasses, ClassLabels):
     def _of_this_width(self, blobs: NDArray[np.float32]) -> NDArray[np.float32]:
         """What another corrector made: with sets that this one does not make, or without; receipts
         of other rows become unknown ones."""
-        n, words = len(blobs), blobs.shape[1]
+        words = blobs.shape[1]
         if 4 * words == self.width:
             return np.ascontiguousarray(blobs)
         m, n_sent, known = len(self.classes), self.corrector.n_sent, self.rows_width // 4
         if words - known == size(m, n_sent, sets=self.sets is None):
             known += size(m, n_sent)
-        data = np.full((n, self.width // 4), np.nan, np.float32)
-        data[:, :known] = blobs[:, :known]
-        return data
+        return _first_words(blobs, known, self.width // 4)
 
     def _learn_one(self, joined: JoinedLabel) -> None:
         """Learn a single label without rows: the same bits, in less time."""
@@ -301,8 +299,7 @@ class Dense(DeclaredClasses, ClassLabels):
         if data.dtype != np.float32 or data.shape[1] < 4 * m:
             raise ValueError("the size of recent predictions")
         if data.shape[1] != of.width // 4:  # stored under other settings
-            stored, data = data, np.full((n, of.width // 4), np.nan, np.float32)
-            data[:, : 4 * m] = stored[:, : 4 * m]
+            data = _first_words(data, 4 * m, of.width // 4)
         rows = np.ascontiguousarray(data[:, : 4 * m]).view(np.float64)
         require_rows(rows.reshape(2 * n, m))
         require_probabilities(data[:, 4 * m :], tail=0 if of.sets is None else TAIL)
@@ -310,8 +307,7 @@ class Dense(DeclaredClasses, ClassLabels):
         if promises[0] != promises[1] or of.width != self.width:  # sets of another: unknown
             alike = of.corrector.n_sent == self.corrector.n_sent
             known = 4 * m + (size(m, self.corrector.n_sent) if alike else 0)
-            stored, data = data, np.full((n, self.width // 4), np.nan, np.float32)
-            data[:, :known] = stored[:, :known]
+            data = _first_words(data, known, self.width // 4)
         return self._cut_blobs(data)
 
     def load_pending(self, unscored: Unscored) -> Unscored:
@@ -327,6 +323,13 @@ def require_rows(rows: Array) -> None:
     """Raise where a row of a snapshot is no probability vector."""
     for i, why in bad_rows(np.ascontiguousarray(rows)).items():
         raise ValueError(f"row {i}: {why}")
+
+
+def _first_words(blobs: NDArray[np.float32], known: int, words: int) -> NDArray[np.float32]:
+    """Rows of so many words: the first ``known`` are those of the blobs, the others unknown."""
+    data = np.full((len(blobs), words), np.nan, np.float32)
+    data[:, :known] = blobs[:, :known]
+    return data
 
 
 def _column(texts: Texts | None, k: int, n: int) -> list[str | None]:

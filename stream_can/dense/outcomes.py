@@ -18,8 +18,8 @@ Array = NDArray[np.float64]
 MOST_CLASSES = 32
 """Classes up to which confusion is kept."""
 
-ADDED_AT_ONCE = 1024
-"""Number of sent rows that are added up at the latest."""
+ADDED_AT_ONCE = 4096
+"""Count of numbers in sent rows from which on they are added up: of many classes few rows wait."""
 
 
 class ExpectedSums:
@@ -29,25 +29,26 @@ class ExpectedSums:
         self._sums = np.zeros(5)
         self._confusion: Array | None = None
         self._sent: list[Array] = []
-        self._n_sent = 0
-        """Rows not yet added up: a request has one, whose sums cost as much as a thousand's."""
+        self._n_numbers = 0
+        """Rows not yet added up, and the count of their numbers: a request has one row, whose sums
+        cost as much as those of hundreds."""
 
-    def add_rows(self, sent: Any, n: int) -> None:
-        """Add n sent rows; none where they differ in length."""
+    def add_rows(self, sent: Any) -> None:
+        """Add sent rows; none where they differ in length."""
         if not isinstance(sent, np.ndarray) or sent.ndim != 2 or not sent.size:
             return
         if self._sent and self._sent[0].shape[1] != sent.shape[1]:
             self._add_up()
         self._sent.append(sent)
-        self._n_sent += n
-        if self._n_sent >= ADDED_AT_ONCE:
+        self._n_numbers += sent.size
+        if self._n_numbers >= ADDED_AT_ONCE:
             self._add_up()
 
     def _add_up(self) -> None:
         if not self._sent:
             return
         sent = np.concatenate(self._sent)
-        self._sent, self._n_sent = [], 0
+        self._sent, self._n_numbers = [], 0
         at = np.arange(len(sent)), sent.argmax(axis=1)
         top = sent[at]
         self._sums[:3] += len(sent), top.sum(), (top * (1 - top)).sum()

@@ -172,10 +172,7 @@ def brought(
                 columns = min(part.shape[1], known.shape[1])
                 known[:, :columns] = part[:, :columns]
                 return known
-        if any(
-            width == size(n_classes, n_rows, sets=with_sets)
-            for n_classes in sizes for n_rows in ANY_ROWS for with_sets in (False, True)
-        ):  # fmt: skip
+        if any(width_has_sets(width, n_classes, rows) is not None for n_classes in sizes):
             return known
     require_size(array, (n, size(m, rows, sets=sets)), single=single)
     return known

@@ -47,11 +47,11 @@ def test_rows_that_come_alone_are_counted_as_those_that_come_at_once() -> None:
     sent = np.random.default_rng(0).dirichlet(np.ones(3), 2500)
     alone, at_once = ExpectedSums(), ExpectedSums()
     for row in sent:
-        alone.add_rows(row[None], 1)
-    at_once.add_rows(sent, len(sent))
+        alone.add_rows(row[None])
+    at_once.add_rows(sent)
     assert alone.sums() == pytest.approx(at_once.sums())
     assert alone.take_confusion() == pytest.approx(at_once.take_confusion())
     wider = np.full((1, 4), 0.25)
-    alone.add_rows(wider, 1)  # beside rows of another model that wait
-    alone.add_rows(sent[:1], 1)
+    alone.add_rows(wider)  # beside rows of another model that wait
+    alone.add_rows(sent[:1])
     assert alone.sums()[0] == 2502
