@@ -1,6 +1,6 @@
 """What the process that learns costs, and how long its restart takes.
 
-    python benchmarks/kafka_learner.py [--only NAME ...]
+    python benchmarks/kafka_learner.py [--only NAME ...] [--rows N]
 
 One broker is started here. Predictions, and a second later by their own time the labels of one in
 ten, are written, and corrected by a worker while nobody learns. Then ``stream-can learn`` runs
@@ -112,10 +112,10 @@ def run(servers: str, name: str, case: Case, folder: Path) -> dict[str, float]:
     """Figures of one case."""
     from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
+    from stream_can.kafka.client.guards import RebuildError
     from stream_can.kafka.client.options import Options
     from stream_can.kafka.client.readers import Readers
-    from stream_can.kafka.state import MEMORY, read_memory
-    from stream_can.kafka.stored import newest_index
+    from stream_can.kafka.stored import memory_of, newest_index
     from tests.kafka.topics import read
 
     admin = KafkaAdminClient(bootstrap_servers=servers)
@@ -151,9 +151,12 @@ def run(servers: str, name: str, case: Case, folder: Path) -> dict[str, float]:
     while True:
         found = newest_index(readers, f"{name}-state")  # of a state of many models a small part
         assert found is not None
-        record = readers.read_at(f"{name}-state", MEMORY, found[1].memory)
-        memory = read_memory(record.value)
-        done = sum(memory.labels.values()) >= sum(labels.values())
+        try:
+            memory = memory_of(readers, f"{name}-state", found[1])
+        except RebuildError:
+            continue
+        learned = memory.labels.get(f"{name}-labels", {})
+        done = sum(learned.values()) >= sum(labels.values())
         if done and all(memory.sent.get(p, 0) >= end - 1 for p, end in sent.items()):
             break
         time.sleep(0.25)
@@ -180,6 +183,7 @@ def main() -> None:
     )
     parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES))
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rows", type=int, help="predictions, in place of each case's")
     options = parser.parse_args()
     from tests.kafka.broker.broker import VERSIONS, Broker
 
@@ -188,8 +192,10 @@ def main() -> None:
         try:
             broker.start()
             for number, what in enumerate(options.only):
+                case = CASES[what]
+                case = case._replace(rows=options.rows or case.rows)
                 found = [
-                    run(broker.bootstrap_servers, f"case-{number}-{k}", CASES[what], Path(folder))
+                    run(broker.bootstrap_servers, f"case-{number}-{k}", case, Path(folder))
                     for k in range(options.rounds)
                 ]
                 cells = {

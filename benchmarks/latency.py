@@ -68,16 +68,12 @@ def write(servers: str, topics: list[str], partitions: int, rate: float, seconds
     return [[(now, p, future.value.offset) for now, p, future in side] for side in sent]
 
 
-def labels_of_states(servers: str, topic: str) -> list[tuple[int, dict[int, int]]]:
+def labels_of_states(servers: str, name: str) -> list[tuple[int, dict[int, int]]]:
     """The number of each state, and up to which offset of each partition it knows the labels."""
-    from stream_can.kafka.state import INDEX, read_memory
-    from tests.kafka.topics import read as read_topic
+    from tests.kafka.judge import states_of
 
-    indexes = [one.offset for one in read_topic(servers, topic, 0) if one.key == INDEX]
-    memories = [one for one in read_topic(servers, topic, 1) if one.key == INDEX]
-    assert len(indexes) == len(memories), "the topic was compacted meanwhile"
-    labels = [read_memory(one.value).labels for one in memories]
-    return list(zip(indexes, labels, strict=True))
+    states = states_of(servers, f"{name}-state")
+    return [(one.number, one.memory.labels.get(f"{name}-labels", {})) for one in states]
 
 
 def follow(
@@ -89,7 +85,7 @@ def follow(
     first: dict[int, float] = {}  # state -> the first output by it
     for _, state, when in outputs:
         first.setdefault(state, when)
-    states = labels_of_states(servers, f"{name}-state")
+    states = labels_of_states(servers, name)
     numbers = np.array([number for number, _ in states])
     used = sorted(first)
     earliest = np.minimum.accumulate(np.array([first[one] for one in used])[::-1])[::-1]

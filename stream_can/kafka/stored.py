@@ -11,7 +11,9 @@ from stream_can.kafka.client.readers import Readers
 from stream_can.kafka.state import CORRECTORS, INDEX, MEMORY, Index, Memory, read_index, read_memory
 from stream_can.learner.model_name import Name
 
-__all__ = ["StoredState", "newest_index", "newest_state"]
+__all__ = ["StoredState", "memory_of", "newest_index", "newest_state"]
+
+GONE = "parts of the newest state are gone: there is a newer one"
 
 
 @dataclass
@@ -44,6 +46,26 @@ def newest_index(readers: Readers, topic: str) -> tuple[Any, Index] | None:
         raise DeniedError(f"offset {record.offset} of {topic}-{CORRECTORS}: {error}") from None
 
 
+def memory_of(readers: Readers, topic: str, index: Index) -> Memory:
+    """Return the learner's memory of the state that an index describes.
+
+    Raises
+    ------
+    DeniedError
+        It cannot be read.
+    RebuildError
+        A newer state superseded it meanwhile.
+    """
+    pieces = readers.read_all_at(topic, MEMORY, index.memory)
+    if pieces.keys() != {*index.memory}:
+        raise RebuildError(GONE)
+    try:
+        return read_memory(b"".join(pieces[at].value for at in index.memory))
+    except SnapshotMismatch as error:
+        where = f"offset {index.memory[0]} of {topic}-{MEMORY}"
+        raise DeniedError(f"{where}: {error}") from None
+
+
 def newest_state(readers: Readers, topic: str) -> StoredState | None:
     """Return the newest state of a topic; None before the first.
 
@@ -60,17 +82,12 @@ def newest_state(readers: Readers, topic: str) -> StoredState | None:
     record, index = newest
     offsets = {place.offset for place in index.lanes} | {begin.offset for begin in index.begins}
     parts = readers.read_all_at(topic, CORRECTORS, offsets)
-    memory = readers.read_all_at(topic, MEMORY, index.memory)
-    if memory.keys() != {*index.memory} or parts.keys() != offsets:
-        raise RebuildError("parts of the newest state are gone: there is a newer one")
-    try:
-        return StoredState(
-            record.offset,
-            index,
-            read_memory(b"".join(memory[at].value for at in index.memory)),
-            {place.name: parts[place.offset].value for place in index.lanes},
-            {begin.model: parts[begin.offset].value for begin in index.begins},
-        )
-    except SnapshotMismatch as error:
-        where = f"offset {index.memory[0]} of {topic}-{MEMORY}"
-        raise DeniedError(f"{where}: {error}") from None
+    if parts.keys() != offsets:
+        raise RebuildError(GONE)
+    return StoredState(
+        record.offset,
+        index,
+        memory_of(readers, topic, index),
+        {place.name: parts[place.offset].value for place in index.lanes},
+        {begin.model: parts[begin.offset].value for begin in index.begins},
+    )
