@@ -214,7 +214,11 @@ class LearnedTime:
         slowest = min([recent, *(times.get(p, -math.inf) for p in unlearned)])
         if recent - slowest <= EVEN_SECONDS:
             return slowest
-        following = self._following({p: inputs[p] for p in unlearned})
-        # Of what has no time nobody knows whether it is late.
-        late = [p for p in unlearned if (following.get(p) or -math.inf) < recent]
-        return min([recent, *(times.get(p, -math.inf) for p in late)])
+        # The slowest that is late decides: others need not be asked, and each costs a request. Of
+        # what has no time nobody knows whether it is late.
+        for learned, p in sorted((times.get(p, -math.inf), p) for p in unlearned):
+            if learned >= recent:
+                break
+            if (self._following({p: inputs[p]})[p] or -math.inf) < recent:
+                return learned
+        return recent

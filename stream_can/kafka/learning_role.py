@@ -192,8 +192,12 @@ class LearningRole:
         self._lag.look(learning, unplayed)
         if not pace.is_due(unplayed.rows):
             return
-        if unplayed.has_unread():  # no longer than one poll
-            unplayed.poll(self.writer.number, 50)
+        # A partition of which nothing waits holds back others: one poll for it, and in a backlog
+        # more, as long as something comes.
+        until = time.monotonic() + pace.interval
+        while unplayed.has_unread() and unplayed.poll(self.writer.number, 50):
+            if not pace.in_backlog or time.monotonic() > until:
+                break
         try:
             due = order.take(pace.most_rows)
             if not due.sent and not due.labels:

@@ -28,6 +28,11 @@ class StatePace:
         self.most_rows = MOST_ROWS
         """Rows, or labels, after which it is."""
 
+    @property
+    def in_backlog(self) -> bool:
+        """Whether more rows wait than states of the usual size take."""
+        return self.most_rows > MOST_ROWS
+
     def is_due(self, rows: int) -> bool:
         """Whether a state is due where so many rows wait."""
         return rows >= self.most_rows or time.monotonic() >= self.due
@@ -40,7 +45,7 @@ class StatePace:
         """Note a state: when its writing began, its bytes, and how many rows wait."""
         pause = size / MOST_BYTES_A_SECOND
         self.due = begin + max(self.interval, pause)
-        large = max(1.0, pause / self.interval)
-        if rows > self.most_rows:  # it falls behind
-            large = max(large, 2 * self.most_rows / MOST_ROWS)
+        # Twice as many where it falls behind, and no fewer before it has nearly caught up.
+        growth = 2 if rows > self.most_rows else 1 if 4 * rows > self.most_rows else 0
+        large = max(1.0, pause / self.interval, growth * self.most_rows / MOST_ROWS)
         self.most_rows = int(MOST_ROWS * min(large, LARGE))

@@ -140,8 +140,8 @@ class UnplayedRecords:
         lags = self._reader.lag()
         return {place: n + len(self.queues[place].waiting) for place, n in lags.items()}
 
-    def poll(self, number: int, wait_ms: int) -> None:
-        """Add the records of one poll to the queues.
+    def poll(self, number: int, wait_ms: int) -> bool:
+        """Add the records of one poll to the queues; return whether some came.
 
         Parameters
         ----------
@@ -160,7 +160,8 @@ class UnplayedRecords:
         for place, queue in self.queues.items():
             self._reader.hold(place, queue.bytes > share)
         foreign = list[Any]()
-        for (topic, p), records in self._reader.poll(wait_ms).items():
+        polled = self._reader.poll(wait_ms)
+        for (topic, p), records in polled.items():
             queue = self.queues[topic, p]
             if topic != self._settings.sent_topic:
                 # One that is ahead holds back none that comes behind it later.
@@ -176,6 +177,7 @@ class UnplayedRecords:
                     foreign.append(record)
         if foreign:
             self._leave_out(foreign, number)
+        return bool(polled)
 
     def _append_batch(self, queue: Queue, p: int, record: Any, *, deferred: bool) -> None:
         """Append a sent or deferred batch to its queue, without what was played before."""

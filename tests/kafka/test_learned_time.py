@@ -39,12 +39,14 @@ class Input:
         self.inputs = dict.fromkeys(range(len(times)), 0)
         self.behind = LearnedTime(self._ends, self._following, WAIT)
         self.asked = 0
+        self.asked_next: list[int] = []
 
     def _ends(self, partitions: list[int]) -> dict[int, int]:
         self.asked += 1
         return {p: len(self.times[p]) for p in partitions}
 
     def _following(self, offsets: Mapping[int, int]) -> Mapping[int, float | None]:
+        self.asked_next += offsets
         return {p: next(iter(self.times[p][at:]), None) for p, at in offsets.items()}
 
     def until(self, near: float = NEAR) -> float:
@@ -94,6 +96,15 @@ def test_a_partition_of_little_traffic_is_not_behind(now: list[float]) -> None:
     found = Input([float(t) for t in range(1000)], [10.0, 900])
     found.inputs = {0: 1000, 1: 1}
     assert found.until() == 10
+
+
+@pytest.mark.fast
+def test_the_slowest_that_is_behind_decides_without_asking_for_others(now: list[float]) -> None:
+    """With each state of a backlog all were asked: of 100 partitions that is 100 requests."""
+    found = Input(*([float(t) for t in range(p, 1000)] for p in (0, 5, 3)), [1.0, 900, 901])
+    found.inputs = {0: 500, 1: 200, 2: 300, 3: 1}
+    assert found.until(0) == 204  # nothing of the last comes before
+    assert found.asked_next == [3, 1]
 
 
 @pytest.mark.fast

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -27,7 +28,7 @@ from kafka.errors import KafkaError, NoOffsetForPartitionError, OffsetOutOfRange
 
 from stream_can.kafka.client import consumer as consumer_module
 from stream_can.kafka.client import member as member_module
-from stream_can.kafka.client import probe
+from stream_can.kafka.client import probe, unpacking
 from stream_can.kafka.client import transaction as transaction_module
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.client import Client
@@ -478,6 +479,31 @@ def test_a_compacted_pointer_is_seen(broker: Broker) -> None:
     assert client.readers.read_at(topic, 0, offsets[-1]).offset == offsets[-1]
     assert client.readers.read_at(topic, 0, offsets[-1] + 1) is None
     client.close()
+
+
+def test_what_comes_next_is_told_from_one_batch(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A whole fetch of 1 MB was unpacked for nine records, with each state."""
+    servers, topic = broker.bootstrap_servers, unique("next")
+    create(servers, {topic: {}}, partitions=1)
+    for k in range(20):  # a batch each
+        produce(servers, [(topic, 0, None, b"%d" % k)] * 10)
+    client = Client([servers], topic, "0", input=topic)
+    found, real = [], unpacking.unpack
+
+    def unpack(*args: Any) -> list[Any]:
+        records = real(*args)
+        found.append(len(records))
+        return records
+
+    monkeypatch.setattr(unpacking, "unpack", unpack)
+    times = client.readers.following(
+        topic, {0: 50}, lambda records: np.array([float(one.offset) for one in records])
+    )
+    client.close()
+    assert times == {0: 54.0}
+    assert sum(found) <= 20  # the next may be begun
 
 
 class TestNotKnownYet:

@@ -28,6 +28,8 @@ NEAR = 100
 """Offsets at most this far apart are read in one range."""
 FEW = 9
 """Records that are looked at to tell the time of what comes next."""
+FEW_BYTES = 1 << 14
+"""Bytes of a partition that are fetched for them; a broker sends a whole batch at least."""
 END = 1 << 63
 """Beyond every offset."""
 STILL_SECONDS = 30
@@ -35,11 +37,12 @@ STILL_SECONDS = 30
 
 
 class Readers:
-    """Consumers outside the group, one per isolation level, opened when first needed."""
+    """Consumers outside the group, one per isolation level, and one that reads few records; opened
+    when first needed."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._open: dict[str, Any] = {}
+        self._open: dict[tuple[str, bool], Any] = {}
 
     def close(self) -> None:
         """Close the consumers; later calls open new ones."""
@@ -47,10 +50,11 @@ class Readers:
         for reader in readers.values():
             close(reader)
 
-    def _reader(self, isolation: str) -> Any:
-        if isolation not in self._open:
-            self._open[isolation] = open_consumer(self._options, isolation, **QUICK)
-        return self._open[isolation]
+    def _reader(self, isolation: str, few: bool = False) -> Any:
+        if (isolation, few) not in self._open:
+            more = {"max_partition_fetch_bytes": FEW_BYTES} if few else {}
+            self._open[isolation, few] = open_consumer(self._options, isolation, **QUICK, **more)
+        return self._open[isolation, few]
 
     def read_at(self, topic: str, partition: int, offset: int) -> Any | None:
         """The record at an offset, whether or not its transaction is settled; None if it is gone.
@@ -134,13 +138,13 @@ class Readers:
         ahead.)
         """
         medians = dict[int, float | None]()
-        for partition, offset in offsets.items():
-            following = self.read_span(topic, partition, offset, END)
+        for p, at in offsets.items():
+            following = self._records(topic, {p: (at, END)}, "read_committed", most=FEW)
             records = list(islice(following, FEW))
             all_times: list[float] = times_of(records).tolist()
             times = sorted(moment for moment in all_times if not math.isnan(moment))
             median = times[(len(times) - 1) // 2] if times else None
-            medians[partition] = median if records else math.inf
+            medians[p] = median if records else math.inf
         return medians
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
@@ -165,14 +169,16 @@ class Readers:
                     raise RetryError(f"{topic!r} cannot be read to its end in {STILL_SECONDS} s")
 
     def _records(
-        self, topic: str, spans: Mapping[int, tuple[int, int]], isolation: str
-    ) -> Iterator[Any]:
+        self, topic: str, spans: Mapping[int, tuple[int, int]], isolation: str,
+        most: int | None = None,
+    ) -> Iterator[Any]:  # fmt: skip
         """Existing records of [start, stop) of each partition, in order within it.
 
         Ends when each position reaches ``stop``: the last offset may hold no record, because
-        compaction and transaction markers leave gaps.
+        compaction and transaction markers leave gaps. With `most` so many are unpacked at once, at
+        least a batch, and little is fetched.
         """
-        reader = self._reader(isolation)
+        reader = self._reader(isolation, few=most is not None)
         stops = {TopicPartition(topic, p): stop for p, (_, stop) in spans.items()}
         if not stops:
             return
@@ -189,7 +195,7 @@ class Readers:
                     del stops[tp]
                 if not stops:
                     return
-                for tp, records in reader.poll(timeout_ms=500).items():
+                for tp, records in reader.poll(timeout_ms=500, max_records=most).items():
                     for record in records:
                         if tp in stops and record.offset < stops[tp]:
                             deadline = time.monotonic() + STILL_SECONDS
