@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1500}
 """Session time-out: how soon another process takes over. Brokers allow no less by default."""
+FRESH_MS = 20
+"""Milliseconds to wait at most, before a state, for records that came since the last poll."""
 POLLS = 4
 """Polls per commit interval."""
 
@@ -192,6 +194,9 @@ class LearningRole:
         self._lag.look(learning, unplayed)
         if not pace.is_due(unplayed.rows):
             return
+        # Trap: a fetch is answered with what comes first, and lies there until the next poll sends
+        # another: the poll above brought what is as old as the last state, this brings the rest.
+        unplayed.poll(self.writer.number, FRESH_MS)
         # A partition of which nothing waits holds back others: one poll for it, and in a backlog
         # more, as long as something comes.
         until = time.monotonic() + pace.interval
