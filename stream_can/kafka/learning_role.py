@@ -183,7 +183,7 @@ class LearningRole:
         assert counts is not None
         now = time.monotonic()
         wait_until = self._blocked_until
-        if unplayed.rows < pace.most_rows:
+        if unplayed.rows < pace.enough_rows:
             wait_until = max(wait_until, self._next_poll)
         if now < wait_until:
             time.sleep(min(wait_until - now, wait_ms / 1000))
