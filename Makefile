@@ -87,7 +87,7 @@ bench: setup  ## what is measured in benchmarks/RESULTS.md, without Kafka
 	$(PY) benchmarks/replay.py
 	$(PY) benchmarks/pipe.py
 
-broker: setup  ## start a Kafka broker on this machine: make broker PORT=9092 KAFKA=3.9.1
+broker: setup  ## start a Kafka broker on this machine: make broker PORT=9092 KAFKA=4.4.0
 	$(PY) -m tests.kafka.broker.broker start --version $(KAFKA) --port $(PORT)
 
 broker-stop: setup  ## stop it and keep its topics; make broker-stop DELETE=1 deletes them

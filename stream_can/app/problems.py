@@ -59,7 +59,12 @@ def _bad(s: Status) -> Iterator[Problem]:
         yield bad(
             f"Nobody learns: what was sent {span(s.unlearned)} ago is in no state yet.",
             "Look at the log of the process that learned; restart it, or start stream-can learn."
-            " Correction continues by the newest state meanwhile.",
+            + (
+                f" {s.backlog.waiting:,} records wait for it, others are corrected by the newest"
+                " state."
+                if s.backlog is not None
+                else " Correction continues by the newest state meanwhile."
+            ),
         )
     if s.waits_for and s.over_http:
         yield bad(

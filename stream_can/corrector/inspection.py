@@ -126,9 +126,9 @@ class CorrectorInspection(CorrectorArrays):
 
         "anchor", "mixture" and "tempered" mixture; without :meth:`fit` "moving", the anchor at the
         recent class mix; "plain", the tempered mixture where the mix that labels taught is stale;
-        without :meth:`fit` "raw"; with columns "segmented mixture" and "segmented tempered", where
-        values are given; "calibrated". Earned by how well each did when it was sent. A single path
-        is its own anchor.
+        with a known mix "known"; without :meth:`fit` "raw"; with columns "segmented mixture" and
+        "segmented tempered", where values are given; "calibrated". Earned by how well each did when
+        it was sent. A single path is its own anchor.
         """
         content = self._content
         names = ["anchor", "mixture", "tempered"]

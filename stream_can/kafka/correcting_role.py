@@ -158,10 +158,10 @@ class CorrectingRole:
             self._watch.look_stateless()
             time.sleep(wait_ms / 1000)
             return
-        self.handing.look(state.index.answered)
+        self.handing.look(state.index.answered, self.follower.written)
         self.metrics.handed_over(self.handing.backlog)
         self._require_answers()
-        self.health.unlearned = self._watch.look(self.follower.written)
+        self.health.unlearned = self._watch.look(self.follower.written, self.handing.waiting)
         member, handler = self.client.member, self.handler
         if handler.open.partitions:
             wait_ms = min(wait_ms, max(1, int(1000 * handler.open.seconds_left)))

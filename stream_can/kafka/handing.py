@@ -50,6 +50,10 @@ class Handing:
         self._reset: set[int] = set()
         """Partitions of which states say nothing, or count in other offsets, until some of these is
         learned: the input starts over, or what was sent of it was deleted."""
+        self._passed = set[int]()
+        """Partitions of which records behind those handed over were corrected by a worker."""
+        self._wrote = 0.0
+        """When a state was last written."""
         self._ends: dict[int, int] = {}
         """Next offset of each partition when last read."""
         self._course: deque[tuple[float, int, int]] = deque()
@@ -58,11 +62,9 @@ class Handing:
         self._tell_at = 0.0
 
     def take_over(
-        self,
-        lags: Mapping[int, int],
-        handed_over: Mapping[int, int],
-        reset: Collection[int],
-    ) -> None:
+        self, lags: Mapping[int, int], handed_over: Mapping[int, int], reset: Collection[int],
+        passed: Collection[int] = (),
+    ) -> None:  # fmt: skip
         """Take over partitions.
 
         Parameters
@@ -75,8 +77,10 @@ class Handing:
             Partitions whose offsets start over: what was handed over of them may be unanswered,
             and a state counts in other offsets until it has learned some of these. So their first
             records are handed over, behind it.
+        passed
+            Partitions of which a worker corrected records behind those handed over.
         """
-        self._until, self._ends = dict(handed_over), {}
+        self._until, self._ends, self._passed = dict(handed_over), {}, set(passed)
         self._unread = UnreadRecords(lags)
         self._reset = set(reset)
         self._asked, self._first, self._done, self._begun = None, {}, {}, False
@@ -101,17 +105,25 @@ class Handing:
             self._course.clear()
             self._first[partition] = first
         self._until[partition] = until
+        self._passed.discard(partition)
         if not self._begun:
             self._begin("a backlog begins")
+
+    def corrected(self, partition: int) -> None:
+        """Record that records of a partition were corrected here, as ``backlog = "lagging"`` does
+        also behind what was handed over: states count them then."""
+        if partition in self._until:
+            self._passed.add(partition)
 
     def _begin(self, event: str) -> None:
         """Say in the log that there is a backlog."""
         self._begun, self._tell_at = True, time.monotonic() + TELL_SECONDS
         log.info("%s: the learner corrects what is behind, in the order of time", event)
 
-    def look(self, answered: Mapping[int, int]) -> None:
+    def look(self, answered: Mapping[int, int], learner_wrote: float) -> None:
         """Look at what has been answered: the next offset to learn of each input partition of
-        which one is known."""
+        which one is known; and when a state was last written."""
+        self._wrote = learner_wrote
         if not self._until:
             return
         done = self._done = {p: self._answered(p, answered) for p in self._until}
@@ -141,9 +153,10 @@ class Handing:
 
     def _answered(self, partition: int, answered: Mapping[int, int]) -> int:
         """Next offset to be answered of a partition."""
-        at = answered.get(partition)
-        first = self._first.get(partition, 0)
-        if at is None or at > self._until[partition]:  # nothing was sent of what comes behind
+        at, first = answered.get(partition), self._first.get(partition, 0)
+        beyond = at is not None and at > self._until[partition]
+        if at is None or (beyond and partition not in self._passed):
+            # Nothing was sent of what comes behind: the state counts in other offsets.
             self._reset.add(partition)
             return first
         self._reset.discard(partition)
@@ -156,7 +169,8 @@ class Handing:
             return None
         first, last = (self._course[0], self._course[-1]) if self._course else ((0.0, 0, 0),) * 2
         seconds = last[0] - first[0]
-        if seconds < FEWEST_SECONDS:
+        # One that writes no states has no speed.
+        if seconds < FEWEST_SECONDS or time.monotonic() - self._wrote > FEWEST_SECONDS:
             return Backlog(self.waiting)
         return Backlog(self.waiting, (last[1] - first[1]) / seconds, (last[2] - first[2]) / seconds)
 
@@ -190,7 +204,7 @@ class Handing:
         To correct them, to hand them over, or to wait: "ask" where a learner must be asked first
         whether it is alive.
         """
-        self.look(answered)
+        self.look(answered, learner_wrote)
         self._unread.count(partition, unread.records)
         behind = self._unread.is_behind(partition, unread, self.waiting) or partition in self._reset
         self._ends[partition] = unread.end

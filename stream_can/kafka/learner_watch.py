@@ -28,8 +28,8 @@ class LearnerWatch:
     def __init__(self, topic: str) -> None:
         self._topic = topic
         self._unlearned_since: float | None = None
-        """When the worker first committed something after the newest state; None where it has
-        not."""
+        """When the worker first committed something, or something waited for the learner, after the
+        newest state; None where nothing did."""
         self._lost = False
         """Whether the log has said that nobody learns."""
         self._tell_stateless_at = 0.0
@@ -40,13 +40,15 @@ class LearnerWatch:
         if self._unlearned_since is None:
             self._unlearned_since = time.monotonic()
 
-    def look(self, written: float) -> float:
+    def look(self, written: float, waiting: int = 0) -> float:
         """Say in the log when nobody learns, and when somebody does again.
 
         Parameters
         ----------
         written
             When the newest state came.
+        waiting
+            Number of records that were handed over and wait for the learner.
 
         Returns
         -------
@@ -54,12 +56,15 @@ class LearnerWatch:
         """
         if self._unlearned_since is not None and self._unlearned_since < written:
             self._unlearned_since = None
+        if waiting:
+            self.sent()
         now, since = time.monotonic(), self._unlearned_since
         lost = 0.0 if since is None or now - since <= LOST_SECONDS else now - since
         if lost and not self._lost:
             log.warning(
-                "what was sent %.0f s ago is in no state yet: nobody learns; correcting goes on by"
-                " the newest one", lost,
+                "what was sent %.0f s ago is in no state yet: nobody learns; %s", lost,
+                "records that were handed over wait, others are corrected by the newest one"
+                if waiting else "correcting goes on by the newest one",
             )  # fmt: skip
         elif self._lost and not lost:
             log.info("states are written again: somebody learns")

@@ -85,17 +85,20 @@ class RecordHandler:
     def resume(self, partitions: Iterable[int], index: Index, *, made_again: bool) -> int:
         """Read assigned partitions on where the group left them; return the number of records to
         read. Arguments and errors are those of `resume_point`."""
-        s, member, notes, reset = self._settings, self._client.member, dict[int, int](), set[int]()
+        s, member, notes = self._settings, self._client.member, dict[int, int]()
+        reset, passed = set[int](), set[int]()
         for partition in partitions:
             point = resume_point(s, member, partition, index, made_again=made_again)
             if point.is_reset:
                 reset.add(partition)
             if (until := handed_over(point.note)) is not None:
                 notes[partition] = until
+                if point.offset > until:
+                    passed.add(partition)
             member.start_at(partition, point.offset)
             self.at[partition] = point.offset
         lags = member.lag(self.at)
-        self._handing.take_over(lags, notes, reset)
+        self._handing.take_over(lags, notes, reset, passed)
         self.tallies = {
             p: Tally((), lambda name: 0, named=s.has_lanes, sets=False, rows=s.rows)
             for p in self.at
@@ -151,6 +154,7 @@ class RecordHandler:
             transaction.send_all(s.dead_letters, partition, corrections.dead_letters)
             self.open.send(partition, end, state, corrections.sent or NO_ROWS)
         self.at[partition] = end
+        self._handing.corrected(partition)
         self.open.handled += len(corrections.outputs) + len(corrections.dead_letters)
         tally = self.tallies[partition]
         tally.answered(*corrections.counts)

@@ -106,6 +106,9 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     alone = Small()
     alone.health.unlearned = 45.0
     assert alone.first() == ("bad: Nobody learns: what was sent 45 seconds ago is in no state yet.")
+    alone.metrics.handed_over(Backlog(1200))
+    said = alone.status_report.status(BEGIN).problems[0]
+    assert said.do.endswith("1,200 records wait for it, others are corrected by the newest state.")
     elsewhere = Small()
     del elsewhere.metrics.partitions[LEARNER]
     assert elsewhere.first().endswith("labels are scored by the process that learns.")

@@ -17,6 +17,7 @@ from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.guards import RebuildError
 from stream_can.kafka.handing import Handing, handed_over
 from stream_can.kafka.headers import DEFERRED_HEADER
+from stream_can.kafka.learner_watch import LearnerWatch
 from stream_can.kafka.learning_role import LearningRole
 from stream_can.kafka.played_records import PlayedRecords
 from stream_can.kafka.played_sender import PlayedSender
@@ -382,34 +383,34 @@ def test_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     other = Handing()
     other.take_over({}, {0: 200}, ())
     assert other.backlog is None
-    other.look({0: 150})
+    other.look({0: 150}, now[0])
     assert other.backlog == Backlog(50)
-    other.look({0: 200})
+    other.look({0: 200}, now[0])
     assert other.backlog is None
     one.hand_over(0, 250, 300)
     assert one.backlog == Backlog(50)  # as soon as it is known
-    one.look({0: 200})  # what it corrected itself before does not wait
+    one.look({0: 200}, now[0])  # what it corrected itself before does not wait
     assert one.backlog == Backlog(50)
     one.take_over({}, {}, ())  # others have the partition now
-    one.look({0: 200})
+    one.look({0: 200}, now[0])
     assert one.backlog is None
     one.take_over({}, {}, {0})  # a state counts in the offsets of a topic before
     assert way(1, 0, 720, 5000) == "hand over"
     one.hand_over(0, 700, 900)
     for answered in (5000, 6000):
-        one.look({0: answered})
+        one.look({0: answered}, now[0])
         assert one.backlog == Backlog(200)
-    one.look({0: 800})
+    one.look({0: 800}, now[0])
     assert one.backlog == Backlog(100)
-    one.look({0: 900})
+    one.look({0: 900}, now[0])
     assert one.backlog is None
     assert way(1, 0, 900, 900) == "correct"
     one.hand_over(0, 900, 950)
-    one.look({})  # what was sent is deleted: the learner goes on at the end of the input
+    one.look({}, now[0])  # what was sent is deleted: the learner goes on at the end of the input
     assert one.backlog == Backlog(50)
     assert way(1, 0, 951, 1200) == "hand over"
     one.hand_over(0, 950, 951)
-    one.look({0: 951})
+    one.look({0: 951}, now[0])
     assert one.backlog is None
     assert way(1, 0, 952, 951) == "correct"
 
@@ -456,7 +457,7 @@ def test_many_records_of_many_partitions_are_behind(monkeypatch: pytest.MonkeyPa
     for p in range(40):
         assert way(p, 100) == "hand over"
         one.hand_over(p, 0, 100)
-    one.look(dict.fromkeys(at, 100))
+    one.look(dict.fromkeys(at, 100), now[0])
     assert [way(p, 25) for p in range(40)] == ["correct"] * 40  # 1,000 are not many
     one.take_over(dict.fromkeys(at, 10) | {0: 20_000}, {}, ())
     at[0] += 20_000
@@ -477,18 +478,54 @@ def test_log_lines_of_a_backlog_pair(caplog: pytest.LogCaptureFixture) -> None:
 
     one = Handing()
     one.take_over({}, {0: 100}, ())
-    one.look({0: 70})
+    one.look({0: 70}, 0.0)
     one.hand_over(1, 5, 9)
-    one.look({0: 100, 1: 9})
+    one.look({0: 100, 1: 9}, 0.0)
     assert said() == ["a backlog goes on, 30 records", "the backlog is done"]
     one.take_over({}, {0: 100}, ())  # nothing of it is left
-    one.look({0: 100})
+    one.look({0: 100}, 0.0)
     assert said() == []
     one.hand_over(0, 100, 120)
     one.take_over({}, {0: 120}, ())
-    one.look({0: 100})
-    one.look({0: 120})
+    one.look({0: 100}, 0.0)
+    one.look({0: 120}, 0.0)
     assert said() == ["a backlog begins", "a backlog goes on, 20 records", "the backlog is done"]
+
+
+@pytest.mark.fast
+def test_answers_are_seen_where_a_worker_corrected_what_is_behind_them() -> None:
+    """With ``lagging`` records behind those handed over are learned too: the state was taken for
+    one of other offsets, and all of the partition waited for ever."""
+    one = Handing()
+    one.take_over({}, {0: 100}, ())
+    one.look({0: 60}, 0.0)
+    assert one.waiting == 40
+    one.corrected(0)
+    one.look({0: 60}, 0.0)
+    assert one.waiting == 40
+    one.look({0: 130}, 0.0)
+    assert one.waiting == 0
+    one.take_over({}, {0: 100}, (), {0})  # a worker before did
+    one.look({0: 130}, 0.0)
+    assert one.waiting == 0
+    one.take_over({}, {0: 100}, (), {0})
+    one.hand_over(0, 130, 150)  # in order again
+    one.look({0: 130}, 0.0)
+    assert one.waiting == 20
+
+
+@pytest.mark.fast
+def test_nobody_learns_where_records_wait_and_nothing_else_is_sent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(handing.time, "monotonic", lambda: now[0])
+    watch, found = LearnerWatch("states"), []
+    for written, waiting in [(1000, 9), (1020, 9), (1020, 9), (1020, 9), (1060, 9), (1060, 0)]:
+        found.append(watch.look(written, waiting))
+        now[0] += 20
+    assert found == [0, 0, 0, 40, 0, 0]
+    assert "records that were handed over wait" in caplog.text
 
 
 @pytest.mark.fast
@@ -522,6 +559,8 @@ def test_a_worker_knows_how_fast_the_learner_is(
     assert one.backlog.waiting == 50_000 + 3500 - 10_500
     assert (one.backlog.corrected, one.backlog.came) == (300, 100)
     assert not one.backlog.grows
+    one.look(answered, now[0] - 11)  # that was the speed of one that has ended
+    assert one.backlog == Backlog(one.backlog.waiting)
     said = [record.getMessage() for record in caplog.records]
     assert said[0].startswith("a backlog begins")
     assert said[1].endswith(
@@ -535,7 +574,7 @@ def test_a_worker_knows_how_fast_the_learner_is(
     assert one.backlog.grows
     assert caplog.records[-1].levelname == "WARNING"
     assert 'cannot keep up; backlog = "lagging"' in caplog.records[-1].getMessage()
-    one.look({0: end[0], 1: end[0]})
+    one.look({0: end[0], 1: end[0]}, now[0])
     assert one.backlog is None
     assert "the backlog is done" in caplog.records[-1].getMessage()
 

@@ -478,9 +478,9 @@ def main() -> None:
     broker = Broker(options.version, folder / options.version, options.port)
     broker.start()
     print(
-        f"Apache Kafka {broker.version} serves on {broker.bootstrap_servers}; its scripts, of"
-        f" {scripts.VERSION}, are in {folder}/kafka/bin.\n`make broker-stop` ends it and keeps its"
-        " topics, with DELETE=1 not."
+        f"Apache Kafka {broker.version} serves on {broker.bootstrap_servers}. Scripts, of version"
+        f" {scripts.VERSION}, are in {folder}/kafka/bin.\n`make broker-stop` stops it and keeps its"
+        " topics; `make broker-stop DELETE=1` deletes them."
     )
 
 
