@@ -154,8 +154,7 @@ class Handing:
     def _answered(self, partition: int, answered: Mapping[int, int]) -> int:
         """Next offset to be answered of a partition."""
         at, first = answered.get(partition), self._first.get(partition, 0)
-        beyond = at is not None and at > self._until[partition]
-        if at is None or (beyond and partition not in self._passed):
+        if at is None or (at > self._until[partition] and partition not in self._passed):
             # Nothing was sent of what comes behind: the state counts in other offsets.
             self._reset.add(partition)
             return first
@@ -208,21 +207,19 @@ class Handing:
         self._unread.count(partition, unread.records)
         behind = self._unread.is_behind(partition, unread, self.waiting) or partition in self._reset
         self._ends[partition] = unread.end
-        way = self._way(partition, answered, learner_wrote, behind=behind)
+        way = self._way(partition, behind=behind)
         if way in ("correct", "hand over"):
             self._unread.count(partition, unread.records - len(unread.times))
         return way
 
-    def _way(
-        self, partition: int, answered: Mapping[int, int], learner_wrote: float, *, behind: bool
-    ) -> Way:
+    def _way(self, partition: int, *, behind: bool) -> Way:
         now = time.monotonic()
         if partition in self._until:
             return "hand over" if behind else "wait"
         if not behind:
             return "correct"
-        answers = self._asked is not None and learner_wrote > self._asked
-        if answers or now - learner_wrote < ALIVE_SECONDS:
+        answers = self._asked is not None and self._wrote > self._asked
+        if answers or now - self._wrote < ALIVE_SECONDS:
             if self._told:
                 log.info("a learner writes states again: what is behind is handed over to it")
             self._asked, self._told = None, False

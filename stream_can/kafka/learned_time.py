@@ -79,7 +79,7 @@ class HandedOver:
     def __init__(
         self,
         ends: Callable[[list[int]], Mapping[int, int]],
-        following: Callable[[Mapping[int, int]], Mapping[int, float | None]],
+        following: Callable[[int, int], float | None],
     ) -> None:
         self._ends_of, self._following = ends, following
         self._ends: Mapping[int, int] = {}
@@ -121,7 +121,7 @@ class HandedOver:
         if self._still[p][1] < ASK_SECONDS:
             return -math.inf
         if self._next.get(p, (None,))[0] != at:
-            time = self._following({p: at})[p]
+            time = self._following(p, at)
             self._next[p] = at, -math.inf if time is None else time
         return self._next[p][1]
 
@@ -134,7 +134,7 @@ class LearnedTime:
     ends
         Returns the next offsets of partitions.
     following
-        Returns, for partitions and offsets, the time of what comes there, in seconds; None where
+        Returns, for a partition and an offset, the time of what comes there, in seconds; None where
         nothing has a time.
     wait
         ``label_wait``: a partition of which nothing was learned for this many seconds while others
@@ -144,7 +144,7 @@ class LearnedTime:
     def __init__(
         self,
         ends: Callable[[list[int]], Mapping[int, int]],
-        following: Callable[[Mapping[int, int]], Mapping[int, float | None]],
+        following: Callable[[int, int], float | None],
         wait: float,
     ) -> None:
         self._ends, self._following, self._wait = ends, following, wait
@@ -211,14 +211,15 @@ class LearnedTime:
         if math.isinf(furthest):  # nothing learned, or no times
             return furthest
         recent = furthest - near
-        slowest = min([recent, *(times.get(p, -math.inf) for p in unlearned)])
+        behind = sorted((times.get(p, -math.inf), p) for p in unlearned)
+        slowest = min(recent, behind[0][0])
         if recent - slowest <= EVEN_SECONDS:
             return slowest
         # The slowest that is late decides: others need not be asked, and each costs a request. Of
         # what has no time nobody knows whether it is late.
-        for learned, p in sorted((times.get(p, -math.inf), p) for p in unlearned):
+        for learned, p in behind:
             if learned >= recent:
                 break
-            if (self._following({p: inputs[p]})[p] or -math.inf) < recent:
+            if (self._following(p, inputs[p]) or -math.inf) < recent:
                 return learned
         return recent

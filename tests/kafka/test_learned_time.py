@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import threading
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -45,9 +44,9 @@ class Input:
         self.asked += 1
         return {p: len(self.times[p]) for p in partitions}
 
-    def _following(self, offsets: Mapping[int, int]) -> Mapping[int, float | None]:
-        self.asked_next += offsets
-        return {p: next(iter(self.times[p][at:]), None) for p, at in offsets.items()}
+    def _following(self, partition: int, offset: int) -> float | None:
+        self.asked_next.append(partition)
+        return next(iter(self.times[partition][offset:]), None)
 
     def until(self, near: float = NEAR) -> float:
         learned = {p: self.times[p][:n] for p, n in self.inputs.items()}
@@ -144,9 +143,9 @@ def test_what_is_handed_over_waits_for_partitions_that_go_on(now: list[float]) -
     for."""
     ends, nexts, asked = {0: 50, 1: 50, 2: 51}, {1: 30.0, 2: math.inf}, list[int]()
 
-    def following(offsets: Mapping[int, int]) -> dict[int, float]:
-        asked.extend(offsets)
-        return {p: nexts[p] for p in offsets}
+    def following(partition: int, offset: int) -> float:
+        asked.append(partition)
+        return nexts[partition]
 
     one, at = HandedOver(lambda of: {p: ends[p] for p in of}, following), {0: 0, 1: 0, 2: 50}
     times = {0: 0.0, 2: 90.0}

@@ -127,25 +127,23 @@ class Readers:
         return {tp.partition: end for tp, end in ends.items()}
 
     def following(
-        self, topic: str, offsets: Mapping[int, int],
+        self, topic: str, partition: int, offset: int,
         times_of: Callable[[Sequence[Any]], NDArray[np.float64]],
-    ) -> dict[int, float | None]:  # fmt: skip
-        """Time, by ``times_of``, of what comes at an offset of each partition, in seconds: the
-        median of the first records there, as few clocks may be wrong; None where none has a time,
-        ``inf`` where there is no record, as behind the last transaction of whoever writes.
+    ) -> float | None:  # fmt: skip
+        """Time, by ``times_of``, of what comes at an offset, in seconds: the median of the first
+        records there, as few clocks may be wrong; None where none has a time, ``inf`` where there
+        is no record, as behind the last transaction of whoever writes.
 
         (Trap: a search by time finds the first record that is as late, also one whose clock is
         ahead.)
         """
-        medians = dict[int, float | None]()
-        for p, at in offsets.items():
-            following = self._records(topic, {p: (at, END)}, "read_committed", most=FEW)
-            records = list(islice(following, FEW))
-            all_times: list[float] = times_of(records).tolist()
-            times = sorted(moment for moment in all_times if not math.isnan(moment))
-            median = times[(len(times) - 1) // 2] if times else None
-            medians[p] = median if records else math.inf
-        return medians
+        following = self._records(topic, {partition: (offset, END)}, "read_committed", most=FEW)
+        records = list(islice(following, FEW))
+        if not records:
+            return math.inf
+        all_times: list[float] = times_of(records).tolist()
+        times = sorted(moment for moment in all_times if not math.isnan(moment))
+        return times[(len(times) - 1) // 2] if times else None
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
         """First available and next offset of an existing partition."""
