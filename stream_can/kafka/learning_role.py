@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1500}
 """Session time-out: how soon another process takes over. Brokers allow no less by default."""
 FRESH_MS = 20
-"""Milliseconds to wait at most, before a state, for records that came since the last poll."""
+"""Milliseconds to wait at most for records that came since the last poll, or lie there."""
 POLLS = 4
 """Polls per commit interval."""
 
@@ -92,7 +92,9 @@ class LearningRole:
         self._output_bytes: int | None = None
         """Maximum size of an output."""
         self._next_poll = self._blocked_until = 0.0
-        """Until when not to try again, after there was nothing to play."""
+        """Until when not to try again, after there was nothing to read, or to play."""
+        self._has_more = False
+        """Whether the last poll brought something, and more lies there."""
 
     @property
     def committed(self) -> int:
@@ -188,9 +190,11 @@ class LearningRole:
         if now < wait_until:
             time.sleep(min(wait_until - now, wait_ms / 1000))
             return
-        self._next_poll = time.monotonic() + pace.interval / POLLS
         unplayed.read_added()
-        unplayed.poll(self.writer.number, 0)
+        brought = unplayed.poll(self.writer.number, FRESH_MS if self._has_more else 0)
+        self._has_more = brought and unplayed.behind(unplayed.queues)
+        if not self._has_more:
+            self._next_poll = time.monotonic() + pace.interval / POLLS
         self._lag.look(learning, unplayed)
         if not pace.is_due(unplayed.rows):
             return

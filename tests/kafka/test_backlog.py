@@ -29,6 +29,7 @@ from tests.kafka.broker.broker import Served
 from tests.kafka.recorder import Records
 from tests.kafka.streams import (
     COMMAND,
+    STEADY,
     App,
     Running,
     caught_up,
@@ -283,6 +284,23 @@ def test_a_backlog_does_not_slow_its_states(
     assert pauses
     for pause, most in pauses:
         assert pause <= max(app.settings().commit_interval_ms / 1000, most)
+
+
+def test_the_learner_reads_on_where_a_fetch_brings_little(broker: Served) -> None:
+    """It waited after each poll, however much lay there: with large rows that was half of its
+    time. Here each poll brings a record, and a state is due with so many rows alone."""
+    app = App(broker.bootstrap_servers, partitions=1, client=STEADY)
+    first = app.learner()
+    first.learning()
+    first.stop()
+    fill(app, 1200)
+    worker = app.worker(learn=False, commit_every=4)
+    wait("all are corrected", lambda: len(app.outputs(0)) == 1200)
+    worker.stop()
+    assert len(read(app.servers, f"{app.id}-sent", 0)) > 100
+    learner = app.learner(client=STEADY | {"max_poll_records": 1}, commit_interval_ms=16_000)
+    wait("states have them", lambda: learner.learning().positions.inputs.get(0, 0) >= 1000)
+    learner.stop()
 
 
 def test_without_a_learner_the_newest_state_corrects(
