@@ -49,6 +49,8 @@ def doubts(s: Status) -> Iterator[Problem]:
         )
     if s.backlog is not None and s.backlog.waiting > FEW_WAITING:
         yield doubt(*_of_backlog(s.backlog))
+    elif s.unread is not None:
+        yield doubt(*_of_unread(s.unread))
     lag = s.hour_course.lag
     if s.backlog is None and s.lag is not None and s.lag > BEHIND and lag[-1] > lag[-10] > 0:
         yield doubt(
@@ -118,22 +120,39 @@ def doubts(s: Status) -> Iterator[Problem]:
 
 
 def _of_backlog(backlog: Backlog) -> tuple[str, str]:
-    """What waits for the learner, how fast it is, and what to do."""
+    """What was handed over to the learner, how fast it is, and what to do."""
     sentence = f"A backlog: {backlog.waiting:,} records wait for the learner, which corrects them"
-    if backlog.corrected is None or backlog.came is None:
-        return f"{sentence} in the order of time.", "Nothing to do: new records follow after them."
-    sentence += f" at {backlog.corrected:,.0f} a second"
-    if backlog.grows:
-        return (
-            f"{sentence} while {backlog.came:,.0f} come: it does not shrink.",
-            "Look at the log of the process that learns. If it is too slow, set"
-            ' backlog = "lagging" in every process: workers then correct by the newest state.',
-        )
-    seconds_left = backlog.waiting / (backlog.corrected - backlog.came)
     return (
-        f"{sentence}: about {span(seconds_left)} are left.",
-        "Nothing to do: new records follow after them.",
+        sentence + (_speed(backlog) or " in the order of time") + ".",
+        "Look at the log of the process that learns. If it is too slow, set"
+        ' backlog = "lagging" in every process: workers then correct by the newest state.'
+        if backlog.grows
+        else "Nothing to do: new records follow after them.",
     )
+
+
+def _of_unread(unread: Backlog) -> tuple[str, str]:
+    """What the learner has yet to read, how fast it is, and what to do."""
+    return (
+        f"Learning is behind: {unread.waiting:,} records of {unread.topic} wait, and are read"
+        + (_speed(unread) or " one after the other")
+        + ".",
+        "Look at the processor and the log of this process. Nothing is lost before topics delete"
+        " it, and workers correct by the newest state. docs/operations.md says under Sizing how"
+        " much one process learns."
+        if unread.grows
+        else "Nothing to do: workers correct by the newest state meanwhile.",
+    )
+
+
+def _speed(backlog: Backlog) -> str:
+    """How fast the learner is, and how long it takes; empty where that is unknown."""
+    if backlog.done is None or backlog.came is None:
+        return ""
+    speed = f" at {backlog.done:,.0f} a second"
+    if backlog.grows:
+        return f"{speed} while {backlog.came:,.0f} come: they do not become fewer"
+    return f"{speed}: about {span(backlog.waiting / (backlog.done - backlog.came))} are left"
 
 
 def span(seconds: float) -> str:

@@ -70,7 +70,8 @@ class Metrics:
         self.lag: dict[tuple[str, int], int] = {}
         """(input or labels, partition) -> lag when last queried."""
         self.backlog: Backlog | None = None
-        """What was handed over to the learner when last asked."""
+        self.unread: Backlog | None = None
+        """What was handed over to the learner, and what that of this process has yet to read."""
         self.partitions: dict[int, Committed] = {}
         """Counts of the assigned partitions."""
         self.values: dict[str, ColumnScores] = {}
@@ -101,7 +102,7 @@ class Metrics:
         with self.registry.lock:
             self.partitions.pop(LEARNER, None)
             self._opened.pop(LEARNER, None)
-            self.values = {}
+            self.values, self.unread = {}, None
             if source is not None:
                 self.partitions[LEARNER] = source.committed()
                 self._add_values({LEARNER: source})

@@ -135,18 +135,20 @@ class LearnedStatus(Struct):
 
 
 class Backlog(Struct):
-    """Records of this worker's partitions that the learner is to correct."""
+    """Records that wait for the learner."""
 
     waiting: int
-    corrected: float | None = None
-    """Records that the learner corrects in a second, of the last minute; null in its first 10 s."""
+    done: float | None = None
+    """Records that it corrects or reads in a second, of the last minute; null in its first 10 s."""
     came: float | None = None
-    """Records that come in a second in the partitions that are behind."""
+    """Records that come in a second in the same partitions."""
+    topic: str = ""
+    """Of what is yet to be read, sent batches or labels; empty for what was handed over."""
 
     @property
     def grows(self) -> bool:
-        """Whether as many come as are corrected, or more."""
-        return None not in (self.corrected, self.came) and self.came >= self.corrected  # type: ignore[operator]
+        """Whether as many come as are done, or more."""
+        return None not in (self.done, self.came) and self.came >= self.done  # type: ignore[operator]
 
 
 class Partition(Struct):
@@ -324,7 +326,9 @@ class Status(Struct):
     """Why records wait for a schema registry; for a server, why its state file cannot be
     written."""
     backlog: Backlog | None = None
-    """What the learner has yet to correct; null without."""
+    """What of this worker's partitions the learner has yet to correct; null without."""
+    unread: Backlog | None = None
+    """Of the process that learns what it has yet to read, where it is behind by 10 s; else null."""
     over_http: bool = False
     """Whether it is a server, ``stream-can serve``, which has one partition."""
     worse: list[Worse] = field(default_factory=list)

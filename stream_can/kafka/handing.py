@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Literal
 
 from stream_can.app.status import Backlog
+from stream_can.kafka.throughput import FEWEST_SECONDS, Throughput
 from stream_can.kafka.unread import MANY_RECORDS, Unread, UnreadRecords
 
 __all__ = ["ALIVE_SECONDS", "ANSWER_SECONDS", "Handing", "handed_over"]
@@ -19,8 +19,6 @@ ALIVE_SECONDS, ANSWER_SECONDS = 3.0, 20.0
 """A learner that wrote a state so many seconds ago is alive; one that writes none for so many after
 it was asked is not: it may be starting, or taking over from another, on a busy machine."""
 
-COURSE_SECONDS, FEWEST_SECONDS = 60.0, 10.0
-"""Over how many seconds at most and at least the speed of the learner is measured."""
 TELL_SECONDS = 30.0
 """Seconds between two log lines that say how far the learner is with a backlog."""
 
@@ -56,9 +54,8 @@ class Handing:
         """When a state was last written."""
         self._ends: dict[int, int] = {}
         """Next offset of each partition when last read."""
-        self._course: deque[tuple[float, int, int]] = deque()
-        """Each second since the same partitions are handed over: when, and the sums of their next
-        offsets to be answered and of all."""
+        self._throughput = Throughput()
+        """Of the learner, each second since the same partitions are handed over."""
         self._tell_at = 0.0
 
     def take_over(
@@ -84,7 +81,7 @@ class Handing:
         self._unread = UnreadRecords(lags)
         self._reset = set(reset)
         self._asked, self._first, self._done, self._begun = None, {}, {}, False
-        self._course.clear()
+        self._throughput.clear()
 
     def note(self, partition: int) -> str:
         """What is committed with the offset of a partition, for :func:`handed_over`."""
@@ -102,7 +99,7 @@ class Handing:
     def hand_over(self, partition: int, first: int, until: int) -> None:
         """Record that a partition was handed over from an offset up to another."""
         if partition not in self._until:
-            self._course.clear()
+            self._throughput.clear()
             self._first[partition] = first
         self._until[partition] = until
         self._passed.discard(partition)
@@ -130,7 +127,7 @@ class Handing:
         for p in [p for p, until in self._until.items() if done[p] >= until]:
             del self._until[p], done[p]
             self._first.pop(p, None)
-            self._course.clear()
+            self._throughput.clear()
         if not self._until:
             if self._begun:
                 log.info("the backlog is done: the learner has corrected what was handed over")
@@ -141,12 +138,9 @@ class Handing:
         now = time.monotonic()
         if not self._until.keys() <= self._ends.keys():  # after a take-over
             return
-        if self._course and now - self._course[-1][0] < 1.0:
+        if now - self._throughput.looked_at < 1.0:
             return
-        ends = sum(self._ends[p] for p in self._until)
-        self._course.append((now, sum(done.values()), ends))
-        while now - self._course[0][0] > COURSE_SECONDS:
-            self._course.popleft()
+        self._throughput.note(sum(done.values()), sum(self._ends[p] for p in self._until))
         if now >= self._tell_at:
             self._tell_at = now + TELL_SECONDS
             self._tell()
@@ -166,20 +160,17 @@ class Handing:
         """How much waits for the learner, and how fast it and the input are; None without."""
         if not self.waiting:
             return None
-        first, last = (self._course[0], self._course[-1]) if self._course else ((0.0, 0, 0),) * 2
-        seconds = last[0] - first[0]
-        # One that writes no states has no speed.
-        if seconds < FEWEST_SECONDS or time.monotonic() - self._wrote > FEWEST_SECONDS:
+        if time.monotonic() - self._wrote > FEWEST_SECONDS:  # what writes no states has no speed
             return Backlog(self.waiting)
-        return Backlog(self.waiting, (last[1] - first[1]) / seconds, (last[2] - first[2]) / seconds)
+        return self._throughput.of(self.waiting)
 
     def _tell(self) -> None:
         backlog = self.backlog
-        if backlog is None or backlog.corrected is None or backlog.waiting < MANY_RECORDS:
+        if backlog is None or backlog.done is None or backlog.waiting < MANY_RECORDS:
             return
         says = (
             f"{backlog.waiting:,} records of the backlog are left: the learner corrects"
-            f" {backlog.corrected:,.0f} a second, and {backlog.came:,.0f} come"
+            f" {backlog.done:,.0f} a second, and {backlog.came:,.0f} come"
         )
         if backlog.grows:
             log.warning('%s, so it cannot keep up; backlog = "lagging" spreads the work', says)

@@ -1,4 +1,4 @@
-"""LearnerLog: what the log says of a backlog, and of models that become worse."""
+"""LearnerLog: what the log says of a lag, of a backlog, and of models that become worse."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 
+from stream_can.app.status import Backlog
 from stream_can.app.tally import lane_name
 from stream_can.kafka.played_records import PlayedRecords
 from stream_can.learner.model_name import Name
@@ -17,14 +18,43 @@ __all__ = ["LearnerLog"]
 log = logging.getLogger(__name__)
 
 
+TELL_SECONDS = 30.0
+"""Seconds between two log lines that say how far behind it is."""
+
+
 class LearnerLog:
     """Says in the log when something begins, and when it is over."""
 
     def __init__(self) -> None:
         self.answered, self._answers_since = 0, 0.0
         """Number of deferred records answered in the backlog that is open, and since when."""
+        self._tell_at: float | None = None
+        """When to say next how far behind it is; None where it is not."""
         self._worse: set[LaneName] = set()
         """Models and versions that are worse than before, as the log has said."""
+
+    def drop(self) -> None:
+        """Forget how far it was: what is not in a state is read again."""
+        self.answered, self._tell_at = 0, None
+
+    def tell_of_lag(self, behind: Backlog | None) -> None:
+        """Say when it is behind, every 30 s how far, and when it has caught up."""
+        now, tell_at = time.monotonic(), self._tell_at
+        if behind is None:
+            if tell_at is not None:
+                log.info("learning has caught up")
+            self._tell_at = None
+            return
+        if tell_at is not None and now < tell_at:
+            return
+        self._tell_at = now + TELL_SECONDS
+        says = f"learning is behind: {behind.waiting:,} records of {behind.topic} are to be read"
+        if behind.done is not None and behind.came is not None:
+            says += f", {behind.done:,.0f} are read a second, and {behind.came:,.0f} come"
+        if behind.grows:
+            log.warning("%s, so it does not catch up", says)
+        else:
+            log.info("%s", says)
 
     def tell_of_backlog(self, played: PlayedRecords, has_deferred: bool) -> None:
         """Say when deferred records begin to be answered, and when none is left."""

@@ -84,8 +84,8 @@ class LearningRole:
         self.writer = StateWriter(settings, self.client, self._sender)
         self.first_state = FirstState(settings, self.client, self.recovery, self.writer)
         self._pace = StatePace(settings.commit_interval_ms / 1000)
-        self._lag = LearnerLag(settings, self.client.readers, metrics)
         self._log = LearnerLog()
+        self._lag: LearnerLag | None = None
         self._counts: LearnerCounts | None = None
         self._unplayed: UnplayedRecords | None = None
         self._order: PlayOrder | None = None
@@ -127,7 +127,7 @@ class LearningRole:
             self.metrics.learns(None)
         self.learning = None
         unplayed, self._unplayed = self._unplayed, None
-        self._log.answered = 0
+        self._log.drop()
         if unplayed is not None:
             unplayed.close()
 
@@ -162,6 +162,7 @@ class LearningRole:
         learning, stored = self.recovery.restore(ids)
         self.writer.go_on_from(stored)
         self._counts = LearnerCounts(s, self.start, self.metrics, learning)
+        self._lag = LearnerLag(s, self.client.readers, self.metrics)
         self.learning = learning
         learning.output_bytes = self._output_bytes
         self._unplayed = UnplayedRecords(s, self.client, learning, self.batch_reader, self._lookups)
@@ -179,10 +180,12 @@ class LearningRole:
 
     def _learn(self, learning: TopicLearner, wait_ms: int) -> None:
         """Read on; play the records and write a state when due."""
-        unplayed, order, counts, pace = self._unplayed, self._order, self._counts, self._pace
+        unplayed, order, counts, lag = self._unplayed, self._order, self._counts, self._lag
         assert unplayed is not None
         assert order is not None
         assert counts is not None
+        assert lag is not None
+        pace = self._pace
         now = time.monotonic()
         wait_until = self._blocked_until
         if unplayed.rows < pace.enough_rows:
@@ -195,7 +198,8 @@ class LearningRole:
         self._has_more = brought and unplayed.behind(unplayed.queues)
         if not self._has_more:
             self._next_poll = time.monotonic() + pace.interval / POLLS
-        self._lag.look(learning, unplayed)
+        lag.look(learning, unplayed)
+        self._log.tell_of_lag(lag.behind)
         if not pace.is_due(unplayed.rows):
             return
         # Trap: a fetch is answered with what comes first, and lies there until the next poll sends

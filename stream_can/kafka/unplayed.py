@@ -128,8 +128,9 @@ class UnplayedRecords:
             return lookups.ready(record)
         return not is_deferred(record) or all(map(lookups.ready, record.batch.records))
 
-    def lag(self) -> dict[LabelPlace, int]:
-        """Number of records of each partition that are to be read or wait here.
+    def unread(self) -> dict[LabelPlace, tuple[int, int]]:
+        """What each partition has yet to be read: first offset and next one to be written, where
+        these are known.
 
         Raises
         ------
@@ -137,8 +138,7 @@ class UnplayedRecords:
             The brokers do not know a topic any more.
         """
         self._reader.require_known()
-        lags = self._reader.lag()
-        return {place: n + len(self.queues[place].waiting) for place, n in lags.items()}
+        return self._reader.spans()
 
     def poll(self, number: int, wait_ms: int) -> bool:
         """Add the records of one poll to the queues; return whether some came.

@@ -79,9 +79,22 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     behind.metrics.handed_over(Backlog(20_000, 600.0, 100.0))
     assert behind.first().endswith("at 600 a second: about 40 seconds are left.")
     behind.metrics.handed_over(Backlog(20_000, 600.0, 600.0))
-    assert behind.first().endswith("at 600 a second while 600 come: it does not shrink.")
+    assert behind.first().endswith("at 600 a second while 600 come: they do not become fewer.")
     behind.metrics.given_up("aborted")
     assert behind.status_report.status(BEGIN).backlog is None
+
+    learner = Small(corrects=False)
+    learner.metrics.unread = Backlog(300, topic="flights-sent")
+    assert learner.first() == (
+        "doubt: Learning is behind: 300 records of flights-sent wait, and are read one after the"
+        " other."
+    )
+    learner.metrics.unread = Backlog(300, 20.0, 5.0, "flights-sent")
+    assert learner.first().endswith("wait, and are read at 20 a second: about 20 seconds are left.")
+    learner.metrics.unread = Backlog(300, 20.0, 30.0, "flights-sent")
+    assert learner.first().endswith("at 20 a second while 30 come: they do not become fewer.")
+    learner.metrics.learns(None)
+    assert learner.status_report.status(BEGIN).unread is None
 
     dead = Small()
     dead.add(5, predictions=100, dead_letters=2)

@@ -575,7 +575,7 @@ def test_a_worker_knows_how_fast_the_learner_is(
         second(300, 100)
     assert one.backlog is not None
     assert one.backlog.waiting == 50_000 + 3500 - 10_500
-    assert (one.backlog.corrected, one.backlog.came) == (300, 100)
+    assert (one.backlog.done, one.backlog.came) == (300, 100)
     assert not one.backlog.grows
     one.look(answered, now[0] - 11)  # that was the speed of one that has ended
     assert one.backlog == Backlog(one.backlog.waiting)
@@ -586,7 +586,7 @@ def test_a_worker_knows_how_fast_the_learner_is(
     )
     assert len(said) == 2
     second(300, 100, partitions=2)
-    assert one.backlog.corrected is None
+    assert one.backlog.done is None
     for _ in range(61):
         second(100, 300, partitions=2)
     assert one.backlog.grows
@@ -612,5 +612,5 @@ def test_what_lay_there_before_a_takeover_did_not_come_since(
         assert one.way(p, Unread(50_000, [1.0, 2.0], 60_000), answered, now[0]) == "hand over"
         one.hand_over(p, 10_000, 60_000)
     assert one.backlog is not None
-    assert (one.backlog.corrected, one.backlog.came) == (200, 0)
+    assert (one.backlog.done, one.backlog.came) == (200, 0)
     assert not one.backlog.grows

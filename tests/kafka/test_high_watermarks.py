@@ -46,11 +46,11 @@ class TestOnePartition:
         monkeypatch.delattr(Fetcher, "_send_list_offsets_request")
         self.add(2)
         self.read_to(reader, 7)
-        assert reader.lag() == {self.place: 0}
+        assert reader.spans() == {self.place: (7, 7)}
 
     def test_nothing_is_known_before_the_first_fetch(self, reader: Assigned) -> None:
         assert reader.behind([self.place]) == [self.place]
-        assert reader.lag() == {}
+        assert reader.spans() == {}
 
     def test_an_open_transaction_is_not_to_be_read_yet(self, reader: Assigned) -> None:
         producer = KafkaProducer(bootstrap_servers=self.servers, transactional_id=self.name)

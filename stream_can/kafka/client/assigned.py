@@ -74,16 +74,16 @@ class Assigned:
                 unread.append(place)
         return unread
 
-    def lag(self) -> dict[Place, int]:
-        """Number of offsets between position and known end of each partition."""
-        lags = {}
+    def spans(self) -> dict[Place, tuple[int, int]]:
+        """Position and last known end of each partition, where both are known."""
+        spans = {}
         for tp in self._consumer.assignment():
-            end = self._watermarks.end_of(tp)
+            end = self._watermarks.last_of(tp)
             with errors_as(RetryError):
                 at = self._consumer.position(tp, timeout_ms=0)
             if end is not None and at is not None:
-                lags[tp.topic, tp.partition] = max(0, end - at)
-        return lags
+                spans[tp.topic, tp.partition] = at, max(at, end)
+        return spans
 
     def require_known(self) -> None:
         """Raise RetryError where brokers no longer know a topic: polls do not report deleted

@@ -73,6 +73,11 @@ class HighWatermarks:
         """Discard the known end of a partition that was not fetched for a while."""
         self._forgotten[tp] = time.monotonic()
 
+    def last_of(self, tp: TopicPartition) -> int | None:
+        """Last known end offset of a partition, however old; None where there is none."""
+        end = self._newest.get(tp)
+        return None if end is None else end.offset
+
     def end_of(self, tp: TopicPartition) -> int | None:
         """End offset of a partition; None where unknown or too old."""
         oldest = max(time.monotonic() - STALE_SECONDS, self._forgotten.get(tp, 0.0))
