@@ -63,7 +63,7 @@ def _sentence(episode: Episode, dates: bool) -> str:
         until = f" to {episode.until:,}{until}"
     held = ""
     if episode.side == 0 and episode.holds is not None:
-        held = f"; the correction holds {100 * min(max(episode.holds, 0), 1):.0f} % of that"
+        held = f"; the correction makes up for {100 * min(max(episode.holds, 0), 1):.0f} % of that"
     return (
         f"{who} was worse than it used to be from {where}{until}: right in {accuracy}, log loss"
         f" {loss}{held}."

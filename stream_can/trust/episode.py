@@ -44,7 +44,7 @@ class Episode(msgspec.Struct, kw_only=True):
         held = ""
         corrected = self.after[:2] != self.after[2:]
         if self.side == 0 and self.holds is not None and corrected:
-            held = f" The correction holds {100 * min(max(self.holds, 0), 1):.0f} % of that."
+            held = f" The correction makes up for {100 * min(max(self.holds, 0), 1):.0f} % of that."
         who = "What is sent" if self.side else "The classifier itself"
         who += f" ({of})" if of else ""
         return f"{who} is worse than before{since}: right in {accuracy}, log loss {loss}.{held}"

@@ -51,7 +51,7 @@ def test_the_verdict_says_since_when_and_how_much_is_held(broken):
     assert "The classifier itself was worse than it used to be from 2026-01-01T00:33" in said
     assert "right in 3" in said
     assert "instead of 9" in said
-    assert "the correction holds" in said
+    assert "the correction makes up for" in said
     found = json.loads(stream_can("replay", str(path), "--label-delay", "50", "--json")[0])
     (episode,) = found["episodes"]
     known = ~np.isnan(labels)
