@@ -109,7 +109,7 @@ class Worker:
         DeniedError, RetryError
             The message says what to change.
         """
-        for loop in self._loops:
+        for loop in reversed(self._loops):  # who learns needs nearly all topics: names all missing
             loop.role.check()
             loop.role.client.look()
         if self.learns is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka.errors import KafkaConnectionError
 
-from stream_can.kafka import Settings
+from stream_can.kafka import Settings, Worker
 from stream_can.kafka.client.admin import Admin
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import DeniedError, RetryError
@@ -91,6 +91,20 @@ def test_missing_topics_are_named_and_not_created(broker: Broker) -> None:
         check(c)
     assert check(c, create=True) == 3
     assert check(c) == 3
+
+
+def test_all_missing_topics_of_an_application_are_named_at_once(broker: Broker) -> None:
+    """That of labels was named once the others were there."""
+    name = unique("missing")
+    create(broker.bootstrap_servers, {f"{name}-in": {}})
+    settings = Settings(
+        bootstrap_servers=[broker.bootstrap_servers], application_id=name, input=f"{name}-in",
+        output=f"{name}-out", labels=f"{name}-labels", classes=["a", "b"],
+    )  # fmt: skip
+    with pytest.raises(DeniedError) as refused:
+        Worker(settings).check()
+    for kind in ("dead-letters", "labels", "out", "sent", "state"):
+        assert f"{name}-{kind} (" in str(refused.value)
 
 
 def test_a_large_state_gets_a_topic_that_takes_it(broker: Broker) -> None:
