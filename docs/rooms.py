@@ -52,7 +52,7 @@ PARTS = {
     "doubts": "replay", "figures": "report", "kind": "learner", "lanes": "learner",
     "messages": "messages", "moment": "replay", "outcomes": "learner", "page": "report",
     "replay": "replay", "result": "replay", "run": "learner", "spark": "spark", "start": "app",
-    "verdict": "replay",
+    "unrelated": "replay", "verdict": "replay",
 }  # fmt: skip
 """Parts of a kind of rows by the name of the module, and the room on whose floor they are."""
 

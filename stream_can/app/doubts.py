@@ -49,8 +49,8 @@ def doubts(s: Status) -> Iterator[Problem]:
         )
     if s.backlog is not None and s.backlog.waiting > FEW_WAITING:
         yield doubt(*_of_backlog(s.backlog))
-    elif s.unread is not None:
-        yield doubt(*_of_unread(s.unread))
+    elif s.unlearned_batches is not None:
+        yield doubt(*_of_unlearned(s.unlearned_batches))
     lag = s.hour_course.lag
     if s.backlog is None and s.lag is not None and s.lag > BEHIND and lag[-1] > lag[-10] > 0:
         yield doubt(
@@ -131,16 +131,16 @@ def _of_backlog(backlog: Backlog) -> tuple[str, str]:
     )
 
 
-def _of_unread(unread: Backlog) -> tuple[str, str]:
-    """What the learner has yet to read, how fast it is, and what to do."""
+def _of_unlearned(batches: Backlog) -> tuple[str, str]:
+    """What the learner has yet to learn, how fast it is, and what to do."""
     return (
-        f"Learning is behind: {unread.waiting:,} records of {unread.topic} wait, and are read"
-        + (_speed(unread) or " one after the other")
+        f"Learning is behind: {batches.waiting:,} batches of predictions wait, and are learned"
+        + (_speed(batches) or " in the order of time")
         + ".",
         "Look at the processor and the log of this process. Nothing is lost before topics delete"
         " it, and workers correct by the newest state. docs/operations.md says under Sizing how"
         " much one process learns."
-        if unread.grows
+        if batches.grows
         else "Nothing to do: workers correct by the newest state meanwhile.",
     )
 

@@ -22,7 +22,14 @@ def gain(s: Status) -> Problem:
             continue
         loss, accuracy = window.log_loss, window.accuracy
         is_sure = (loss.high or 0) < 0 or (accuracy.low or 0) > 0
-        verb = "The correction helps" if is_sure else "No harm and no significant gain yet"
+        is_early = loss.high is None and accuracy.low is None
+        verb = (
+            "The correction helps"
+            if is_sure
+            else "No harm, and too early to say whether it helps"
+            if is_early
+            else "No harm, and no significant gain"
+        )
         if worse := _worse(window):
             verb = f"{worse} is worse so far, too early to say" + (", and it helps" * is_sure)
         return Problem(

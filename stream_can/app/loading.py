@@ -12,10 +12,11 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast
 
 import msgspec
 
+from stream_can.app.refused_value import in_words
 from stream_can.app.settings import AppSettings, SettingsError
 from stream_can.method.costs import costs_of_text
 from stream_can.method.settings import SETTINGS, kind_of
@@ -100,18 +101,7 @@ def load_as(
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise SettingsError(
-            f"settings: {error}".replace("`$.", "`") + _choices(kind, str(error))
-        ) from None
-
-
-def _choices(kind: type[AppSettings], error: str) -> str:
-    """The values that the setting of an error takes, where they are few."""
-    match = re.search(r"enum value .* at `\$\.(\w+)`", error)
-    types = [get_type_hints(kind).get(match[1])] if match else []
-    while types and get_origin(types[0]) is not Literal:
-        types = [*get_args(types[0]), *types[1:]]
-    return f"; expected one of {', '.join(map(repr, get_args(types[0])))}" if types else ""
+        raise SettingsError(f"settings: {in_words(kind, str(error))}") from None
 
 
 def known_names(kind: type[AppSettings]) -> set[str]:

@@ -70,8 +70,8 @@ class Metrics:
         self.lag: dict[tuple[str, int], int] = {}
         """(input or labels, partition) -> lag when last queried."""
         self.backlog: Backlog | None = None
-        self.unread: Backlog | None = None
-        """What was handed over to the learner, and what that of this process has yet to read."""
+        self.unlearned_batches: Backlog | None = None
+        """What was handed over to the learner, and what that of this process has yet to learn."""
         self.partitions: dict[int, Committed] = {}
         """Counts of the assigned partitions."""
         self.values: dict[str, ColumnScores] = {}
@@ -102,7 +102,7 @@ class Metrics:
         with self.registry.lock:
             self.partitions.pop(LEARNER, None)
             self._opened.pop(LEARNER, None)
-            self.values, self.unread = {}, None
+            self.values, self.unlearned_batches = {}, None
             if source is not None:
                 self.partitions[LEARNER] = source.committed()
                 self._add_values({LEARNER: source})
@@ -162,8 +162,7 @@ class Metrics:
         if without_id:
             where = place(without_id[0])
             self._tell_first("id", f"{where}: no id (the key, or as id says), so no label finds it")
-        if letters:
-            letter = letters[0]
+        for letter in letters:
             where = f"{letter.topic}-{letter.partition} offset {letter.offset}"
             self._tell_first(
                 f"letter of {letter.topic}", f"{where}: a dead letter: {letter.reason}"

@@ -139,11 +139,9 @@ class Backlog(Struct):
 
     waiting: int
     done: float | None = None
-    """Records that it corrects or reads in a second, of the last minute; null in its first 10 s."""
+    """How many of them it does in a second, over the last minute; null in the first 10 s."""
     came: float | None = None
     """Records that come in a second in the same partitions."""
-    topic: str = ""
-    """Of what is yet to be read, sent batches or labels; empty for what was handed over."""
 
     @property
     def grows(self) -> bool:
@@ -327,8 +325,9 @@ class Status(Struct):
     written."""
     backlog: Backlog | None = None
     """What of this worker's partitions the learner has yet to correct; null without."""
-    unread: Backlog | None = None
-    """Of the process that learns what it has yet to read, where it is behind by 10 s; else null."""
+    unlearned_batches: Backlog | None = None
+    """Of the process that learns the sent batches that it has yet to learn, where it is behind by
+    10 s; else null."""
     over_http: bool = False
     """Whether it is a server, ``stream-can serve``, which has one partition."""
     worse: list[Worse] = field(default_factory=list)

@@ -122,7 +122,7 @@ class StatusReport:
             away=self._health.away,
             unlearned=self._health.unlearned,
             backlog=metrics.backlog,
-            unread=metrics.unread,
+            unlearned_batches=metrics.unlearned_batches,
             over_http=self._over_http,
             cannot_learn=self._health.cannot_learn,
             refuses_labels=self._health.refuses_labels,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_can.dense.unrelated import unrelated
 from stream_can.replay.names import readable
 
 SIGMAS = 3
@@ -118,10 +119,11 @@ def _exchanges(pairs: NDArray[np.int64]) -> Renaming | None:
 def doubts(result: Any, recording: Any) -> list[str]:
     """Questions about the classes of a recording that was played; empty without any."""
     exchanged, right = _exchanged(result, recording)
-    return [
+    found = [
         *recording.single_logits.doubts(), *_one_of_several(result, recording), *exchanged,
         *_sorted(result), *_shifted(result, right), *_chosen(result),
     ]  # fmt: skip
+    return found or unrelated(result)
 
 
 def _chosen(result: Any) -> list[str]:

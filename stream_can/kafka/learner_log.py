@@ -26,8 +26,8 @@ class LearnerLog:
     """Says in the log when something begins, and when it is over."""
 
     def __init__(self) -> None:
-        self.answered, self._answers_since = 0, 0.0
-        """Number of deferred records answered in the backlog that is open, and since when."""
+        self.answered = 0
+        """Number of deferred records answered in the backlog that is open."""
         self._tell_at: float | None = None
         """When to say next how far behind it is; None where it is not."""
         self._worse: set[LaneName] = set()
@@ -48,9 +48,9 @@ class LearnerLog:
         if tell_at is not None and now < tell_at:
             return
         self._tell_at = now + TELL_SECONDS
-        says = f"learning is behind: {behind.waiting:,} records of {behind.topic} are to be read"
+        says = f"learning is behind: {behind.waiting:,} batches of predictions wait"
         if behind.done is not None and behind.came is not None:
-            says += f", {behind.done:,.0f} are read a second, and {behind.came:,.0f} come"
+            says += f", {behind.done:,.0f} are learned a second, and {behind.came:,.0f} come"
         if behind.grows:
             log.warning("%s, so it does not catch up", says)
         else:
@@ -61,13 +61,10 @@ class LearnerLog:
         answers = played.answers.values()
         n = sum(len(answer.outputs) + len(answer.dead_letters) for answer in answers)
         if n and not self.answered:
-            self._answers_since = time.monotonic()
             log.info("workers are behind: correcting what they hand over")
         self.answered += n
         if self.answered and not has_deferred:
-            took = time.monotonic() - self._answers_since
-            log.info("corrected %d records that workers handed over, in %.1f s", self.answered,
-                     took)  # fmt: skip
+            log.info("corrected %d records that workers handed over", self.answered)
             self.answered = 0
 
     def tell_of_alarms(self, episodes: Mapping[Name, Episode]) -> None:

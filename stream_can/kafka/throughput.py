@@ -36,11 +36,10 @@ class Throughput:
         """Begin anew: the sums are of other partitions."""
         self._course.clear()
 
-    def of(self, waiting: int, topic: str = "") -> Backlog:
+    def of(self, waiting: int) -> Backlog:
         """So many records that wait, and how fast they are done, where that is known."""
         first, last = (self._course[0], self._course[-1]) if self._course else ((0.0, 0, 0),) * 2
         seconds = last[0] - first[0]
         if seconds < FEWEST_SECONDS:
-            return Backlog(waiting, topic=topic)
-        done, came = ((last[k] - first[k]) / seconds for k in (1, 2))
-        return Backlog(waiting, done, came, topic)
+            return Backlog(waiting)
+        return Backlog(waiting, *((last[k] - first[k]) / seconds for k in (1, 2)))

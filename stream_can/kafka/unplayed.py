@@ -128,8 +128,8 @@ class UnplayedRecords:
             return lookups.ready(record)
         return not is_deferred(record) or all(map(lookups.ready, record.batch.records))
 
-    def unread(self) -> dict[LabelPlace, tuple[int, int]]:
-        """What each partition has yet to be read: first offset and next one to be written, where
+    def spans(self) -> dict[LabelPlace, tuple[int, int]]:
+        """What each partition has yet to be played: number of offsets until then and in all, where
         these are known.
 
         Raises
@@ -138,7 +138,10 @@ class UnplayedRecords:
             The brokers do not know a topic any more.
         """
         self._reader.require_known()
-        return self._reader.spans()
+        spans = self._reader.spans()
+        return {
+            place: (at - len(self.queues[place].waiting), end) for place, (at, end) in spans.items()
+        }
 
     def poll(self, number: int, wait_ms: int) -> bool:
         """Add the records of one poll to the queues; return whether some came.

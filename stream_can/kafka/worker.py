@@ -25,6 +25,7 @@ from stream_can.kafka.schema_lookups import SchemaLookups
 from stream_can.kafka.schemas import check
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.start import start_of
+from stream_can.learner.changed_settings import NOTICE
 from stream_can.learner.model_name import Name
 from stream_can.learner.totals import hit_rate, total
 from stream_can.messages.naming import LaneName
@@ -98,8 +99,6 @@ class Worker:
             corrects=corrects,
         )
 
-    # -- start and stop --------------------------------------------------------------------------
-
     def check(self) -> int:
         """Check topics, rights and sizes, and that the newest state matches the settings; return
         the number of partitions.
@@ -123,6 +122,9 @@ class Worker:
             return 0
         if (state := self.work.follower.look()) is not None:
             self.work.require_fits(state)
+            changed = self.start.changed(state.correctors.items())
+            if changed and self.learns is not None:
+                log.info(NOTICE.format(changed))
         self.work.close()
         return self.work.known
 
@@ -203,8 +205,6 @@ class Worker:
         """End `run` after the current records. May be called from any thread."""
         for loop in self._loops:
             loop.stop()
-
-    # -- status ----------------------------------------------------------------------------------
 
     def _on_terminal(self) -> str:
         """Dead letters, and the effect so far where this process learns."""

@@ -50,7 +50,11 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     assert nameless.first().startswith("doubt: 12 of 100 predictions of the last hour have no id")
     doubtful = Small()
     doubtful.labelled(0.99, hits=25)
-    assert doubtful.first().startswith("good: No harm and no significant gain yet")
+    assert doubtful.first().startswith("good: No harm, and no significant gain: ")
+    early = Small()
+    early.add(5, labels=200, matched=200, scored=200, hits_before=99, hits_after=120,
+              log_loss_before=200, log_loss_after=150)  # fmt: skip
+    assert early.first().startswith("good: No harm, and too early to say whether it helps: ")
 
     harms = Small()
     harms.labelled(1.2)
@@ -84,17 +88,19 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     assert behind.status_report.status(BEGIN).backlog is None
 
     learner = Small(corrects=False)
-    learner.metrics.unread = Backlog(300, topic="flights-sent")
+    learner.metrics.unlearned_batches = Backlog(300)
     assert learner.first() == (
-        "doubt: Learning is behind: 300 records of flights-sent wait, and are read one after the"
-        " other."
+        "doubt: Learning is behind: 300 batches of predictions wait, and are learned in the"
+        " order of time."
     )
-    learner.metrics.unread = Backlog(300, 20.0, 5.0, "flights-sent")
-    assert learner.first().endswith("wait, and are read at 20 a second: about 20 seconds are left.")
-    learner.metrics.unread = Backlog(300, 20.0, 30.0, "flights-sent")
+    learner.metrics.unlearned_batches = Backlog(300, 20.0, 5.0)
+    assert learner.first().endswith(
+        "wait, and are learned at 20 a second: about 20 seconds are left."
+    )
+    learner.metrics.unlearned_batches = Backlog(300, 20.0, 30.0)
     assert learner.first().endswith("at 20 a second while 30 come: they do not become fewer.")
     learner.metrics.learns(None)
-    assert learner.status_report.status(BEGIN).unread is None
+    assert learner.status_report.status(BEGIN).unlearned_batches is None
 
     dead = Small()
     dead.add(5, predictions=100, dead_letters=2)

@@ -46,6 +46,25 @@ def test_counts_given_otherwise_are_refused_by_name(broker: Broker) -> None:
     assert app.verify() == 40
 
 
+def test_check_names_the_settings_that_a_start_would_change(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before, only the log of that start did."""
+    app = App(broker.bootstrap_servers, partitions=1)
+    fill(app, 20)
+    run_once(app)
+    caplog.set_level("INFO")
+    for changes, named in (({}, False), ({"half_life": 300.0}, True)):
+        caplog.clear()
+        worker = Worker(app.settings(**changes))
+        assert worker.check() == 1
+        for role in (worker.work, worker.learns):
+            assert role is not None
+            role.close()
+            role.client.close(leave=False)
+        assert ("settings change with this start: {'half_life': 300.0}" in caplog.messages) == named
+
+
 def test_scores_are_divided_by_their_sum_and_counted(broker: Broker) -> None:
     app = App(broker.bootstrap_servers, partitions=1, labels=False, normalise="always")
     scores = [9.0, 3.0, 6.0, 2.0]

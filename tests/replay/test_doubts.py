@@ -111,6 +111,19 @@ def test_labels_that_are_shifted_by_a_row_are_questioned(tmp_path, by, which):
     assert "shifted by a row?" in said
 
 
+@pytest.mark.parametrize("n", [300, 600])
+def test_labels_of_other_rows_are_questioned(tmp_path, n):
+    """It said "Use it": the mix of the labels is learned also from rows that have nothing to do
+    with them. A weak classifier of the same rows is none that is questioned."""
+    rng, names = np.random.default_rng(3), [NAMES[y] for y in Y]
+    header, rows = labelled(rng.permutation(names))
+    said = judged(csv(tmp_path / "random.csv", header, rows[:n]))
+    assert said.use.startswith("No verdict: rows and labels agree no more than by chance"), said.use
+    assert "Does each label belong to its row?" in said.use
+    header, rows = labelled(np.where(rng.random(len(names)) < 0.35, names, rng.permutation(names)))
+    assert "No verdict" not in judged(csv(tmp_path / "weak.csv", header, rows[:n])).use
+
+
 def test_one_of_several_columns_of_a_label_is_questioned(tmp_path):
     said = judged(csv(tmp_path / "a.csv", *labelled([int(y == 0) for y in Y]))).use
     assert "labels are 0 and 1 alone" in said
