@@ -29,6 +29,10 @@ except ImportError:
 
 DAMAGED = pl.exceptions.PolarsError, pl.exceptions.PanicException
 """What polars raises where a file cannot be read; a panic is no Exception."""
+UNLIKE = re.compile(r"could not parse `(.*)` as dtype `(\S+)` at column '(.*?)'")
+"""What it says of a cell of another type than the first rows."""
+ROW = "\0row"
+"""A name that no column of a file has."""
 JUDGED = 1000
 """Number of rows by which the types of a csv file's columns are judged."""
 _quiet = threading.Lock()
@@ -182,7 +186,19 @@ class FrameTable:
                 )
                 first += len(part)
         except DAMAGED as error:
-            raise InvalidRecording(f"{self._name}: after row {first}: {_reason(error)}") from None
+            raise InvalidRecording(f"{self._name}: {self._damage(error, first)}") from None
+
+    def _damage(self, error: BaseException, first: int) -> str:
+        """Where a file cannot be read, and why."""
+        cell = UNLIKE.match(str(error))
+        if cell is None or self._form != "csv":
+            return f"after row {first}: {_reason(error)}"
+        value, kind, name = cell[1].strip('"'), cell[2], cell[3]
+        texts = pl.scan_csv(self._path, infer_schema=False, **self._dialect).with_row_index(ROW)
+        rows = texts.filter(pl.col(name) == value).select(ROW).head(1).collect()
+        where = f"row {rows.item() + 1}" if len(rows) else f"after row {first}"
+        wanted = "a number" if kind[0] in "fiu" else "one like those before it"
+        return f"{where}: column {name!r} holds {value!r}, expected {wanted}"
 
     def _probs(
         self, part: pl.DataFrame, probs: list[str], first: int
@@ -222,8 +238,6 @@ class FrameTable:
 def _reason(error: BaseException) -> str:
     """What polars says of a file, without its options, which nobody can set here."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    if cell := re.match(r"could not parse `(.*)` as dtype `\S+` at column '(.*?)'", reason):
-        return f"column {cell[2]!r} holds {cell[1]!r}, expected one like those before it"
     if "more fields than defined" in reason:
         return "a line has more fields than the header"
     return re.sub(r";? *(try |consider |you might want to ).*", "", reason, flags=re.IGNORECASE)

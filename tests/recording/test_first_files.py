@@ -197,6 +197,8 @@ REFUSED = [
     ("NaN in JSON", "a.jsonl", '{"probs": [0.5, 0.5], "label": NaN}\n', {}, "write null"),
     ("more fields than names", "a.csv", "cat,dog,label\n.5,.5,cat,x\n", {},
      "a line has more fields than the header"),
+    ("a decimal comma", "a.csv", "cat,dog,label\n" + 1500 * ".5,.5,cat\n" + '"0,5",.5,cat\n', {},
+     "row 1501: column 'cat' holds '0,5', expected a number"),
     ("labels of another name", "a.csv", "cat,dog,y_true\n.25,.75,cat\n", {}, "Add --label y_true?"),
     ("no labels", "a.csv", "cat,dog\n.25,.75\n", {}, "no column 'label' for label"),
     ("an unknown label", "a.csv", "cat,dog,label\n.25,.75,cow\n", {},

@@ -211,5 +211,7 @@ def test_a_cell_that_is_no_number_is_named(tmp_path, before):
 def test_so_is_one_after_many_numbers(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("probs_a,probs_b,label\n" + ".5,.5,a\n" * 2000 + "x,.5,a\n")
-    with pytest.raises(InvalidRecording, match="column 'probs_a' holds 'x', expected one like"):
+    with pytest.raises(
+        InvalidRecording, match="row 2001: column 'probs_a' holds 'x', expected a n"
+    ):
         list(Recording(file).chunks())
