@@ -29,7 +29,7 @@ def test_who_has_no_rights_is_told_so(our_broker: Broker) -> None:
     secured = {"client": SCRAM, "bootstrap_servers": [our_broker.listeners["scram"]]}
     said = refused(app, **secured)
     assert said.startswith(f"rights missing: READ on topic {app.id}-in, ")
-    assert said.endswith(f", READ on group {app.id}")
+    assert said.endswith(f", READ on group {app.id}-learner")
 
 
 def refused(app: App, **changes: Any) -> str:
