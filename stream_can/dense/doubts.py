@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_can.dense.unrelated import unrelated
+from stream_can.dense.unrelated import by_chance, unrelated
 from stream_can.replay.names import readable
 
 SIGMAS = 3
@@ -80,7 +80,7 @@ def _outweighs(then: int, now: int, n: int) -> bool:
 def _exchanges(pairs: NDArray[np.int64]) -> Renaming | None:
     """:func:`renaming`, from the pairs alone."""
     n = pairs.sum()
-    expected = pairs.sum(1, keepdims=True) * pairs.sum(0) / max(n, 1)
+    expected = by_chance(pairs)
     excess = (pairs - expected) / np.sqrt(np.maximum(expected, 1))
     classes = np.arange(len(pairs))
     wrong, free = excess[classes, classes] <= 0, excess[classes, classes] < SIGMAS
@@ -104,13 +104,14 @@ def _exchanges(pairs: NDArray[np.int64]) -> Renaming | None:
         int(pairs[classes[moved], of[moved]].sum()),
         int(pairs[classes[moved], classes[moved]].sum()),
     )
-    right, by_chance = pairs.trace(), expected.trace()
+    right, right_by_chance = pairs.trace(), expected.trace()
     likelier = pairs[classes, classes][renamed].sum() > chance - SIGMAS * np.sqrt(chance)
     if likelier and pairs[classes, of].sum() < max(2 * right, n / 4):
         return None
     if not _outweighs(then, now, int(n)):
         return None
-    guessing = right < max(pairs.sum(0).max(), by_chance + SIGMAS * np.sqrt(by_chance))
+    least = right_by_chance + SIGMAS * np.sqrt(right_by_chance)
+    guessing = right < max(pairs.sum(0).max(), least)
     if not guessing and 2 * then < pairs[moved].sum():
         return None
     return Renaming(of, int(pairs[classes, of].sum()), guessed)

@@ -7,12 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["are_unrelated", "unrelated"]
+__all__ = ["are_unrelated", "by_chance", "unrelated"]
 
 FEWEST_LABELS = 300
 """Labels from which on rows are doubted."""
 SIGMAS, RIGHT_SIGMAS = 3, 2
 """Standard deviations by which chi-square, or the number of right rows, is more than chance."""
+
+
+def by_chance(pairs: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Number of rows by predicted class and label if these were unrelated, shape (m, m)."""
+    expected: NDArray[np.float64] = pairs.sum(1, keepdims=True) * pairs.sum(0) / max(pairs.sum(), 1)
+    return expected
 
 
 def are_unrelated(pairs: NDArray[np.int64]) -> bool:
@@ -24,9 +30,9 @@ def are_unrelated(pairs: NDArray[np.int64]) -> bool:
     pairs
         Number of labelled rows by predicted class and label, shape (m, m).
     """
-    expected = pairs.sum(1, keepdims=True) * pairs.sum(0) / pairs.sum()
-    by_chance = expected.trace()
-    if pairs.trace() > by_chance + RIGHT_SIGMAS * np.sqrt(by_chance):
+    expected = by_chance(pairs)
+    right = expected.trace()
+    if pairs.trace() > right + RIGHT_SIGMAS * np.sqrt(right):
         return False
     used = np.ix_(pairs.sum(1) > 0, pairs.sum(0) > 0)
     pairs, expected = pairs[used], expected[used]

@@ -37,8 +37,6 @@ class LearnerLag:
 
     def __init__(self, settings: Settings, readers: Readers, metrics: Metrics) -> None:
         self._settings, self._readers, self._metrics = settings, readers, metrics
-        self.behind: Backlog | None = None
-        """Sent batches that are yet to be learned, where these are behind; None where not."""
         self._look_at = 0.0
         self._ends: deque[tuple[float, dict[int, int]]] = deque()
         """Next offset of each partition of sent batches, when looked: the first long enough ago, if
@@ -61,7 +59,7 @@ class LearnerLag:
         of_sent = {
             p: span for (topic, p), span in spans.items() if topic == self._settings.sent_topic
         }
-        self._metrics.unlearned_batches = self.behind = self._behind(now, of_sent)
+        self._metrics.unlearned_batches = self._behind(now, of_sent)
         lag.update({("unowned", p): n for p, n in self._unowned(learning, unplayed).items()})
         self._metrics.lags(lag, LEARNER)
 

@@ -199,7 +199,7 @@ class LearningRole:
         if not self._has_more:
             self._next_poll = time.monotonic() + pace.interval / POLLS
         lag.look(learning, unplayed)
-        self._log.tell_of_lag(lag.behind)
+        self._log.tell_of_lag(self.metrics.unlearned_batches)
         if not pace.is_due(unplayed.rows):
             return
         # Trap: a fetch is answered with what comes first, and lies there until the next poll sends

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from stream_can.trust.alarm import Alarm
-from stream_can.trust.episode import Episode
+from stream_can.trust.episode import Episode, figures_of, held_of, who_of
 
 MOST = 2
 """Number of episodes described, the longest ones."""
@@ -51,20 +51,13 @@ def _sentence(episode: Episode, dates: bool) -> str:
     where = f"labelled row {episode.since:,}"
     if dates and episode.time is not None:
         where = f"{np.datetime64(episode.time, 'ms').astype('datetime64[m]')} ({where})"
-    side = 2 * episode.side
-    who = "What is sent" if episode.side else "The classifier itself"
-    accuracy, loss = (
-        f"{100 * episode.after[side]:.1f} % instead of {100 * episode.before[side]:.1f}",
-        f"{episode.after[side + 1]:.3f} instead of {episode.before[side + 1]:.3f}",
-    )
     until = ""
     if episode.until is not None:
         until = ", when it had become usual" if episode.stays else ""
         until = f" to {episode.until:,}{until}"
-    held = ""
-    if episode.side == 0 and episode.holds is not None:
-        held = f"; the correction makes up for {100 * min(max(episode.holds, 0), 1):.0f} % of that"
+    held = held_of(episode)
+    end = f"; the {held}" if held else ""
     return (
-        f"{who} was worse than it used to be from {where}{until}: right in {accuracy}, log loss"
-        f" {loss}{held}."
+        f"{who_of(episode)} was worse than it used to be from {where}{until}:"
+        f" {figures_of(episode)}{end}."
     )

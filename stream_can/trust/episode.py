@@ -37,17 +37,33 @@ class Episode(msgspec.Struct, kw_only=True):
 
     def text(self, of: str = "") -> str:
         """Describe the episode: since when, and how much; ``of`` names the model, if any."""
-        side = 2 * self.side
         since = "" if self.time is None else f" since {_minute(self.time)}"
-        accuracy = f"{100 * self.after[side]:.1f} % instead of {100 * self.before[side]:.1f}"
-        loss = f"{self.after[side + 1]:.3f} instead of {self.before[side + 1]:.3f}"
-        held = ""
         corrected = self.after[:2] != self.after[2:]
-        if self.side == 0 and self.holds is not None and corrected:
-            held = f" The correction makes up for {100 * min(max(self.holds, 0), 1):.0f} % of that."
-        who = "What is sent" if self.side else "The classifier itself"
-        who += f" ({of})" if of else ""
-        return f"{who} is worse than before{since}: right in {accuracy}, log loss {loss}.{held}"
+        held = held_of(self) if corrected else ""
+        who = who_of(self) + (f" ({of})" if of else "")
+        end = f" The {held}." if held else ""
+        return f"{who} is worse than before{since}: {figures_of(self)}.{end}"
+
+
+def who_of(episode: Episode) -> str:
+    """What became worse, in words."""
+    return "What is sent" if episode.side else "The classifier itself"
+
+
+def figures_of(episode: Episode) -> str:
+    """Accuracy and log loss of what became worse, and what they were before, in words."""
+    k, before, after = 2 * episode.side, episode.before, episode.after
+    return (
+        f"right in {100 * after[k]:.1f} % instead of {100 * before[k]:.1f}, log loss"
+        f" {after[k + 1]:.3f} instead of {before[k + 1]:.3f}"
+    )
+
+
+def held_of(episode: Episode) -> str:
+    """How much of it the correction makes up for, in words; empty where that is unknown."""
+    if episode.side or episode.holds is None:
+        return ""
+    return f"correction makes up for {100 * min(max(episode.holds, 0), 1):.0f} % of that"
 
 
 def _minute(time: int) -> str:

@@ -38,7 +38,7 @@ class Course:
             spans = {place: (self.at[place], self.end[place]) for place in self.at}
             unplayed: Any = SimpleNamespace(spans=lambda spans=spans: spans, queues=spans)
             self.lag.look(None, unplayed)  # type: ignore[arg-type]
-            self.log.tell_of_lag(self.lag.behind)
+            self.log.tell_of_lag(self.metrics.unlearned_batches)
 
 
 def test_it_is_behind_where_it_has_not_learned_what_was_there_ten_seconds_ago(
