@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-__all__ = ["in_words"]
+__all__ = ["WORDS", "in_words"]
 
 WORDS = {
     "float": "a number", "int": "an integer", "str": "text", "bool": "true or false",
     "array": "a list", "object": "a table",
 }  # fmt: skip
+"""Types as msgspec names them, in words."""
 
 
 def in_words(kind: type[Any], error: str) -> str:

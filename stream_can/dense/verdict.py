@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from stream_can.change import change
 from stream_can.dense.class_changes import gains
 from stream_can.dense.result import DenseReplay
-from stream_can.replay.asking import asked_labels
 from stream_can.replay.costs import costs_in_words
 from stream_can.replay.effect import NATS, POINTS, Effects
 from stream_can.replay.episodes import worse_in_words
@@ -25,7 +24,7 @@ from stream_can.replay.verdict import (
     conclusion,
     few_labels,
     in_numbers,
-    late_labels,
+    labels_in_words,
 )
 
 FAIR = 0.99
@@ -56,7 +55,7 @@ def judge(result: DenseReplay) -> Verdict:
     alone, harm = _fit_alone(result)
     first = " ".join(filter(None, [harm, conclusion(*effects, numbers), beside]))
     instead = "replay without --validation, or with other validation rows." if harm else ""
-    labels = [*asked_labels(result), *late_labels(result), *_one_sided_labels(result)]
+    labels = [*labels_in_words(result), *_one_sided_labels(result)]
     labels += _labels_of_few_values(result)
     reasons = _reasons(result, good=good and not bad, bad=bad)
     why = [

@@ -11,6 +11,7 @@ import msgspec
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from stream_can.app.loading import load_as, refuse_unknown, secret_in
+from stream_can.app.refused_value import WORDS
 from stream_can.app.settings import Option, SettingsError, options_of
 from stream_can.kafka.client.options import OURS, option_defaults
 from stream_can.kafka.settings import Settings
@@ -59,8 +60,9 @@ def client_options(named_options: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, str) and kind in (bool, int, float):
             try:
                 value = msgspec.convert(value, kind, strict=False)
-            except msgspec.ValidationError as error:
-                raise SettingsError(f"client.{name}: {value!r}: {error}") from None
+            except msgspec.ValidationError:
+                expected = WORDS[kind.__name__]
+                raise SettingsError(f"client.{name}: {value!r}, expected {expected}") from None
         if (
             name.startswith(("sasl_", "ssl_"))
             and kind is not bool

@@ -16,12 +16,11 @@ from stream_can.multilabel.scores import LabelScores
 from stream_can.recording.names import WAYS, names_of
 from stream_can.recording.output import CorrectedFile
 from stream_can.recording.several import MultiLabelChunk, MultiLabelRecording
-from stream_can.replay.asking import asked_labels
 from stream_can.replay.deployed import Deployed, written_names
 from stream_can.replay.effect import NATS, Effect
 from stream_can.replay.labels import RecordedRows
 from stream_can.replay.shown import Cells, ScoreTable
-from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, late_labels
+from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, labels_in_words
 from stream_can.row_kinds import refuse_few_classes
 
 Result = MultiLabelReplay
@@ -34,8 +33,7 @@ def events(chunk: MultiLabelChunk) -> RecordedRows:
     messages = np.empty(len(chunk.said), object)
     messages[:] = [label.tobytes() for label in chunk.said]
     return RecordedRows(
-        chunk.first, chunk.P, chunk.Y, chunk.time, chunk.of, messages, chunk.at, chunk.segments,
-        chunk.changed,
+        chunk.first, chunk.P, chunk.Y, chunk.time, chunk.of, messages, chunk.at, chunk.segments
     )  # fmt: skip
 
 
@@ -141,7 +139,7 @@ def _decisions(result: MultiLabelReplay) -> str:
 
 
 def _why(result: MultiLabelReplay) -> list[str]:
-    sentences = [*asked_labels(result), *late_labels(result)]
+    sentences = labels_in_words(result)
     known, positives, *_ = result.raw.of_labels
     one_sided = int(((known > 0) & (positives == known)).sum())
     if one_sided:
@@ -151,10 +149,6 @@ def _why(result: MultiLabelReplay) -> list[str]:
         )
     if never := int((known == 0).sum()):
         sentences.append(f"{never:,} label{'s are' if never > 1 else ' is'} never known.")
-    if result.changed:
-        sentences.append(
-            f"{result.changed:,} messages contradict an earlier one on a label; the first counts."
-        )
     few = result.rates.get(0.05)
     gain = result.raw.log_loss - result.corrected.log_loss
     if few is not None and gain > NATS:

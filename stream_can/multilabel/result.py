@@ -119,7 +119,7 @@ class MultiLabelReplay(Replay):
             "final_weights": corrector.final_weights,
             "temperature": corrector.temperature,
             "per_label": self.per_label(),
-            "changed_labels": self.changed,
+            "changed_labels": self.changed_labels,
         }
 
 

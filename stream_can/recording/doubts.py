@@ -10,6 +10,8 @@ FEW_LEARNED = 0.01
 """Share of labels that arrive before the end below which times are doubted."""
 FEWEST_LABELS = 100
 """Labels from which on that is doubted."""
+MANY_CHANGED = 0.05
+"""Share of labels that contradict an earlier one above which ids are doubted."""
 MANY_UNJOINED = 0.5
 """Share of labels without a prediction from which on ids are doubted."""
 
@@ -44,5 +46,11 @@ def doubts_of_recording(recording: Any, learned: int, coming: int) -> list[str]:
             f" ({lines.first_unjoined}; the first prediction has the id {lines.first_id!r})."
             " Is it the right field? --id FIELD names another, and labels stand behind their"
             " predictions."
+        )
+    if recording.changed_labels > MANY_CHANGED * lines.n:
+        doubts.append(
+            f"{recording.changed_labels:,} of {lines.n:,} lines with a label contradict an earlier"
+            f" one of the same prediction ({recording.first_changed}); the first counts. Does the"
+            " id name a prediction, or something that has several? --id FIELD names another."
         )
     return doubts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from stream_can.recording.source import open_source
 from stream_can.recording.table import LabelLines, Table
@@ -28,6 +29,20 @@ class RecordedFile:
         """Size in bytes, decompressed."""
         self.times = RowTimes(self.name, time, label_time)
         """Those of the rows read so far."""
+        self.changed_labels, self.first_changed = 0, ""
+        """Number of labels that contradict an earlier one of their row, which counts, among the
+        rows read so far; and the first of them, for messages."""
+
+    def _begin(self) -> None:
+        """Begin to read the rows."""
+        self.times.begin()
+        self.changed_labels, self.first_changed = 0, ""
+
+    def _add_changed(self, number: int, counts: Any, label: Any) -> None:
+        """Count a label of a row that contradicts the one that counts."""
+        self.changed_labels += 1
+        if self.changed_labels == 1:
+            self.first_changed = f"row {number + 1}: {label!r} after {counts!r}"
 
     @property
     def read_as(self) -> str:

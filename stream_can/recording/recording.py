@@ -233,13 +233,17 @@ class Recording(RecordedFile):
     def chunks(self, size: int = CHUNK) -> Iterator[Chunk]:
         """Iterate over checked rows in order, `size` at a time."""
         first = 0
-        self.times.begin()
-        for probs, labels, times, cells, _ in self._table.batches(
+        self._begin()
+        for probs, labels, times, cells, later_labels in self._table.batches(
             self._columns, self._label, self.times.names, size,
             [*self.segments, *filter(None, [self.weight])],
         ):  # fmt: skip
             P = self._check(probs, first)
             y = self._columns_of(labels, first)
+            for number, label, _ in later_labels:
+                row = number - first
+                if self._columns_of([label], number)[0] not in (y[row], -1):
+                    self._add_changed(number, labels[row], label)
             time, label_time, arrives = self.times.take(times, first, y >= 0)
             weight = None
             if self.weight is not None:

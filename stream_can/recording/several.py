@@ -44,8 +44,6 @@ class MultiLabelChunk(NamedTuple):
     """New labels in each message, shape (k, m)."""
     at: NDArray[Any] | None
     """Time at which each message is known, shape (k,)."""
-    changed: int
-    """Number of messages that contradict an earlier one; of each label the first counts."""
     segments: Segments | None = None
     """Column values of each row."""
 
@@ -128,7 +126,7 @@ class MultiLabelRecording(Recording):
     def chunks(self, size: int = CHUNK) -> Iterator[MultiLabelChunk]:  # type: ignore[override]
         """Iterate over checked rows in order, at most `size` at a time."""
         first, m = 0, len(self.classes)
-        self.times.begin()
+        self._begin()
         label = self._each[0] if self._each else self._label
         for cells, labels, times, columns, later_labels in self._table.batches(
             self._columns, label, self.times.names, min(size, max(64, NUMBERS // m)),
@@ -146,7 +144,7 @@ class MultiLabelRecording(Recording):
             time, at, comes = self.times.take(times, first, np.any(Y >= 0, axis=1))
             of = np.flatnonzero(comes)
             chunk = MultiLabelChunk(
-                first, P, Y, time, of + first, Y[of].copy(), None if at is None else at[of], 0,
+                first, P, Y, time, of + first, Y[of].copy(), None if at is None else at[of],
                 self._segments(texts, first),
             )  # fmt: skip
             yield self._with_more(chunk, later_labels) if later_labels else chunk
@@ -217,15 +215,20 @@ class MultiLabelRecording(Recording):
                 )
         return Y
 
+    def _named(self, known: Labels) -> dict[Any, bool]:
+        """The known labels of a row, and whether it has each."""
+        return {self.classes[k]: bool(known[k]) for k in np.flatnonzero(known >= 0).tolist()}
+
     def _with_more(
         self, chunk: MultiLabelChunk, later_labels: Sequence[tuple[int, Any, int]]
     ) -> MultiLabelChunk:
         """Add further messages about its rows."""
-        of, new_labels, at, changed = [], [], [], 0
+        of, new_labels, at = [], [], []
         for number, cell, position in later_labels:
             now, known = np.full(len(self.classes), -1, np.int8), chunk.Y[number - chunk.first]
             self._put_labels(cell, now, number)
-            changed += bool(((known >= 0) & (now >= 0) & (known != now)).any())
+            if ((known >= 0) & (now >= 0) & (known != now)).any():
+                self._add_changed(number, self._named(known), cell)
             now[known >= 0] = -1
             if (now >= 0).any():
                 known[now >= 0] = now[now >= 0]
@@ -233,13 +236,12 @@ class MultiLabelRecording(Recording):
                 new_labels.append(now)
                 at.append(position)
         if not of:
-            return chunk._replace(changed=changed)
+            return chunk
         assert chunk.at is not None
         return chunk._replace(
             of=np.concatenate([chunk.of, of]),
             said=np.concatenate([chunk.said, new_labels]),
             at=np.concatenate([chunk.at, at]),
-            changed=changed,
         )
 
 

@@ -89,12 +89,15 @@ class SparseRecording(RecordedFile):
     def chunks(self, size: int = CHUNK) -> Iterator[SparseChunk]:
         """Iterate over the rows in order, at most ``size`` at a time."""
         first = 0
-        self.times.begin()
-        for cells, labels, times, _, _ in self._table.batches(
+        self._begin()
+        for cells, labels, times, _, later_labels in self._table.batches(
             [self.probs], self._label, self.times.names, size, []
         ):
             rows = [self._row(cell, first + i) for i, cell in enumerate(cells)]
             names = [self._class(label, first + i) for i, label in enumerate(labels)]
+            for number, label, _ in later_labels:
+                if self._class(label, number) not in (names[number - first], None):
+                    self._add_changed(number, names[number - first], label)
             arrives = np.array([name is not None for name in names], np.bool_)
             time, label_time, arrives = self.times.take(times, first, arrives)
             yield SparseChunk(first, rows, names, arrives, time, label_time)

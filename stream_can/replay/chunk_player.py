@@ -109,7 +109,6 @@ class ChunkPlayer:
             self._segments(cut),
             self._of_learned(calls),
             ONLY if self.lanes is None else self.lanes[stop - 1 - self.first],
-            events.changed if start == self.first else 0,
             None if events.weight is None else events.weight[cut],
         )
 

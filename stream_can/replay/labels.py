@@ -28,8 +28,6 @@ class RecordedRows(NamedTuple):
     """Time at which each message is known, shape (k,)."""
     segments: dict[str, NDArray[np.object_]] | None = None
     """Column values of each row."""
-    changed: int = 0
-    """Number of messages that contradict an earlier one."""
     weight: NDArray[np.float64] | None = None
     """Weight of each row's label, shape (n,)."""
 

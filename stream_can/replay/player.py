@@ -111,7 +111,7 @@ class Player:
             if late is None
             else f"{late:,} {'row' if late == 1 else 'rows'} late"
         )
-        result.read_as = recording.read_as
+        result.read_as, result.changed_labels = recording.read_as, recording.changed_labels
         by_time = recording.times.names and late is None
         arrivals = (result.learned, result.coming if by_time else 0)
         result.doubts = [

@@ -93,9 +93,12 @@ class Replay:
         """Description of the label delay."""
         self.delay_rows, self.delay_time = Delays(), Delays()
         """Label delays in rows and (microseconds for dates) in time, of labels that arrived."""
-        self.coming = self.possible = self.changed = 0
-        """Number of label messages that arrive, including after the last row; that could if all
-        were requested; and that contradict an earlier one."""
+        self.coming = self.possible = 0
+        """Number of label messages that arrive, including after the last row; and that could if all
+        were requested."""
+        self.changed_labels = 0
+        """Number of label messages that contradict an earlier one; of each label the first
+        counts."""
         columns = [*learner.segments, *([models.title] if models else ())]
         self.columns = {name: ColumnScores() for name in columns}
         """Scores by value of each declared column, and by model."""
@@ -126,7 +129,6 @@ class Replay:
         arrivals = step.arrivals
         self.coming += arrivals.coming
         self.possible += arrivals.possible
-        self.changed += step.changed
         self.delay_rows.add(arrivals.rows)
         if arrivals.time is not None:
             self.delay_time.add(arrivals.time)

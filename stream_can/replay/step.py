@@ -70,8 +70,6 @@ class Step(NamedTuple):
     """Column values, and model, of the predictions whose labels arrived."""
     lane: Name = ONLY
     """Model and version of the last row."""
-    changed: int = 0
-    """Number of messages that contradict an earlier one."""
     weights: NDArray[np.float64] | None = None
     """Weight of each row's label, shape (n,), where labels have weights."""
 

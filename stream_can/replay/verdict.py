@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from stream_can.change import Change, Changes
+from stream_can.replay.asking import asked_labels
 from stream_can.replay.effect import POINTS, Effect, Effects
 from stream_can.replay.names import readable
 from stream_can.replay.result import Replay
@@ -133,12 +134,16 @@ def _sure(points: Change) -> str:
     return f" The gain is {100 * low:.2f} to {100 * high:.2f} points with 95 % confidence."
 
 
-def late_labels(result: Replay) -> list[str]:
-    """A warning where most labels arrive after the recording's end."""
-    learned = result.delay_rows.n
-    if 2 * learned > result.coming or not result.coming:
-        return []
-    return [
-        f"Warning: labels come so late that only {learned:,} of {result.coming:,} were there "
-        "before the recording ended; the replay hardly shows what they teach. Replay a longer one."
-    ]
+def labels_in_words(result: Replay) -> list[str]:
+    """Describe which labels were requested, came too late or contradict an earlier one."""
+    sentences, learned = asked_labels(result), result.delay_rows.n
+    if 2 * learned <= result.coming and result.coming:
+        sentences.append(
+            f"Warning: labels come so late that only {learned:,} of {result.coming:,} were there "
+            "before the recording ended; the replay hardly shows what they teach. Replay a longer"
+            " one."
+        )
+    if n := result.changed_labels:
+        verb = "contradicts" if n == 1 else "contradict"
+        sentences.append(f"{n:,} label{'s' * (n > 1)} {verb} an earlier one; the first counts.")
+    return sentences

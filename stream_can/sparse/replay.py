@@ -11,13 +11,12 @@ import numpy as np
 from stream_can.recording.names import classes_of
 from stream_can.recording.output import CorrectedFile
 from stream_can.recording.sparse import SparseChunk, SparseRecording
-from stream_can.replay.asking import asked_labels
 from stream_can.replay.deployed import Deployed
 from stream_can.replay.effect import Effects
 from stream_can.replay.episodes import worse_in_words
 from stream_can.replay.labels import RecordedRows
 from stream_can.replay.shown import Cells, ScoreTable, changes_by_rate
-from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, late_labels
+from stream_can.replay.verdict import FEW, Verdict, conclusion, few_labels, labels_in_words
 from stream_can.sparse.corrector import SparseCorrector
 from stream_can.sparse.result import SparseReplay
 from stream_can.sparse.scores import SparseScores
@@ -87,8 +86,7 @@ def judge(result: SparseReplay) -> Verdict:
         f" and {100 * sent.top5:.1f} % after."
     )
     deploys = effects.better
-    why = [*asked_labels(result), *late_labels(result)]
-    why += worse_in_words(result.alarm, dates=result.dates)
+    why = [*labels_in_words(result), *worse_in_words(result.alarm, dates=result.dates)]
     return Verdict(conclusion(*effects, numbers), lists, tuple(why), deploys)
 
 

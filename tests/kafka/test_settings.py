@@ -95,7 +95,11 @@ def test_everything_without_a_file() -> None:
             {},
             "commit_interval_ms: 8000.*transaction_timeout_ms, 15",
         ),
-        ({"client": ["session_timeout_ms=soon"]}, {}, "client.session_timeout_ms: 'soon'"),
+        (
+            {"client": ["session_timeout_ms=soon"]},
+            {},
+            "client.session_timeout_ms: 'soon', expected an integer",
+        ),
         ({"models": {"a": {}}}, {}, "models: needs model, the field that names the model"),
         ({"only_listed_models": "true"}, {}, "only_listed_models: needs model"),
         ({"model": "m", "models": {"a": {"class": []}}}, {}, "unknown field `class`"),

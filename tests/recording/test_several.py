@@ -126,12 +126,14 @@ def test_what_a_change_is(tmp_path):
         {"id": 1, "scores": [0.5, 0.6]},
     ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (chunk,) = MultiLabelRecording(file).chunks()
+    recording = MultiLabelRecording(file)
+    (chunk,) = recording.chunks()
     assert chunk.Y.tolist() == [[1, 0], [1, 0], [-1, -1]]
     assert chunk.of.tolist() == [0, 0, 1]
     assert chunk.said.tolist() == [[1, -1], [-1, 0], [1, 0]]
     assert chunk.at.tolist() == [2, 2, 2]
-    assert chunk.changed == 1
+    assert recording.changed_labels == 1
+    assert recording.first_changed == "row 1: ['1'] after {0: True, 1: False}"
 
 
 def test_no_scores(tmp_path):

@@ -197,6 +197,21 @@ def test_ids_that_name_no_prediction_are_questioned(tmp_path, capsys):
     assert "name no prediction" not in judged(some, delay=None).use
 
 
+@pytest.mark.parametrize("rows", ["dense", "sparse"])
+@pytest.mark.parametrize(("twice", "questioned"), [(20, False), (200, True)])
+def test_labels_that_contradict_an_earlier_one_are_counted(
+    tmp_path, rows, twice, questioned, capsys
+):
+    path = lines(tmp_path / "a.jsonl", int, int)
+    again = [{"id": i, "label": NAMES[(Y[i] + i % 2) % len(NAMES)]} for i in range(2 * twice)]
+    path.write_text(path.read_text() + "\n".join(map(json.dumps, again)) + "\n")
+    assert main(["replay", str(path), "--rows", rows]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    place = f"(row 2: {again[1]['label']!r} after {NAMES[Y[1]]!r}); the first counts. Does the id"
+    number = f"{twice} labels contradict an earlier one; the first counts."
+    assert (number in said, place in said) == (not questioned, questioned), said
+
+
 def test_a_float_that_lost_digits_is_refused_by_name(tmp_path):
     path = lines(tmp_path / "a.jsonl", lambda i: 2**60 + 3 * i, lambda i: float(2**60 + 3 * i))
     with pytest.raises(ValueError, match=r"line 22: id: 1.15\d+e\+18 is a float"):

@@ -82,7 +82,7 @@ def test_labels_on_lines_of_their_own_are_those_of_a_learner(tmp_path, seed):
         made.append(step.corrected)
     assert (np.concatenate(made) == rows).all()
     assert ours.to_bytes() == learner.correctors[None, None]
-    assert result.changed == learner.changed_labels
+    assert recording.changed_labels == learner.changed_labels
 
 
 def test_labels_at_their_own_time(tmp_path):
