@@ -8,6 +8,8 @@ from stream_can.app.status import Backlog, Problem, Status
 
 BEHIND, FEW_WAITING = 10_000, 1_000
 HOUR = 3600.0
+START_SECONDS = 60.0
+"""Seconds after start within which missing things are no problem yet."""
 MOST_WORSE = 3
 """Maximum number of models or partitions that are named."""
 
@@ -19,6 +21,8 @@ def doubts(s: Status) -> Iterator[Problem]:
     def doubt(sentence: str, remedy: str) -> Problem:
         return Problem("doubt", sentence, remedy)
 
+    if runs <= START_SECONDS and (sentences := of_unready(s)):
+        yield doubt(*sentences)
     if s.passes:
         models = ", ".join(
             "all" if model == "*" else f"“{model}”" for model in s.passes[:MOST_WORSE]
@@ -162,3 +166,25 @@ def span(seconds: float) -> str:
             return f"{seconds / size:.0f} {name}"
     n = round(seconds)
     return f"{n} second{'s' * (n != 1)}"
+
+
+def of_unready(s: Status) -> tuple[str, str] | None:
+    """Why nothing is corrected now, and what to do; None where the process is ready."""
+    if s.ready:
+        return None
+    if s.over_http:
+        return (
+            "The server answers no prediction now: it has no state yet.",
+            "Wait a minute while it starts. If this stays, the last line of its log says why.",
+        )
+    if not s.learned:
+        return (
+            "The worker corrects nothing now: it has no state yet.",
+            "Wait a minute. If this stays, no process learns: start stream-can learn, or a worker"
+            " with learn = true. Its log says what it waits for.",
+        )
+    return (
+        "The worker corrects nothing now: its partitions are not restored.",
+        "Wait a minute: it is starting, or the group reassigns its partitions. If this stays, the"
+        " last line of its log says why.",
+    )

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stream_can.app.doubts import MOST_WORSE, doubts, span
+from stream_can.app.doubts import MOST_WORSE, START_SECONDS, doubts, of_unready, span
 from stream_can.app.gain import FEWEST_LABELS, gain
 from stream_can.app.status import Problem, Status
-
-START_SECONDS = 60.0
-"""Seconds after start within which missing things are no problem yet."""
 
 
 def problems(status: Status) -> list[Problem]:
@@ -32,23 +29,8 @@ def _bad(s: Status) -> Iterator[Problem]:
             f"The {who} hangs: its loop has stopped turning.",
             "Restart the process. Nothing is lost: it continues from the last commit.",
         )
-    elif not s.ready and s.over_http:
-        yield bad(
-            "The server answers no prediction now: it has no state yet.",
-            "Wait a minute while it starts. If this stays, the last line of its log says why.",
-        )
-    elif not s.ready and not s.learned:
-        yield bad(
-            "The worker corrects nothing now: it has no state yet.",
-            "Wait a minute. If this stays, no process learns: start stream-can learn, or a worker"
-            " with learn = true. Its log says what it waits for.",
-        )
-    elif not s.ready:
-        yield bad(
-            "The worker corrects nothing now: its partitions are not restored.",
-            "Wait a minute: it is starting, or the group reassigns its partitions. If this stays,"
-            " the last line of its log says why.",
-        )
+    elif runs > START_SECONDS and (sentences := of_unready(s)):
+        yield bad(*sentences)
     if s.away:
         yield bad(
             f"No broker has answered for {s.away:.0f} s: nothing is corrected.",

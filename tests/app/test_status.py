@@ -68,6 +68,8 @@ def test_what_is_wrong_comes_first_and_says_what_to_do() -> None:
     starts = Small()
     starts.health.ready = False
     assert starts.first().startswith("bad: The worker corrects nothing now")
+    starts.status_report._since = BEGIN - 20
+    assert starts.first().startswith("doubt: The worker corrects nothing now")
 
     still = Small()
     still.metrics.lags({("input", 0): 70, ("labels", 0): 5})
