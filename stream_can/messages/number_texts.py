@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 
 def number_of(value: Any) -> float | None:
-    """A number, or a text of one, perhaps in percent."""
+    """A number, or a text of a finite one, perhaps in percent."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
+    percent = isinstance(value, str) and value.rstrip().endswith("%")
     try:
-        if isinstance(value, str) and value.rstrip().endswith("%"):
-            return float(value.rstrip()[:-1]) / 100
-        return float(value)
+        number = float(value.rstrip()[:-1]) / 100 if percent else float(value)
     except (ValueError, OverflowError):
         return None
+    return number if math.isfinite(number) or not isinstance(value, str) else None
 
 
 def numbers_of(values: Any) -> list[Any] | None:

@@ -164,6 +164,7 @@ def test_whatever_the_bytes_the_error_is_ours_or_the_row_is_two_numbers(value):
         (b'{"p":1}', "no field 'probs'"),
         (b'{"probs":[0.5,0.25]}', "probs: 2 probabilities for 3 classes"),
         (b'{"probs":[0.5,0.25,"x"]}', "probs: entry 3 is the text 'x', expected a number"),
+        (b'{"probs":["NaN",0.5,0.5]}', "probs: entry 1 is the text 'NaN', expected a number"),
         (b'{"probs":[0.5,0.25,1e999]}', "probs: 1e999 is more than a float holds"),
         (b'{"probs":[0.5,0.25,null]}', "probs: entry 3 is null, expected a number"),
         (b'{"probs":[[0.5,0.5],[0.5,0.5]]}', "probs: entry 1 is a list, expected a num"),
