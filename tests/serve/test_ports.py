@@ -24,9 +24,11 @@ def test_a_taken_port_leaves_no_state_behind(tmp_path, name):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        port = str(taken.getsockname()[1])
+        port = taken.getsockname()[1]
+        ports = {"http_port": free_ports(1)[0], name: port}
+        options = [f"--{name.replace('_', '-')}={port}" for name, port in ports.items()]
         done = subprocess.run(
-            [*COMMAND, "--classes", "a,b", "--ask", "0.5", f"--{name.replace('_', '-')}", port],
+            [*COMMAND, "--classes", "a,b", "--ask", "0.5", *options],
             cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE,
         )  # fmt: skip
     assert done.returncode == 3, done.stderr
