@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -233,7 +234,8 @@ def replay_command(
         asks = None if ask is None else asking_for(recording, ask)
         validation_rows = validation_recording = None
         if validation is not None:
-            validation_recording = shown.open_recording(validation, classes, places, row_options)
+            same = classes or json.dumps(recording.classes)
+            validation_recording = shown.open_recording(validation, same, places, row_options)
             validation_rows = validation_recording.labelled_with_segments()
 
         def make(columns: Sequence[str], **overrides: float) -> Any:
@@ -254,9 +256,8 @@ def replay_command(
         noises: Sequence[float] = ()
         if noise_shares:
             own_noise = float(start.settings["label_noise"])
-            noises = sorted(
-                {own_noise, *(_share(text, recording.classes) for text in noise_shares)}
-            )
+            shares = {_share(text, recording.classes) for text in noise_shares}
+            noises = sorted({own_noise, *shares})
         rivals = []
         if against is not None:
             from stream_can.compare.against import (

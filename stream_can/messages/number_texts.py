@@ -10,9 +10,9 @@ def number_of(value: Any) -> float | None:
     """A number, or a text of a finite one, perhaps in percent."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
-    percent = isinstance(value, str) and value.rstrip().endswith("%")
+    text = value.rstrip() if isinstance(value, str) else ""
     try:
-        number = float(value.rstrip()[:-1]) / 100 if percent else float(value)
+        number = float(text[:-1]) / 100 if text.endswith("%") else float(value)
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) or not isinstance(value, str) else None

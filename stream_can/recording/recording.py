@@ -31,6 +31,7 @@ from stream_can.recording.layout import (
     find_layout,
     in_other_case,
     may_hold,
+    order_of,
     with_names_beside,
 )
 from stream_can.recording.number_hints import SingleLogits, missing_hint, said_of
@@ -111,8 +112,9 @@ class Recording(RecordedFile):
         The column of the weight of each label: how many labels it counts as, see
         :meth:`stream_can.Corrector.learn_one`.
     classes
-        The names of the classes in the order of the columns, where the file does not say them: npz
-        may hold an array ``classes``; lists have 0..m-1.
+        The names of the classes: those of the file in any order (npz may hold an array
+        ``classes``), in which rows then are; or where the file has no names, in the order of the
+        columns.
     normalise
         Which rows that do not sum to 1 are divided by their sum: "rounded", those that rounding to
         the digits they have explains; "always", all, as for scores. The first is warned of, and
@@ -184,8 +186,10 @@ class Recording(RecordedFile):
                 " another",
                 stacklevel=2,
             )
-        if classes is None and (stored := table.extra("classes")) is not None:
-            classes = stored.tolist()
+        stored = [] if (array := table.extra("classes")) is None else array.tolist()
+        self._order = order_of(self.name, stored, classes)
+        """Place in the file of each class, where classes are given in another order."""
+        classes = stored or None if classes is None else classes
         self.probs = probs
         """Where the probabilities are; two fields are joined by a comma."""
         prefix = probs.partition("*")[0]
@@ -205,9 +209,11 @@ class Recording(RecordedFile):
                     f"{self.name}: segments: {name!r} holds labels, times or probabilities"
                 )
         self.classes: list[Any] = list(class_names(names))
-        self._index = ClassIndex(self.classes, "file")
+        self._index = ClassIndex(self.classes if self._order is None else stored, "file")
         self.rows = table.rows
         self.train_counts: NDArray[Any] | None = table.extra("train_counts")
+        if self.train_counts is not None and self._order is not None:
+            self.train_counts = self.train_counts[self._order]
         train = None if self.several or self.train_counts is None else laplace(self.train_counts)
         self._forms = Forms(self.classes, train, of_scores=self.several, logits=logits)
         self.normalised = 0
@@ -343,10 +349,17 @@ class Recording(RecordedFile):
                 f"{self.name}: row {first + 1}: {rows.shape[1]} probabilities, expected"
                 f" {len(self.classes)}: a {'label' if self.several else 'class'} is missing"
             )
+        if self._order is not None and not isinstance(cells[0], dict):
+            rows = rows[:, self._order]
         return self._of_logits(rows, first) if self._logits else rows
 
     def _columns_of(self, labels: list[Any], first: int) -> NDArray[np.int64]:
         """Index of each label's class; -1 for none. Each name is looked up once."""
+        y = self._indices(labels, first)
+        return y if self._order is None else np.append(np.argsort(self._order), -1)[y]
+
+    def _indices(self, labels: list[Any], first: int) -> NDArray[np.int64]:
+        """Index of each label's class in the order of the file."""
         try:
             columns = {label: self._index[label] for label in dict.fromkeys(labels)}
             self.labels_are_positions |= self._index.by_position and any(

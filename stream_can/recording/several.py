@@ -168,7 +168,7 @@ class MultiLabelRecording(Recording):
                     f"{where}: {preview(cell.tolist())}, expected {len(row)} of 1, 0, or -1 where"
                     " it is not known"
                 )
-            row[:] = cell
+            row[:] = cell if self._order is None else cell[self._order]
         elif isinstance(cell, dict):
             for name, applies in cell.items():
                 if applies not in (None, True, False):

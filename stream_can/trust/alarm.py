@@ -13,7 +13,7 @@ from stream_can.method.checks import bad_rows
 from stream_can.method.rows import as_float64
 from stream_can.scores import RowScores, score_rows
 from stream_can.trust.alarm_persistence import MOST_EPISODES, AlarmPersistence
-from stream_can.trust.change_tests import MOST_LOSS, REFERENCE
+from stream_can.trust.change_tests import REFERENCE
 from stream_can.trust.episode import Episode
 from stream_can.trust.locking import one_at_a_time
 
@@ -44,10 +44,10 @@ class Alarm(AlarmPersistence):
     Each is an e-process while nothing changes: it passes 1/a with probability a at most (Ville).
     Starts that are not kept are left out of the sums, which makes them smaller.
 
-    What it notices is an *episode*. It ends when bets that accuracy, or log loss, is on the worse
-    side of the middle between before and since are lost at a quarter of ``level``, or after 10,000
-    labels, when it is what is usual. Then all starts over. Seasons and storms are episodes too:
-    nobody has to retrain because of one.
+    What it notices is an *episode*. It ends when bets that accuracy, or the clipped log loss, is on
+    the worse side of the middle between before and since are lost at a quarter of ``level``, or
+    after 10,000 labels, when it is what is usual. Then all starts over. Seasons and storms are
+    episodes too: nobody has to retrain because of one.
 
     Parameters
     ----------
@@ -188,14 +188,14 @@ class Alarm(AlarmPersistence):
         """Open an episode, at the start located by the first of the tests."""
         at = next(iter(starts.values()))
         time, number, n = self._times[at], int(self._starts[at]), self.n - self._restarted
-        sums_before, sums_since = self._before[at, :4], self._sums[:4] - self._before[at, :4]
+        sums_before, sums_since = self._before[at].copy(), self._sums - self._before[at]
         episode = Episode(
             since=self._restarted + number,
             time=None if math.isnan(time) else int(time),
             noticed=self.n,
             by=list(starts),
-            before=_means(sums_before, number),
-            after=_means(sums_since, n - number),
+            before=_means(sums_before[:4], number),
+            after=_means(sums_since[:4], n - number),
         )
         if not any(name.startswith("raw") for name in starts):
             score = TESTS.index(episode.by[0]) % 2
@@ -206,11 +206,11 @@ class Alarm(AlarmPersistence):
         self.episodes.append(episode)
         del self.episodes[:-MOST_EPISODES]
         self._begin()
-        self._worse[:] = n - number, *sums_since
-        side = 2 * episode.side
-        accuracy, loss = (np.add(episode.before, episode.after) / 2)[side : side + 2]
-        least = 1 / (2 * REFERENCE)
-        self._bounds[:] = max(accuracy, least), max(1 - loss / MOST_LOSS, least)
+        self._worse[:] = n - number, *sums_since[:4]
+        tested = [episode.side, 4 + episode.side]
+        before, since = 1 - sums_before[tested] / number, 1 - sums_since[tested] / (n - number)
+        half = np.maximum((before + since) / 2, 1 / (2 * REFERENCE))
+        self._bounds = np.where(before > half, half, 1.0)
 
     def _tell(self, episode: Episode) -> None:
         """Update an episode, and end it where due."""
@@ -226,19 +226,10 @@ class Alarm(AlarmPersistence):
             n -= int(self._starts[at])
         raw, sent = late[2:] / n - episode.before[1::2]
         episode.holds = None if raw <= 0 else 1 - float(sent / raw)
-        better = any(
-            is_worse and self._bets(k, 0)[0] >= math.log(8 / self.level)
-            for k, is_worse in enumerate(self._is_worse(episode))
-        )
+        better = any(self._bets(k, 0)[0] >= math.log(8 / self.level) for k in (0, 1))
         if better or self.n - episode.noticed >= STAYS:
             episode.until, episode.stays = self.n, not better
             self._begin()
-
-    def _is_worse(self, episode: Episode) -> tuple[bool, bool]:
-        """Whether accuracy, and log loss, became worse."""
-        accuracy, loss = episode.before[2 * episode.side : 2 * episode.side + 2]
-        half, least = float(self._bounds[0]), float(self._bounds[1])
-        return accuracy > half, 1 - loss / MOST_LOSS > least
 
 
 def _means(sums: Array, n: float) -> list[float]:

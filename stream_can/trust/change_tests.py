@@ -19,7 +19,9 @@ MOST_LOSS = 6.0
 BETS = 2.0 ** -np.arange(1.0, 7.0)
 PER_OCTAVE = 16
 """Minimum number of starts kept per doubling of their age."""
-SUMS = 4 + 2 * len(BETS)
+TESTED = 6
+"""Number of sums before those of the bets: of errors, losses and x of both sides."""
+SUMS = TESTED + 2 * len(BETS)
 
 Array = NDArray[np.float64]
 
@@ -36,8 +38,8 @@ class ChangeTests(Locked):
     def _begin(self) -> None:
         """Start over without knowledge."""
         self._restarted = self._looked = self.n
-        # Since then: errors and losses of both sides, and log wealths of two tests: of the losses
-        # of both sides, or during an episode of accuracy and loss of one side.
+        # Since then: errors, losses and x of both sides, and log wealths of two tests: of the
+        # losses of both sides, or during an episode of accuracy and loss of one side.
         self._sums = np.zeros(SUMS)
         self._starts = np.zeros(0, np.int64)
         """Number of labels before each kept start, since then."""
@@ -50,7 +52,7 @@ class ChangeTests(Locked):
         """Sums of x and its square over the first 1000 labels, for each side."""
         self._bounds = np.full(2, np.nan)
         """Bounds of means: of the losses of both sides; during an episode of accuracy, and of 1 - x
-        of the loss, half way to the level before."""
+        of the loss, half way to the level before, or 1 where that was not better."""
         self._worse = np.zeros(5)
         """Labels, errors and losses of an episode before it was noticed."""
 
@@ -66,14 +68,14 @@ class ChangeTests(Locked):
         changes = np.zeros((k + 1, SUMS))
         changes[0] = self._sums
         changes[1:, :2], changes[1:, 2:4] = wrong, loss
-        x = np.minimum(loss, MOST_LOSS) / MOST_LOSS
+        changes[1:, 4:TESTED] = x = np.minimum(loss, MOST_LOSS) / MOST_LOSS
         episode = self.episode
         if episode is not None:
             side = episode.side
             better = np.stack([1 - wrong[:, side], 1 - x[:, side]], 1)
-            changes[1:, 4:] = self._wealth(better)
+            changes[1:, TESTED:] = self._wealth(better)
         elif n >= REFERENCE:
-            changes[1:, 4:] = self._wealth(x)
+            changes[1:, TESTED:] = self._wealth(x)
         else:
             sums = np.concatenate([self._reference.T[None], np.stack([x, x * x], 1)])
             self._reference = sums.cumsum(axis=0)[-1].T.copy()
@@ -125,7 +127,7 @@ class ChangeTests(Locked):
     def _bets(self, k: int, first: int) -> tuple[float, int]:
         """Log of the e-value that the k-th tested number has exceeded its bound since some start,
         from ``first`` on, and the likeliest start."""
-        column = 4 + k * len(BETS)
+        column = TESTED + k * len(BETS)
         return evidence.wealth(self._starts, self._before, self._sums, column, len(BETS), first)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:

@@ -174,6 +174,23 @@ def test_a_fall_that_what_is_sent_shows_first_is_the_classifiers_own(seed):
     assert episode.until is None
 
 
+@pytest.mark.parametrize("least", [0.05, 1e-3, 1e-4, 1e-12])
+def test_what_stays_worse_is_not_over_however_sure_the_rows_are(least):
+    """Losses are tested as clipped, so the middle that ends an episode is one of clipped losses."""
+    rng = np.random.default_rng(0)
+    ys = rng.integers(0, 10, 6000)
+    wrong = rng.random(6000) > np.where(np.arange(6000) < 2000, 0.7, 0.05)
+    wrong[5000:] = rng.random(1000) > 0.7
+    rows = np.full((6000, 10), least)
+    rows[np.arange(6000), (ys + wrong * rng.integers(1, 10, 6000)) % 10] = 1 - 9 * least
+    alarm = Alarm()
+    alarm.learn_many(rows[:5000], rows[:5000], ys[:5000])
+    (episode,) = alarm.episodes
+    assert episode.until is None
+    alarm.learn_many(rows[5000:], rows[5000:], ys[5000:])
+    assert 5000 < episode.until < 5500
+
+
 def test_what_lasts_is_usual(monkeypatch):
     monkeypatch.setattr("stream_can.trust.alarm.STAYS", 1000)
     rng = np.random.default_rng(3)
