@@ -256,8 +256,7 @@ def replay_command(
         noises: Sequence[float] = ()
         if noise_shares:
             own_noise = float(start.settings["label_noise"])
-            shares = {_share(text, recording.classes) for text in noise_shares}
-            noises = sorted({own_noise, *shares})
+            noises = sorted({own_noise, *(_share(s, recording.classes) for s in noise_shares)})
         rivals = []
         if against is not None:
             from stream_can.compare.against import (
