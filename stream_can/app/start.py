@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,6 +162,13 @@ class Start:
         return Corrector.from_bytes(snapshot, None, **self.settings_of(model))
 
     # -- existing state --------------------------------------------------------------------------
+
+    def beginning_with(self, snapshot: bytes) -> Self:
+        """A copy whose common initial corrector is that of existing knowledge, which another
+        process, with a snapshot or counts in its settings, may have begun."""
+        start = copy(self)
+        start.snapshot = snapshot
+        return start
 
     def require_fits(self, begin: Any, live: Iterable[tuple[Name, Any]] = ()) -> None:
         """Raise SnapshotMismatch where existing knowledge is not what the settings would begin.

@@ -57,10 +57,13 @@ class FirstState:
             try:
                 self._begin_anew()
                 return
-            except FencedError:  # by the current learner, which took its id back in between
+            except FencedError as error:  # by the current learner, which took its id back
                 self._client.transaction.close()
                 if not tries_left:
-                    raise
+                    raise FencedError(
+                        f"{error}. A process that learns did so {TURNS} times, before a first state"
+                        " was written: stop it, and start over again"
+                    ) from error
 
     def _begin_anew(self) -> None:
         s = self._settings

@@ -37,6 +37,8 @@ EXPLAIN_TRIES, EXPLAIN_PAUSE = 3, 1.0
 """Interval of rights checks after a refusal: other brokers may not know of a change yet."""
 STOP_SECONDS = 10.0
 """Time limit for the last commit after SIGTERM."""
+TURN_SECONDS = 3.0
+"""How long one of those that take turns leaves another alone that took over."""
 STEP_MS = 100
 """Maximum milliseconds that a step waits for records."""
 
@@ -164,7 +166,9 @@ class Loop:
                 self.patience.until_joined(role.client.rebuild, role.client.rejoin)
             except FencedError as error:
                 role.drop()
-                if not self._takes_turns:
+                if self._takes_turns:  # let it do what it took over for
+                    self.stopping.wait(TURN_SECONDS)
+                else:
                     self.patience.note_fence(error)
                 self.patience.until_joined(role.client.rejoin, role.client.rejoin)
 

@@ -148,6 +148,7 @@ class TopicLearner:
             (name, saved.corrector(data)) for name, data in lanes.items() if start.has_table(name)
         ]
         require_fits(saved.corrector(begins[None]), live, settings, start)
+        start = start.beginning_with(begins[None])
         state = State(begins[None], lanes, memory.learner, list(lanes))
         numbering = adapter_of(saved.corrector(lanes.get(ONLY, begins[None]))).numbering
         plays = restored_plays(memory, adopted(numbering, batches), first, played or {})

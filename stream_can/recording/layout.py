@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from stream_can.messages.faults import BEST_ALONE, is_number, probs_fault
 from stream_can.messages.platforms import names_beside
-from stream_can.method.class_names import MOST_SHOWN, preview
+from stream_can.method.class_names import MOST_SHOWN
 from stream_can.method.rows import Normalise
 from stream_can.recording.cells import classes_of, in_ordinary_form, is_best_alone, numbers_in
 from stream_can.recording.column_hints import BEST, no_column, probs_hint
@@ -20,6 +20,7 @@ from stream_can.recording.evidence import (
     in_order,
     near_total,
 )
+from stream_can.recording.names import other_classes
 from stream_can.recording.other_forms import several_rows
 from stream_can.recording.table import InvalidRecording, Table
 
@@ -107,7 +108,7 @@ def find_layout(
         if given == named.keys():  # the file's order may differ
             columns = [named[str(c)] for c in classes]
         elif given & named.keys():
-            raise _others(name, [*named], classes)
+            raise other_classes(name, [*named], classes)
         return Layout(columns, False, list(classes))
     if classes is not None and all(str(c) in free for c in classes):
         return Layout([str(c) for c in classes], False, list(classes))
@@ -205,26 +206,6 @@ def _shown(cell: Any) -> str:
     """The beginning of a cell, for messages."""
     text = repr(cell)
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
-
-
-def order_of(name: str, stored: Sequence[Any], classes: Sequence[Any] | None) -> list[int] | None:
-    """Place among the classes that a file names of each class that is given; None where the order
-    is the same, or one of them has no names."""
-    places = {str(c): k for k, c in enumerate(stored)}
-    given = [] if classes is None else [str(c) for c in classes]
-    if not stored or not given or given == [*places]:
-        return None
-    if given and {*given} == places.keys():
-        return [places[c] for c in given]
-    if [*places] == [str(k) for k in range(len(given))]:
-        return None
-    raise _others(name, stored, classes or ())
-
-
-def _others(name: str, named: Sequence[Any], classes: Sequence[Any]) -> InvalidRecording:
-    return InvalidRecording(
-        f"{name}: its classes are {preview(named)}, but {preview(classes)} are expected"
-    )
 
 
 def _count(name: str, n: int, classes: Sequence[Any]) -> InvalidRecording:

@@ -1,13 +1,16 @@
-"""Names in the text of an option."""
+"""Names in the text of an option, and beside those of a file."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from stream_can.errors import StreamCANError
+from stream_can.method.class_names import preview
+from stream_can.recording.table import InvalidRecording
 
 WAYS = "cat,dog,eel, a JSON array, or a file of names that exists"
 """How class names are written in an option."""
@@ -41,3 +44,24 @@ def names_of(text: str | None) -> list[Any] | None:
 def listed(text: str) -> list[str]:
     """Split a comma-separated list."""
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def order_of(name: str, stored: Sequence[Any], classes: Sequence[Any] | None) -> list[int] | None:
+    """Place among the classes that a file names of each class that is given; None where the order
+    is the same, or one of them has no names."""
+    places = {str(c): k for k, c in enumerate(stored)}
+    given = [] if classes is None else [str(c) for c in classes]
+    if not stored or not given or given == [*places]:
+        return None
+    if given and {*given} == places.keys():
+        return [places[c] for c in given]
+    if [*places] == [str(k) for k in range(len(given))]:
+        return None
+    raise other_classes(name, stored, classes or ())
+
+
+def other_classes(name: str, named: Sequence[Any], classes: Sequence[Any]) -> InvalidRecording:
+    """The error of a file whose classes are not those that are given."""
+    return InvalidRecording(
+        f"{name}: its classes are {preview(named)}, but {preview(classes)} are expected"
+    )

@@ -31,9 +31,9 @@ from stream_can.recording.layout import (
     find_layout,
     in_other_case,
     may_hold,
-    order_of,
     with_names_beside,
 )
+from stream_can.recording.names import order_of
 from stream_can.recording.number_hints import SingleLogits, missing_hint, said_of
 from stream_can.recording.recorded_file import RecordedFile
 from stream_can.recording.table import InvalidRecording, Names, Table

@@ -15,6 +15,7 @@ from tests.kafka.streams import (
     correctors_of,
     fill,
     run_once,
+    state_of,
     write_config,
 )
 from tests.kafka.topics import create, delete
@@ -64,8 +65,13 @@ def test_undo(backed_up: App, tmp_path: Path) -> None:
         wait("it corrects by it", lambda: {
             one.to_bytes() for one in running.worker.work.follower.state.begins.values()
         } == {saved(tmp_path)})  # fmt: skip
+    fill(app, 50, 50, first=500)
+    wait("it learns on", lambda: running.corrector().n_labels == 350)
     running.stop()
-    more(app, 500, 50, learned=350)
+    state = state_of(app)
+    assert state is not None
+    assert state.begins == {None: saved(tmp_path)}
+    more(app, 550, 50, learned=400)
 
 
 def test_restore(backed_up: App, tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import re
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -270,6 +273,44 @@ def test_what_was_learned_can_be_forgotten(
     labels = sum(Corrector.from_bytes(data).n_labels for data in after.lanes.values())
     assert 50 < labels <= 100
     assert sum(after.index.inputs.values()) == 300
+
+
+def test_a_start_over_that_takes_a_moment_is_left_alone(
+    broker: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that learns took its transactional id back within a second, ten times of ten."""
+    app, over = App(broker.bootstrap_servers), threading.Event()
+    running = app.worker()
+
+    def traffic() -> None:
+        for first in itertools.count(0, 20):
+            if over.wait(0.02):
+                return
+            fill(app, 20, 20, first=first)
+
+    begun = Worker(app.settings("anew"), corrects=False, reset=True)
+    assert begun.learns is not None
+    first_state = begun.learns.first_state
+    keep = first_state._keep_deferred
+
+    def keep_slowly(learning: Any) -> None:
+        """As beside much traffic, and on a machine with other work."""
+        time.sleep(1.5)
+        keep(learning)
+
+    monkeypatch.setattr(first_state, "_keep_deferred", keep_slowly)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            sending = pool.submit(traffic)
+            wait("it learns", lambda: running.n_labels() > 100)
+            anew = Running(begun)
+            wait("begun anew", lambda: anew.error or begun.learns.committed)
+            assert anew.error is None
+        finally:
+            over.set()
+        sending.result()
+    for one in (running, anew):
+        one.stop()
 
 
 def test_what_fails_for_a_moment_does_not_end_learning(
