@@ -13,7 +13,9 @@ from stream_can.app.prediction_reader import PredictionReader
 from stream_can.app.start import Start
 from stream_can.errors import StreamCANError
 from stream_can.kafka.client.readers import Readers
+from stream_can.kafka.resuming import resume_point
 from stream_can.kafka.settings import Settings
+from stream_can.kafka.state import Index
 from stream_can.kafka.topic_learner import TopicLearner
 from stream_can.messages.codecs.codec import Codec
 from stream_can.messages.records import place
@@ -35,7 +37,11 @@ class SaidOfTopic(NamedTuple):
 
 
 def found_in_topics(
-    settings: Settings, start: Start, readers: Readers, committed: Mapping[int, int] | None
+    settings: Settings,
+    start: Start,
+    readers: Readers,
+    committed: Mapping[int, int] | None,
+    index: Index | None,
 ) -> Iterator[SaidOfTopic]:
     """Say line by line what the newest prediction and the newest label of each topic are read as,
     and what happens to the records that the input holds.
@@ -45,6 +51,13 @@ def found_in_topics(
     committed
         Next offset of each partition of the input that the group has committed; None where the
         input is not read.
+    index
+        Of the newest state, if any.
+
+    Raises
+    ------
+    DeniedError
+        A partition of the input cannot be read on: see `resume_point`.
     """
     learning = TopicLearner.begin(settings, start, {}, {})
     if committed is not None:
@@ -63,6 +76,9 @@ def found_in_topics(
             partial(_label, learning, topic, record),
             start.formats.of_labels(topic).labels,
         )  # fmt: skip
+    if committed is not None and index is not None:
+        for p, span in readers.spans(settings.input).items():
+            resume_point(settings, p, (committed.get(p), ""), span, index)
 
 
 def _newest(readers: Readers, topic: str, spans: Mapping[int, tuple[int, int]]) -> Any | None:

@@ -88,7 +88,8 @@ class RecordHandler:
         s, member, notes = self._settings, self._client.member, dict[int, int]()
         reset, passed = set[int](), set[int]()
         for partition in partitions:
-            point = resume_point(s, member, partition, index, made_again=made_again)
+            committed, span = member.committed_with_note(partition), member.span(partition)
+            point = resume_point(s, partition, committed, span, index, made_again=made_again)
             if point.is_reset:
                 reset.add(partition)
             if (until := handed_over(point.note)) is not None:

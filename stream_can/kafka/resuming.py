@@ -6,7 +6,6 @@ import logging
 from typing import NamedTuple
 
 from stream_can.kafka.client.guards import DeniedError
-from stream_can.kafka.client.member import Member
 from stream_can.kafka.settings import Settings
 from stream_can.kafka.state import Index
 
@@ -26,12 +25,22 @@ class ResumePoint(NamedTuple):
 
 
 def resume_point(
-    settings: Settings, member: Member, partition: int, index: Index, *, made_again: bool
+    settings: Settings,
+    partition: int,
+    committed: tuple[int | None, str],
+    span: tuple[int, int],
+    index: Index,
+    *,
+    made_again: bool = False,
 ) -> ResumePoint:
     """Where to read a partition on: at the committed offset, or as the settings say.
 
     Parameters
     ----------
+    committed
+        Next offset of the group, None without one, and the note beside it.
+    span
+        Offsets of the partition: the first, and the one behind the last.
     index
         Of the newest state.
     made_again
@@ -42,7 +51,7 @@ def resume_point(
     DeniedError
         Neither the group's offset nor the settings say where.
     """
-    (at, note), (begin, end) = member.committed_with_note(partition), member.span(partition)
+    (at, note), (begin, end) = committed, span
     learned, where = index.inputs.get(partition, 0), f"partition {partition} of {settings.input}"
     from_begin = settings.start == "earliest"
     if at is None and not learned:

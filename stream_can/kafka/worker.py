@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from stream_can.app.correctors_in_use import CorrectorsInUse
 from stream_can.app.health import Health
@@ -16,7 +16,7 @@ from stream_can.app.start import NO_CLASSES
 from stream_can.app.status_report import StatusReport
 from stream_can.app.tally import lane_name
 from stream_can.errors import StreamCANError
-from stream_can.kafka.checking import SaidOfTopic, found_in_topics
+from stream_can.kafka.checking import found_in_topics
 from stream_can.kafka.correcting_role import CorrectingRole
 from stream_can.kafka.current_state import known_of
 from stream_can.kafka.learning_role import LearningRole
@@ -115,23 +115,21 @@ class Worker:
             for topic in self.settings.topics_of_labels:
                 self.learns.client.readers.newest(topic)
         check(self.settings, self.start.formats)
-        for finding in self._found_in_topics():
+        client, state, committed = (self.work or self._loops[0].role).client, None, None
+        if self.work is not None:
+            state, committed = self.work.follower.look(), client.committed()
+        index = None if state is None else state.index
+        for finding in found_in_topics(self.settings, self.start, client.readers, committed, index):
             log.log(logging.INFO if finding.looks_right else logging.WARNING, "%s", finding.says)
             self.doubts += not finding.looks_right
         if self.work is None:
             return 0
-        if (state := self.work.follower.look()) is not None:
+        if state is not None:
             self.work.require_fits(state)
-            changed = self.start.changed(state.correctors.items())
-            if changed and self.learns is not None:
+            if self.learns and (changed := self.start.changed(state.correctors.items())):
                 log.info(NOTICE.format(changed))
         self.work.close()
         return self.work.known
-
-    def _found_in_topics(self) -> Iterator[SaidOfTopic]:
-        client = (self.work or self._loops[0].role).client
-        committed = None if self.work is None else client.committed()
-        return found_in_topics(self.settings, self.start, client.readers, committed)
 
     def run(self) -> None:
         """Work until `stop`; then commit and leave the groups.

@@ -16,11 +16,14 @@ PRINTED = 1e-6
 def explained(P: Array, total: Array | float) -> NDArray[np.bool_]:
     """Whether rounding explains that the rows of P, shape (n, m), sum to ``total``.
 
-    Either to decimal digits, half a unit of the last digit for each entry; or to bfloat16 or
+    Either to decimal digits, half a unit of the last digit for each entry, and where they sum to
+    more than 1 at most the entry itself; or to bfloat16 or
     float16, where all entries are numbers of these: half a unit of the last bit for each entry, and
     as much for the sum that it was divided by, which itself is rounded at each of log2(m) steps.
     """
-    slack = (P.shape[1] + 1e-6) * _half_a_unit(P)
+    half = _half_a_unit(P)
+    above = np.minimum(P, half[:, None]).sum(axis=1)  # no entry was rounded up from below 0
+    slack = np.where(total > 1, above, P.shape[1] * half) + 1e-6 * half
     for bits, least in BINARY.items():
         slack = np.maximum(slack, _units(P, bits, least))
     return np.asarray(np.abs(total - 1) <= slack)

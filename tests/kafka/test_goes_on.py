@@ -20,7 +20,7 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, LogTruncationError, OffsetOutOfRangeError
 
 from stream_can import Learner
-from stream_can.kafka import DeniedError
+from stream_can.kafka import DeniedError, Worker
 from stream_can.kafka.client.assigned import Assigned
 from stream_can.kafka.client.client import Client
 from stream_can.kafka.client.guards import RetryError, errors_as
@@ -386,6 +386,8 @@ def test_an_input_that_is_made_again_between_two_polls(
     says = r"offset there, though 50 were learned: it has expired, or .* made again; --reset-off"
     with pytest.raises(DeniedError, match=says):
         app.worker().join()
+    with pytest.raises(DeniedError, match=says):  # before, all was well
+        Worker(app.settings("check")).check()
     again = app.worker(reset_offsets=True)
     caught_up(app, again)
     assert again.corrector().n_labels == 300

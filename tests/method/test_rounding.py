@@ -56,6 +56,7 @@ def test_six_digits_of_them_are_enough():
         [0.95703125, 0.0040283203125, 0.0412334],  # not all of them are
         [0.334234, 0.334235, 0.334236],
         [2**-1074, 0.998],
+        [0.5, 0.9] + 8 * [0.0],  # zeros were not rounded up
     ],
 )
 def test_other_sums_are_errors(row):
