@@ -159,14 +159,15 @@ def _fit_alone(result: DenseReplay) -> tuple[str, str]:
     if changes is None:
         return "", ""
     effects, label_changes = Effects.of(changes), result.changes(alone)
+    costly = (points := effects.points) is not None and points.down and points.much
     numbers = f"`fit` alone, without labels, changes the predictions by {changes.in_words()}"
     if label_changes is not None and result.learned:
         numbers += f"; the labels add {label_changes.in_words()}"
     harm = (
         f"The validation rows do harm here: `fit` alone changes the predictions by"
-        f" {changes.in_words()}. They are too few, or differ from the stream in more than the class"
-        " mix. With them:"
-        if effects.worse and not effects.better
+        f" {changes.in_words()}. They are too few, their labels are wrong, or they differ from the"
+        " stream in more than the class mix. With them:"
+        if effects.worse and (not effects.better or costly)
         else ""
     )
     return f"{numbers}.", harm

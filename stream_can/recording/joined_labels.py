@@ -45,6 +45,11 @@ class JoinedLabels:
         """Find the row of each label on a line of its own; return the number of rows.
 
         It is the latest row before the label with its id.
+
+        Raises
+        ------
+        InvalidRecording
+            No row has the field that the user named for the ids.
         """
         rows = labels = unjoined = 0
         first_unjoined, may_be_rows = "", False
@@ -69,6 +74,11 @@ class JoinedLabels:
             else:
                 unjoined += 1
                 first_unjoined = first_unjoined or f"line {number}: {key!r}"
+        if labels and not latest and self._names.id != "id":
+            raise InvalidRecording(
+                f"{self._name}: no prediction has the field {self._names.id!r} (--id), by which a"
+                " label on a line of its own finds its prediction"
+            )
         if self.by_row or not may_be_rows:
             first_id = next(iter(latest), "")
             self.lines = LabelLines(labels, unjoined, first_unjoined, first_id)

@@ -83,3 +83,13 @@ def test_what_is_wrong_with_a_row_names_it(line, says, tmp_path):
     with pytest.raises((InvalidRecording, InvalidPrediction)) as said:
         rows(tmp_path / "a.jsonl", line)
     assert f"a.jsonl: {says}" in str(said.value)
+
+
+def test_a_field_of_ids_that_no_prediction_has_is_named(tmp_path):
+    file = tmp_path / "a.jsonl"
+    lines = [{"id": 1, "probs": [0.5, 0.5]}, {"id": 1, "label": 0}]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(
+        InvalidRecording, match=r"a.jsonl: no prediction has the field 'nope' \(--id"
+    ):
+        Recording(file, id="nope")

@@ -334,6 +334,16 @@ def test_what_fit_alone_gives_or_costs_stands_beside_the_whole(tmp_path):
     )
     assert not found.deploy
     assert found.instead.startswith("replay without --validation")
+    # Labels of other rows: far surer than right, the classifier gains in log loss by being doubted.
+    sure = P**8 / (P**8).sum(1, keepdims=True)
+    mixed = np.random.default_rng(0).permutation(y[:1000])
+    harmed = fitted_to(sure[:1000], mixed, sure[1000:], y[1000:], tmp_path)
+    changes = harmed.fit_alone.changes()
+    assert changes.log_loss.fell
+    assert changes.accuracy.value < -0.05
+    found = judge(harmed)
+    assert found.use.startswith("The validation rows do harm here")
+    assert not found.deploy
 
 
 def test_advice_by_changes_alone_knows_the_commonest_class():
