@@ -154,9 +154,10 @@ class Metrics:
         faults: Sequence[tuple[Source, str]] = (),
         without_id: Sequence[Source] = (),
         letters: Sequence[Letter] = (),
+        divided: Sequence[Source] = (),
     ) -> None:
-        """Name in the log the first prediction with an invalid column value, the first that no
-        label can find, and the first dead letter; the others are counted."""
+        """Name in the log the first prediction with an invalid column value, that no label can
+        find, of those divided by their sum, and the first dead letter; others are counted."""
         if faults:
             self._tell_first("fault", f"{place(faults[0][0])}: {faults[0][1]}")
         if without_id:
@@ -164,9 +165,9 @@ class Metrics:
             self._tell_first("id", f"{where}: no id (the key, or as id says), so no label finds it")
         for letter in letters:
             where = f"{letter.topic}-{letter.partition} offset {letter.offset}"
-            self._tell_first(
-                f"letter of {letter.topic}", f"{where}: a dead letter: {letter.reason}"
-            )
+            self._tell_first(f"letter {letter.topic}", f"{where}: a dead letter: {letter.reason}")
+        if divided:
+            self._tell_first("sum", f"from {place(divided[0])} on: rows divided by their sum")
 
     def _tell_first(self, kind: str, event: str) -> None:
         if kind not in self._named_kinds:

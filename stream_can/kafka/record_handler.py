@@ -167,7 +167,8 @@ class RecordHandler:
             Handled(len(corrections.outputs), n_divided, n_faults, letters=letters)
         )
         lonely = corrections.without_id if s.labels is not None else ()
-        self._metrics.tell(corrections.faults, lonely, letters)
+        divided = records if n_divided and s.normalise == "rounded" else ()
+        self._metrics.tell(corrections.faults, lonely, letters, divided)
         if stopped is not None:
             raise unreadable(*stopped) from stopped[1]
 

@@ -80,6 +80,16 @@ def test_scores_are_divided_by_their_sum_and_counted(broker: Broker) -> None:
     assert sample("stream_can_normalised_rows_total") == 10
 
 
+def test_the_first_rounded_rows_are_named(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    app = App(broker.bootstrap_servers, partitions=1, labels=False)
+    values = [{"id": 1, "probs": probs} for probs in ([0.4, 0.3, 0.2, 0.1], [0.4, 0.3, 0.2, 0.2])]
+    where = app.given["input"]
+    produce(app.servers, [(where, 0, b"k", json.dumps(value).encode()) for value in values])
+    run_once(app)
+    told = f"from {where}-0 offset 0 on: rows divided by their sum; further ones are only counted"
+    assert [text for text in caplog.messages if "divided" in text] == [f"{told}, see /metrics"]
+
+
 def test_a_leader_that_knows_no_topic_yet_asks_again(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
