@@ -46,7 +46,7 @@ class Start:
         The settings do not make a Corrector.
     """
 
-    _from_snapshot = _knows_mix = False
+    _from_snapshot = _knows_mix = _fitted = False
 
     def __init__(self, settings: ApplicationSettings, formats: Formats = JSON) -> None:
         options: Any = {"segments_mb": SEGMENTS_MB} | settings.corrector
@@ -190,7 +190,7 @@ class Start:
         for name, corrector in live:
             if self.has_table(name):
                 self._require_own(name[0] or "", corrector)
-        if not self._from_snapshot or self._given.has_lanes:
+        if not self._from_snapshot or self._given.has_lanes or self._fitted:
             return
         if (
             self.with_settings(begin.to_bytes()).to_bytes()
@@ -201,6 +201,7 @@ class Start:
                 " give the classes instead, which keeps what is learned, or start over, which"
                 " forgets it"
             )
+        self._fitted = True  # from now on somebody may start over, with another one
 
     def has_table(self, name: Name) -> bool:
         """Whether the model of a lane begins with classes or counts of a table of its own."""

@@ -20,7 +20,7 @@ from stream_can.recording.evidence import (
     in_order,
     near_total,
 )
-from stream_can.recording.names import other_classes
+from stream_can.recording.names import in_order_of, other_classes
 from stream_can.recording.other_forms import several_rows
 from stream_can.recording.table import InvalidRecording, Table
 
@@ -104,10 +104,9 @@ def find_layout(
             return _by_number(columns, list(named))
         if len(classes) != len(columns):
             raise _count(name, len(columns), classes)
-        given = {str(c) for c in classes}
-        if given == named.keys():  # the file's order may differ
-            columns = [named[str(c)] for c in classes]
-        elif given & named.keys():
+        if (found := in_order_of(classes, named)) is not None:  # the file's may be another
+            columns = found
+        elif not all(text[-1:].isdigit() for text in named):  # numbered ones stand for any
             raise other_classes(name, [*named], classes)
         return Layout(columns, False, list(classes))
     if classes is not None and all(str(c) in free for c in classes):
@@ -128,8 +127,9 @@ def find_layout(
             if classes is None:
                 return _by_number(group.columns, group.names)
             by_name = dict(zip(group.names, group.columns, strict=True))
-            if {*map(str, classes)} == by_name.keys():
-                return Layout([by_name[str(name)] for name in classes], False, [*classes])
+            if (found := in_order_of(classes, by_name)) is None:
+                raise other_classes(name, group.names, classes)
+            return Layout(found, False, [*classes])
     error = str(no_column(name, table, "probs", probs))
     raise InvalidRecording(f"{error}. {probs_hint(name, table, free, other_columns[0])}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,8 +60,22 @@ def order_of(name: str, stored: Sequence[Any], classes: Sequence[Any] | None) ->
     raise other_classes(name, stored, classes or ())
 
 
+def in_order_of(classes: Sequence[Any], named: Mapping[str, str]) -> list[str] | None:
+    """The columns of these classes, which may be spelled in another case; None where they are
+    others."""
+    for spelled in (str, lambda c: str(c).casefold()):
+        columns = {spelled(text): column for text, column in named.items()}
+        if len(columns) == len(named) and {spelled(c) for c in classes} == columns.keys():
+            return [columns[spelled(c)] for c in classes]
+    return None
+
+
 def other_classes(name: str, named: Sequence[Any], classes: Sequence[Any]) -> InvalidRecording:
     """The error of a file whose classes are not those that are given."""
+    here, given = ({str(c): c for c in some} for some in (named, classes))
+    lacks = preview([c for text, c in given.items() if text not in here])
+    more = preview([c for text, c in here.items() if text not in given])
     return InvalidRecording(
-        f"{name}: its classes are {preview(named)}, but {preview(classes)} are expected"
+        f"{name}: its classes are not those expected: it lacks {lacks or 'none'}, and has"
+        f" {more or 'none'} besides"
     )

@@ -53,8 +53,8 @@ def _sentence(episode: Episode, dates: bool) -> str:
         where = f"{np.datetime64(episode.time, 'ms').astype('datetime64[m]')} ({where})"
     until = ""
     if episode.until is not None:
-        until = ", when it had become usual" if episode.stays else ""
-        until = f" to {episode.until:,}{until}"
+        how = "had become usual" if episode.stays else "had clearly recovered"
+        until = f" until it {how}, at row {episode.until:,}"
     held = held_of(episode)
     end = f"; the {held}" if held else ""
     return (

@@ -83,8 +83,18 @@ def test_so_are_the_labels_of_rows_with_several(tmp_path):
 @pytest.mark.parametrize(("write", "name", "probs"), [WAYS[0], WAYS[2]])
 def test_other_classes_are_refused(tmp_path, write, name, probs):
     path = write(tmp_path / name, ORDER)
-    with pytest.raises(InvalidRecording, match=r"v.*: its classes are 'cow', .*'eel' are expected"):
+    says = r"v.*: its classes are not those expected: it lacks 'eel', and has 'dog' besides"
+    with pytest.raises(InvalidRecording, match=says):
         Recording(path, probs=probs, classes=[*NAMES[:3], "eel"])
+
+
+def test_columns_in_another_case_are_those_meant(tmp_path):
+    path = columns(tmp_path / "v.csv", ORDER)
+    recording = Recording(path, probs="p_", classes=[name.upper() for name in NAMES])
+    (chunk,) = recording.chunks()
+    assert (P / P.sum(axis=1, keepdims=True) == chunk.P).all()
+    with pytest.raises(InvalidRecording, match="it lacks 'x', 'y', 'z', 'w', and has 'cow'"):
+        Recording(path, probs="p_", classes=["x", "y", "z", "w"])
 
 
 def test_numbers_are_no_names(tmp_path):
