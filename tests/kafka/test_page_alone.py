@@ -414,8 +414,8 @@ def require_alarm_and_requests(
     """What snapshots inside a state hold is what the page says."""
     head, arrays = opened(lane["alarm"])
     assert head.keys() == {"alarm", "level", "n", "restarted", "looked", "episodes"}
-    shapes = {"sums": (16,), "starts": (-1,), "before": (-1, 16), "times": (-1,),
-              "fresh": (-1, 18), "reference": (2, 2), "bounds": (2,), "worse": (5,)}  # fmt: skip
+    shapes = {"sums": (18,), "starts": (-1,), "before": (-1, 18), "times": (-1,),
+              "fresh": (-1, 20), "reference": (2, 2), "bounds": (2,), "worse": (5,)}  # fmt: skip
     assert arrays.keys() == shapes.keys()
     n = len(arrays["starts"])
     for name, shape in shapes.items():
@@ -434,6 +434,7 @@ def require_alarm_and_requests(
         errors, loss = raw[0][0] - raw[0][1], arrays["sums"][2]
         assert arrays["sums"][0] == errors
         np.testing.assert_allclose(loss, raw[0][2], rtol=1e-9)
+        assert loss / 12 <= arrays["sums"][4] <= (1 + 1e-9) * loss / 6
     if ask:
         head, arrays = opened(lane["asks"])
         heads = {"label_requests", "budget", "random_share", "seed", "rows", "threshold"}
