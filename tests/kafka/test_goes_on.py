@@ -386,8 +386,13 @@ def test_an_input_that_is_made_again_between_two_polls(
     says = r"offset there, though 50 were learned: it has expired, or .* made again; --reset-off"
     with pytest.raises(DeniedError, match=says):
         app.worker().join()
+    checks = Worker(app.settings("check"))
     with pytest.raises(DeniedError, match=says):  # before, all was well
-        Worker(app.settings("check")).check()
+        checks.check()
+    for role in (checks.work, checks.learns):
+        assert role is not None
+        role.close()
+        role.client.close(leave=False)
     again = app.worker(reset_offsets=True)
     caught_up(app, again)
     assert again.corrector().n_labels == 300
