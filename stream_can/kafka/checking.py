@@ -60,14 +60,14 @@ def found_in_topics(
         A partition of the input cannot be read on: see `resume_point`.
     """
     learning = TopicLearner.begin(settings, start, {}, {})
+    input_spans = {} if committed is None else readers.spans(settings.input)
     if committed is not None:
-        spans = readers.spans(settings.input)
-        newest = _newest(readers, settings.input, spans)
+        newest = _newest(readers, settings.input, input_spans)
         yield _with_newest(
-            settings.input, "predictions", spans, newest, partial(_prediction, learning, newest),
-            start.formats.predictions,
+            settings.input, "predictions", input_spans, newest,
+            partial(_prediction, learning, newest), start.formats.predictions,
         )  # fmt: skip
-        yield SaidOfTopic(_history(settings, spans, committed))
+        yield SaidOfTopic(_history(settings, input_spans, committed))
     for topic in settings.topics_of_labels:
         spans = readers.spans(topic)
         record = _newest(readers, topic, spans)
@@ -77,7 +77,7 @@ def found_in_topics(
             start.formats.of_labels(topic).labels,
         )  # fmt: skip
     if committed is not None and index is not None:
-        for p, span in readers.spans(settings.input).items():
+        for p, span in input_spans.items():
             resume_point(settings, p, (committed.get(p), ""), span, index)
 
 

@@ -49,15 +49,14 @@ def listed(text: str) -> list[str]:
 def order_of(name: str, stored: Sequence[Any], classes: Sequence[Any] | None) -> list[int] | None:
     """Place among the classes that a file names of each class that is given; None where the order
     is the same, or one of them has no names."""
-    places = {str(c): k for k, c in enumerate(stored)}
-    given = [] if classes is None else [str(c) for c in classes]
-    if not stored or not given or given == [*places]:
+    if not stored or classes is None or not len(classes):
         return None
-    if given and {*given} == places.keys():
+    places, given = {str(c): k for k, c in enumerate(stored)}, [str(c) for c in classes]
+    if [*places] in (given, [str(k) for k in range(len(given))]):
+        return None
+    if {*given} == places.keys():
         return [places[c] for c in given]
-    if [*places] == [str(k) for k in range(len(given))]:
-        return None
-    raise other_classes(name, stored, classes or ())
+    raise other_classes(name, stored, classes)
 
 
 def in_order_of(classes: Sequence[Any], named: Mapping[str, str]) -> list[str] | None:

@@ -188,7 +188,7 @@ class Alarm(AlarmPersistence):
         """Open an episode, at the start located by the first of the tests."""
         at = next(iter(starts.values()))
         time, number, n = self._times[at], int(self._starts[at]), self.n - self._restarted
-        sums_before, sums_since = self._before[at].copy(), self._sums - self._before[at]
+        sums_before, sums_since = self._before[at], self._sums - self._before[at]
         episode = Episode(
             since=self._restarted + number,
             time=None if math.isnan(time) else int(time),
